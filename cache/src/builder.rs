@@ -149,7 +149,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     /// let pages = pages.build(wheel)?;
     /// assert_eq!(pages.get_or_load("/", || Ok::<_, &str>("first")), Ok("first"));
     /// clock.advance(minute);
-    /// assert_eq!(pages.get_or_load("/", || Err("down")), Ok("first"));
+    /// assert_eq!(pages.get_or_load("/", || Err::<&str, _>("down")), Ok("first"));
     /// assert_eq!(pages.get_or_load("/", || Ok::<_, &str>("second")), Ok("first")); // a pause
     /// clock.advance(Duration::from_secs(1));
     /// assert_eq!(pages.get_or_load("/", || Ok::<_, &str>("second")), Ok("second"));

@@ -68,7 +68,7 @@ const NO_TIME_TO_LIVE: &str = "a time to live of zero was asked for; more than t
 ///
 /// let cache = Cache::<String, u16>::builder(Duration::from_secs(60));
 /// let cache = cache.spawn(Builder::new().driver())?;
-/// match cache.get_or_load("port", || "none".parse()) {
+/// match cache.get_or_load("port", || "none".parse::<u16>()) {
 ///     Ok(port) => println!("port {port}"),
 ///     Err(LoadError::Failed(error)) => {
 ///         assert_eq!(error.to_string(), "invalid digit found in string");

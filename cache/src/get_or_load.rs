@@ -62,25 +62,37 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     /// # use tourbillon::Builder;
     /// # use tourbillon_cache::{Cache, LoadError};
     /// let cache = Cache::builder(Duration::from_secs(1)).spawn(Builder::new().driver())?;
-    /// let down = cache.get_or_load(&7, || Err("down"));
+    /// let down = cache.get_or_load(&7, || Err::<&str, _>("down"));
     /// assert_eq!(down, Err(LoadError::Failed(Arc::new("down"))));
     /// assert_eq!(cache.get_or_load(&7, || Ok::<_, ()>("seven")), Ok("seven"));
-    /// assert_eq!(cache.get_or_load(&7, || Err("down")), Ok("seven"));
+    /// assert_eq!(cache.get_or_load(&7, || Err::<&str, _>("down")), Ok("seven"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias("take", "try_get_with"))]
-    pub fn get_or_load<'q, Q, E>(
+    pub fn get_or_load<'q, Q, T, E>(
         &self,
         key: &'q Q,
-        load: impl FnOnce() -> Result<V, E>,
+        load: impl FnOnce() -> Result<T, E>,
     ) -> Result<V, LoadError<E>>
     where
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
         &'q Q: IntoKey<K>,
+        T: Into<Loaded<V>>,
         E: Send + Sync + 'static,
     {
-        self.get_or_load_with_ttl(key, load)
+        loop {
+            let guard = match self.begin(key) {
+                Lookup::Hit(value, _) => return Ok(value),
+                Lookup::Join(load) => match self.joined(key, load.wait()) {
+                    Some(answer) => return answer,
+                    None => continue,
+                },
+                Lookup::Load(guard, _) => guard,
+            };
+            let loaded = guard.run(load);
+            return self.served(key, finish(guard, loaded));
+        }
     }
 
     /// Returns the key's value or loads it, as [`get_or_load`](Self::get_or_load) does, with a
@@ -113,54 +125,6 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
             Ok(value) => value,
             Err(LoadError::Failed(never)) => match *never {},
             Err(error) => panic!("{error}"),
-        }
-    }
-
-    /// Returns the key's value or loads it, as [`get_or_load`](Self::get_or_load) does, with a load
-    /// that determines how long its value is kept. The load returns a value with a time to live, or
-    /// a [`Loaded`].
-    ///
-    /// # Errors
-    ///
-    /// As [`get_or_load`](Self::get_or_load).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tourbillon::Builder;
-    /// # use tourbillon_cache::Cache;
-    /// let cache = Cache::<String, _>::builder(Duration::from_secs(60));
-    /// let cache = cache.spawn(Builder::new().driver())?;
-    /// let token = cache.get_or_load_with_ttl("service", || {
-    ///     Ok::<_, std::io::Error>(("secret", Duration::from_secs(3600)))
-    /// })?;
-    /// assert_eq!((token, cache.get("service")), ("secret", Some("secret")));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn get_or_load_with_ttl<'q, Q, T, E>(
-        &self,
-        key: &'q Q,
-        load: impl FnOnce() -> Result<T, E>,
-    ) -> Result<V, LoadError<E>>
-    where
-        K: Borrow<Q>,
-        Q: Eq + Hash + ?Sized,
-        &'q Q: IntoKey<K>,
-        T: Into<Loaded<V>>,
-        E: Send + Sync + 'static,
-    {
-        loop {
-            let guard = match self.begin(key) {
-                Lookup::Hit(value, _) => return Ok(value),
-                Lookup::Join(load) => match self.joined(key, load.wait()) {
-                    Some(answer) => return answer,
-                    None => continue,
-                },
-                Lookup::Load(guard, _) => guard,
-            };
-            let loaded = guard.run(load);
-            return self.served(key, finish(guard, loaded));
         }
     }
 

@@ -24,7 +24,7 @@ use std::path::Path;
 /// let cache = cache.spawn(Builder::new().driver())?;
 /// // Only the call that loads makes an `Arc`.
 /// assert_eq!(cache.get_or_load("key", || Ok::<_, std::io::Error>(7))?, 7);
-/// assert_eq!(cache.get_or_load("key", || Err(std::io::Error::other("down")))?, 7);
+/// assert_eq!(cache.get_or_load("key", || Err::<u32, _>(std::io::Error::other("down")))?, 7);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[diagnostic::on_unimplemented(

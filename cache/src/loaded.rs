@@ -29,8 +29,8 @@ use std::time::Duration;
 ///
 /// let pages = Cache::<String, String>::builder(Duration::from_secs(60));
 /// let pages = pages.spawn(Builder::new().driver())?;
-/// assert_eq!(pages.get_or_load_with_ttl("/now", || fetch(0))?, "a page");
-/// assert_eq!(pages.get_or_load_with_ttl("/", || fetch(3600))?, "a page");
+/// assert_eq!(pages.get_or_load("/now", || fetch(0))?, "a page");
+/// assert_eq!(pages.get_or_load("/", || fetch(3600))?, "a page");
 /// assert!(!pages.contains("/now") && pages.contains("/"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -177,7 +177,7 @@ fn moka_get_with() {
 #[test]
 fn moka_try_get_with() {
     let rig = Rig::new(|builder| builder);
-    let down = rig.cache.get_or_load(&1, || Err("down"));
+    let down = rig.cache.get_or_load(&1, || Err::<u64, _>("down"));
     assert_eq!(down, Err(LoadError::Failed(Arc::new("down"))));
     let loaded = rig.cache.get_or_load(&1, || {
         rig.cache.insert(1, 11).unwrap();
@@ -258,8 +258,8 @@ fn caffeine_refresh_after_write() {
     let mut rig = Rig::new(|builder| builder.refresh_ahead(TTL / 2));
     rig.cache.insert(1, 10).unwrap();
     rig.advance(TTL / 2);
-    assert_eq!(rig.cache.get_or_load(&1, || Err("down")), Ok(10));
-    assert_eq!(rig.cache.get_or_load(&1, || -> Result<_, &str> { panic!("a pause") }), Ok(10));
+    assert_eq!(rig.cache.get_or_load(&1, || Err::<u64, _>("down")), Ok(10));
+    assert_eq!(rig.cache.get_or_load(&1, || -> Result<u64, &str> { panic!("a pause") }), Ok(10));
     rig.advance(TICK * 5);
     assert_eq!(rig.cache.get_or_load(&1, || Ok::<_, &str>(11)), Ok(11));
     rig.advance(TTL / 2);

@@ -361,8 +361,8 @@ fn hits_misses_and_ends_are_counted() {
     rig.cache.insert(1, 10).unwrap();
     assert!(rig.cache.contains(&1) && !rig.cache.contains(&2));
     let _ = (rig.cache.get(&1), rig.cache.get(&1), rig.cache.get(&2));
-    let _ = rig.cache.get_or_load(&1, || Err("not called"));
-    let _ = rig.cache.get_or_load(&3, || Err("down"));
+    let _ = rig.cache.get_or_load(&1, || Err::<u64, _>("not called"));
+    let _ = rig.cache.get_or_load(&3, || Err::<u64, _>("down"));
     let _ = rig.cache.get_or_load(&4, || Ok::<_, ()>(40));
     rig.cache.remove(&4);
     rig.advance(TTL);
@@ -656,7 +656,7 @@ fn everything_has_a_text_for_people() {
     assert!(format!("{builder:?}").starts_with("CacheBuilder { ttl: 100ms, capacity: None"));
     rig.cache.insert(1, 10).unwrap();
     assert_eq!(format!("{:?}", rig.wheel.drain()[0].value), "CacheTimer { .. }");
-    let failed = rig.cache.get_or_load(&2, || Err(BuildError::Batch)).unwrap_err();
+    let failed = rig.cache.get_or_load(&2, || Err::<u64, _>(BuildError::Batch)).unwrap_err();
     assert!(failed.to_string().starts_with("the load failed: invalid batch size"));
     assert!(failed.source().is_none(), "its message says all");
     rig.cache.shutdown();
@@ -714,7 +714,7 @@ fn who_waited_for_a_load_that_failed_takes_the_value_that_came_meanwhile() {
                 begin.send(()).unwrap();
                 (0..100).for_each(|_| std::thread::yield_now());
                 cache.insert(7, 1).unwrap();
-                Err("down")
+                Err::<u64, _>("down")
             });
             assert_eq!(failed, Err(LoadError::Failed(Arc::new("down"))));
         });

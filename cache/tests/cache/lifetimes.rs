@@ -86,7 +86,7 @@ fn a_load_that_need_not_be_is_a_use() {
     let mut rig = Rig::new(|builder| builder.time_to_idle(TICK * 30));
     rig.cache.insert(1, 10).unwrap();
     rig.advance(TICK * 29);
-    assert_eq!(rig.cache.get_or_load(&1, || Err("not called")), Ok(10));
+    assert_eq!(rig.cache.get_or_load(&1, || Err::<u64, _>("not called")), Ok(10));
     rig.advance(TICK * 29);
     assert_eq!(rig.cache.get(&1), Some(10));
 }

@@ -233,7 +233,7 @@ where
     &'q Q: IntoKey<K>,
 {
     let (wheel, _sweeper) = Builder::new().build().unwrap();
-    Cache::<K, u64>::builder(TTL).build(wheel).unwrap().get_or_load(key, || Err("down"))
+    Cache::<K, u64>::builder(TTL).build(wheel).unwrap().get_or_load(key, || Err::<u64, _>("down"))
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn what_is_not_to_be_kept_is_returned() {
     for load in loads {
         let waiting = Waiting::new();
         for _ in 0..2 {
-            assert_eq!(waiting.cache.get_or_load_with_ttl(&waiting.key, load), Ok(1));
+            assert_eq!(waiting.cache.get_or_load(&waiting.key, load), Ok(1));
             let by_task = async { load() };
             let by_task = waiting.cache.get_or_load_async(&waiting.key, by_task);
             assert_eq!(pollster::block_on(by_task), Ok(1));
@@ -339,7 +339,7 @@ fn boxed(cache: &Cache<u32, u64>) -> Result<u64, Box<dyn Error + Send + Sync>> {
 }
 
 fn typed(cache: &Cache<u32, u64>) -> Result<u64, Opaque> {
-    Ok(cache.get_or_load(&7, || "seven".parse())?)
+    Ok(cache.get_or_load(&7, || "seven".parse::<u64>())?)
 }
 
 #[test]

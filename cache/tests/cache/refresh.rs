@@ -35,12 +35,12 @@ fn fails() -> Result<u64, &'static str> {
 #[test]
 fn one_who_comes_near_the_end_loads_and_all_others_are_served() {
     let mut rig = aged(TTL - AHEAD - TICK);
-    assert_eq!(rig.cache.get_or_load(&1, || -> Result<_, ()> { panic!("too early") }), Ok(10));
+    assert_eq!(rig.cache.get_or_load(&1, || -> Result<u64, ()> { panic!("too early") }), Ok(10));
     rig.advance(TICK);
     let start = rig.clock.now();
     let loaded = rig.cache.get_or_load(&1, || {
         assert_eq!(rig.cache.get(&1), Some(10));
-        let other = rig.cache.get_or_load(&1, || -> Result<_, ()> { panic!("one at a time") });
+        let other = rig.cache.get_or_load(&1, || -> Result<u64, ()> { panic!("one at a time") });
         assert_eq!(other, Ok(10));
         Ok::<_, ()>(11)
     });
@@ -71,7 +71,7 @@ fn a_load_ahead_that_is_of_no_use_leaves_what_there_is_until_its_end() {
     assert_eq!(rig.cache.get_or_load(&1, fails), Ok(10));
     rig.advance(PAUSE);
     let no_time = || Ok::<_, &str>((11, Duration::ZERO));
-    assert_eq!(rig.cache.get_or_load_with_ttl(&1, no_time), Ok(11));
+    assert_eq!(rig.cache.get_or_load(&1, no_time), Ok(11));
     assert_eq!(rig.cache.get(&1), Some(10));
     rig.advance(AHEAD - PAUSE - TICK);
     let slow = || {
@@ -106,7 +106,7 @@ fn a_load_ahead_that_failed_has_the_next_ones_wait() {
     assert_eq!(failed, 5);
     let refused = attempts(|rig| {
         let load = || Ok::<_, &str>((11, Duration::ZERO));
-        assert!(rig.cache.get_or_load_with_ttl(&1, load).is_ok());
+        assert!(rig.cache.get_or_load(&1, load).is_ok());
     });
     assert_eq!(refused, 5);
     let panicked = attempts(|rig| {

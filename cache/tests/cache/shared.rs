@@ -355,7 +355,7 @@ fn all_kinds_of_calls_go_on_with_it() {
         assert!(Task::new(&rig.cache, gate.load()).poll().is_pending());
         gate.open(Ok(value));
         let got = match value {
-            10 => rig.cache.get_or_load(&1, || -> Result<_, &str> { panic!("it rests there") }),
+            10 => rig.cache.get_or_load(&1, || -> Result<u64, &str> { panic!("it rests there") }),
             _ => pollster::block_on(rig.cache.get_or_load_async(&1, unneeded())),
         };
         assert_eq!((got, gate.is_held()), (Ok(value), false));
@@ -368,7 +368,7 @@ fn a_thread_that_waits_goes_on_when_it_is_woken() {
     let (rig, gate) = (rig(), Gate::default());
     assert!(Task::new(&rig.cache, gate.load()).poll().is_pending());
     thread::scope(|scope| {
-        let waits = scope.spawn(|| rig.cache.get_or_load(&1, || -> Result<_, &str> { panic!() }));
+        let waits = scope.spawn(|| rig.cache.get_or_load(&1, || -> Result<u64, &str> { panic!() }));
         for _ in 0..100 {
             thread::yield_now();
         }

@@ -244,7 +244,7 @@ fn each_figure_of_a_cache_arrives_under_its_name() {
         for key in 0..3 {
             cache.get_or_load(&key, || Ok::<_, ()>(key)).unwrap();
         }
-        assert!(cache.get_or_load(&3, || Err(())).is_err());
+        assert!(cache.get_or_load(&3, || Err::<u32, _>(())).is_err());
         assert_eq!(cache.get(&4), None);
         for _ in 0..7 {
             assert_eq!(cache.get(&0), Some(0));
