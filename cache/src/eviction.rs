@@ -61,12 +61,13 @@ pub enum Cause {
 ///
 /// clock.advance(minute);
 /// let _ = sweeper.sweep(|timer| cache.fire(timer));
-/// let (cause, deadline) = (Cause::Expired, clock.now());
-/// let ended = Evicted { key: "session 7", value: "a basket", cause, deadline };
-/// assert_eq!(gone.recv()?, ended);
+/// let Evicted { key, value, cause, deadline, .. } = gone.recv()?;
+/// assert_eq!((key, value), ("session 7", "a basket"));
+/// assert_eq!((cause, deadline), (Cause::Expired, clock.now()));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Evicted<K, V> {
     /// The key.
     pub key: K,
