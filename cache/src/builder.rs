@@ -129,7 +129,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     /// *Stale while revalidate* ([RFC 5861]) is the same under other names: the time to live is the
     /// fresh and the stale time together, and `ahead` is the stale time. No caller waits at all
     /// with [`get_or_load_shared`](Cache::get_or_load_shared), or if the load runs elsewhere
-    /// ([`Cache::refresh_ahead`]).
+    /// ([`Cache::try_refresh`]).
     ///
     /// [RFC 5861]: https://www.rfc-editor.org/rfc/rfc5861
     ///

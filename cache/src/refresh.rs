@@ -39,7 +39,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     ///
     /// fn page(pages: &Cache<String, &'static str>) -> Option<&'static str> {
     ///     let page = pages.get("/")?;
-    ///     if let Some(refresh) = pages.refresh_ahead("/") {
+    ///     if let Some(refresh) = pages.try_refresh("/") {
     ///         spawn(async {
     ///             let load = async { Ok::<_, String>(("new", LIVES)) };
     ///             let _logged = refresh.load_async(load).await;
@@ -52,12 +52,12 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     /// let (wheel, _sweeper) = Builder::new().clock(clock.clone()).build()?;
     /// let pages = Cache::builder(LIVES).refresh_ahead(LIVES / 4).build(wheel)?;
     /// pages.insert(String::from("/"), "old")?;
-    /// assert!(pages.refresh_ahead("/").is_none());
+    /// assert!(pages.try_refresh("/").is_none());
     /// clock.advance(LIVES - LIVES / 4);
     /// assert_eq!((page(&pages), page(&pages)), (Some("old"), Some("new")));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn refresh_ahead<'q, Q>(&self, key: &'q Q) -> Option<Refresh<K, V>>
+    pub fn try_refresh<'q, Q>(&self, key: &'q Q) -> Option<Refresh<K, V>>
     where
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
@@ -73,7 +73,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
 }
 
 /// The right to load a key's value anew, before the one that there is has ended; made by
-/// [`Cache::refresh_ahead`].
+/// [`Cache::try_refresh`].
 ///
 /// Until it is dropped, whoever misses the key waits for what it gives. It keeps the cache.
 ///
@@ -95,7 +95,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
 /// let pages = pages.build(wheel)?;
 /// pages.insert(7, String::from("page 7"))?;
 /// clock.advance(Duration::from_secs(50));
-/// pages.refresh_ahead(&7).map(reload);
+/// pages.try_refresh(&7).map(reload);
 /// assert_eq!(pages.get(&7).as_deref(), Some("page 7, again"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -135,7 +135,7 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Refresh<K, V> {
     /// let rates = Cache::builder(2 * minute).refresh_ahead(minute).build(wheel)?;
     /// rates.insert("EUR", 107)?;
     /// clock.advance(minute);
-    /// if let Some(refresh) = rates.refresh_ahead(&"EUR") {
+    /// if let Some(refresh) = rates.try_refresh(&"EUR") {
     ///     rayon::scope(|pool| pool.spawn(|_| {
     ///         let _logged = refresh.load(|| Ok::<_, std::io::Error>((108, 2 * minute)));
     ///     }));
@@ -160,7 +160,7 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Refresh<K, V> {
     ///
     /// # Examples
     ///
-    /// See [`Cache::refresh_ahead`].
+    /// See [`Cache::try_refresh`].
     pub async fn load_async<T: Into<Loaded<V>>, E: Send + Sync + 'static>(
         self,
         load: impl Future<Output = Result<T, E>>,

@@ -263,7 +263,7 @@ fn caffeine_refresh_after_write() {
     rig.advance(TICK * 5);
     assert_eq!(rig.cache.get_or_load(&1, || Ok::<_, &str>(11)), Ok(11));
     rig.advance(TTL / 2);
-    let refresh = rig.cache.refresh_ahead(&1).unwrap();
+    let refresh = rig.cache.try_refresh(&1).unwrap();
     assert_eq!(refresh.load(|| Ok::<_, &str>((12, TTL))), Ok(12));
 }
 

@@ -59,10 +59,10 @@ fn one_who_comes_near_the_end_loads_and_all_others_are_served() {
 fn what_is_not_wanted_near_its_end_expires() {
     let rig = aged(TTL);
     assert_eq!(rig.told(), [(1, 10, Cause::Expired)]);
-    assert!(rig.cache.refresh_ahead(&1).is_none());
+    assert!(rig.cache.try_refresh(&1).is_none());
     rig.cache.insert(1, 12).unwrap();
     rig.clock.advance(TTL);
-    assert!(rig.cache.refresh_ahead(&1).is_none(), "it is over, swept or not");
+    assert!(rig.cache.try_refresh(&1).is_none(), "it is over, swept or not");
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn a_load_ahead_that_failed_has_the_next_ones_wait() {
     });
     assert_eq!(dropped, 5);
     let elsewhere = attempts(|rig| {
-        let refresh = rig.cache.refresh_ahead(&1);
+        let refresh = rig.cache.try_refresh(&1);
         assert!(refresh.is_none_or(|refresh| refresh.load(fails).is_err()));
     });
     assert_eq!(elsewhere, 5);
@@ -176,17 +176,17 @@ fn who_misses_what_has_ended_meanwhile_waits_for_the_load_ahead() {
 #[test]
 fn the_right_to_refresh_is_given_to_one_at_a_time_near_the_end() {
     let mut rig = aged(TTL - AHEAD - TICK);
-    assert!(rig.cache.refresh_ahead(&1).is_none() && rig.cache.refresh_ahead(&2).is_none());
+    assert!(rig.cache.try_refresh(&1).is_none() && rig.cache.try_refresh(&2).is_none());
     rig.advance(TICK);
-    let refresh = rig.cache.refresh_ahead(&1).unwrap();
+    let refresh = rig.cache.try_refresh(&1).unwrap();
     assert_eq!(refresh.key(), &1);
-    assert!(rig.cache.refresh_ahead(&1).is_none());
+    assert!(rig.cache.try_refresh(&1).is_none());
     assert_eq!(rig.cache.get_or_load(&1, fails), Ok(10));
     drop(refresh);
     rig.advance(PAUSE);
-    let refresh = rig.cache.refresh_ahead(&1).unwrap();
+    let refresh = rig.cache.try_refresh(&1).unwrap();
     assert_eq!(refresh.load(|| Ok::<_, ()>((11, TTL))), Ok(11));
-    assert!(rig.cache.refresh_ahead(&1).is_none());
+    assert!(rig.cache.try_refresh(&1).is_none());
     assert_eq!(rig.cache.get(&1), Some(11));
     assert_eq!(rig.cache.stats().loads, 2);
 }
@@ -195,17 +195,17 @@ fn the_right_to_refresh_is_given_to_one_at_a_time_near_the_end() {
 fn a_refresh_by_a_task_ends_with_it() {
     let mut rig = aged(TTL - AHEAD);
     let mut context = Context::from_waker(Waker::noop());
-    let refresh = rig.cache.refresh_ahead(&1).unwrap();
+    let refresh = rig.cache.try_refresh(&1).unwrap();
     let mut stopped = Box::pin(refresh.load_async(pending::<Result<u64, ()>>()));
     assert!(stopped.as_mut().poll(&mut context).is_pending());
-    assert!(rig.cache.refresh_ahead(&1).is_none());
+    assert!(rig.cache.try_refresh(&1).is_none());
     drop(stopped);
     rig.advance(PAUSE);
-    let refresh = rig.cache.refresh_ahead(&1).unwrap();
+    let refresh = rig.cache.try_refresh(&1).unwrap();
     let failed = pin!(refresh.load_async(ready(Err::<u64, _>("down")))).poll(&mut context);
     assert_eq!(failed, Poll::Ready(Err(LoadError::Failed("down".into()))));
     rig.advance(PAUSE * 2);
-    let refresh = rig.cache.refresh_ahead(&1).unwrap();
+    let refresh = rig.cache.try_refresh(&1).unwrap();
     let load = ready(Ok::<_, ()>((11, TTL)));
     assert_eq!(pin!(refresh.load_async(load)).poll(&mut context), Poll::Ready(Ok(11)));
     assert_eq!(rig.cache.get(&1), Some(11));
@@ -214,12 +214,12 @@ fn a_refresh_by_a_task_ends_with_it() {
 #[test]
 fn a_refresh_that_an_insert_or_a_removal_overtakes_changes_nothing() {
     let rig = aged(TTL - AHEAD);
-    let refresh = rig.cache.refresh_ahead(&1).unwrap();
+    let refresh = rig.cache.try_refresh(&1).unwrap();
     rig.cache.insert(1, 12).unwrap();
     assert_eq!(refresh.load(|| Ok::<_, ()>((11, TTL))), Ok(11));
     assert_eq!(rig.cache.get(&1), Some(12));
     rig.clock.advance(TTL - AHEAD);
-    let refresh = rig.cache.refresh_ahead(&1).unwrap();
+    let refresh = rig.cache.try_refresh(&1).unwrap();
     rig.cache.remove(&1);
     assert_eq!(refresh.load(|| Ok::<_, ()>((11, TTL))), Ok(11));
     assert_eq!((rig.cache.get(&1), rig.wheel.len()), (None, 0));
@@ -228,7 +228,7 @@ fn a_refresh_that_an_insert_or_a_removal_overtakes_changes_nothing() {
 #[test]
 fn a_refresh_keeps_the_cache() {
     let rig = aged(TTL - AHEAD);
-    let refresh = rig.cache.refresh_ahead(&1).unwrap();
+    let refresh = rig.cache.try_refresh(&1).unwrap();
     let (weak, wheel) = (rig.cache.downgrade(), rig.wheel.clone());
     drop(rig);
     assert_eq!((weak.upgrade().unwrap().len(), wheel.len()), (1, 1));
@@ -241,7 +241,7 @@ fn the_end_of_the_whole_time_to_live_counts() {
     let ticks = |rig: &mut Rig, ticks| {
         rig.advance(TICK * ticks);
         assert_eq!(rig.cache.get(&1), Some(10));
-        rig.cache.refresh_ahead(&1).is_some()
+        rig.cache.try_refresh(&1).is_some()
     };
     let set =
         |builder: CacheBuilder<u32, u64>| builder.refresh_ahead(AHEAD).time_to_idle(TICK * 30);
