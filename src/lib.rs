@@ -26,7 +26,7 @@ mod wheel;
 #[cfg(feature = "serde")]
 pub use adapters::config::Config;
 #[cfg(feature = "metrics")]
-pub use adapters::export::Exporter;
+pub use adapters::export::MetricsExporter;
 #[cfg(feature = "http")]
 pub use adapters::http;
 #[cfg(feature = "quinn")]

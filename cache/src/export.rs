@@ -42,7 +42,7 @@ const LEVELS: [Level; 2] = [
 ///   which is [`Cache::weight`].
 ///
 /// Each has the label `cache`. Nothing is told by itself: call [`record`](Self::record) from the
-/// handler that is scraped, or from a timer, as with `tourbillon::Exporter`, which tells of
+/// handler that is scraped, or from a timer, as with `tourbillon::MetricsExporter`, which tells of
 /// the wheel.
 ///
 /// # Examples

@@ -1,4 +1,4 @@
-//! [`Exporter`]: tells what a wheel counts to the facade `metrics`, and through it to whatever
+//! [`MetricsExporter`]: tells what a wheel counts to the facade `metrics`, and through it to whatever
 //! recorder the program has.
 //!
 //! A snapshot holds totals since the wheel was made, and so a counter is set, not increased. A
@@ -119,10 +119,10 @@ const LATENESS: [(&str, &str, Figure<Metrics, Lateness>); 2] = [
 /// use std::sync::Arc;
 /// use std::time::Duration;
 /// use tourbillon::scheduler::Scheduler;
-/// use tourbillon::{Builder, Expired, Exporter};
+/// use tourbillon::{Builder, Expired, MetricsExporter};
 ///
 /// // The program's recorder has been installed by now: its exporter for Prometheus, say.
-/// let mut exporter = Exporter::new("connections");
+/// let mut exporter = MetricsExporter::new("connections");
 ///
 /// let driver = Arc::new(Builder::new().driver().spawn(|_: Expired<u32>| ())?);
 /// let watched = Arc::clone(&driver);
@@ -133,7 +133,7 @@ const LATENESS: [(&str, &str, Figure<Metrics, Lateness>); 2] = [
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Exporter {
+pub struct MetricsExporter {
     figures: Figures<Metrics>,
     lateness: [Samples; 2],
 }
@@ -163,14 +163,14 @@ impl Samples {
     }
 }
 
-impl Exporter {
+impl MetricsExporter {
     /// Registers and describes the figures with the recorder that is the current one, for good: one
     /// that is installed later is told nothing. `wheel` is the value of the label.
     ///
     /// # Examples
     ///
     /// ```
-    /// let exporter = tourbillon::Exporter::new("connections");
+    /// let exporter = tourbillon::MetricsExporter::new("connections");
     /// # drop(exporter);
     /// ```
     #[must_use]
@@ -195,10 +195,10 @@ impl Exporter {
     /// # Examples
     ///
     /// ```
-    /// use tourbillon::{Builder, Exporter};
+    /// use tourbillon::{Builder, MetricsExporter};
     ///
     /// let (wheel, _sweeper) = Builder::new().build::<u32>()?;
-    /// let mut exporter = Exporter::new("connections");
+    /// let mut exporter = MetricsExporter::new("connections");
     /// exporter.record(&wheel.metrics()); // for each scrape
     /// # Ok::<(), tourbillon::BuildError>(())
     /// ```

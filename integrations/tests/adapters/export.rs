@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::mpsc;
 use std::time::Duration;
 use tourbillon::scheduler::Scheduler;
-use tourbillon::{Builder, ExecutorJob, Expired, Exporter, ManualClock, Metrics};
+use tourbillon::{Builder, ExecutorJob, Expired, ManualClock, Metrics, MetricsExporter};
 use tourbillon_cache::{Cache, CacheExporter};
 
 const TICK: Duration = Duration::from_millis(1);
@@ -88,7 +88,7 @@ fn snapshot() -> Metrics {
 #[test]
 fn each_figure_arrives_under_its_name_and_with_its_unit() {
     with_recorder(|told| {
-        Exporter::new("w").record(&snapshot());
+        MetricsExporter::new("w").record(&snapshot());
         let mut all = told.all();
         let (count, bytes, seconds) = ("count", "bytes", "seconds");
         for (name, unit, value) in [
@@ -127,7 +127,7 @@ fn each_figure_arrives_under_its_name_and_with_its_unit() {
 fn what_is_recorded_twice_counts_once() {
     let names = ["inserted_total", "handler_panics_total", "timers_armed"];
     with_recorder(|told| {
-        let mut exporter = Exporter::new("w");
+        let mut exporter = MetricsExporter::new("w");
         let mut metrics = snapshot();
         exporter.record(&metrics);
         exporter.record(&metrics);
@@ -144,8 +144,8 @@ fn each_timer_is_one_sample_of_lateness() {
     with_recorder(|told| {
         let clock = ManualClock::new();
         let (wheel, mut sweeper) = Builder::new().shards(2).clock(clock.clone()).build().unwrap();
-        let mut exporter = Exporter::new("w");
-        let mut other = Exporter::new("another");
+        let mut exporter = MetricsExporter::new("w");
+        let mut other = MetricsExporter::new("another");
         let mut fire = |count: u32, late: Duration| {
             for n in 0..count {
                 wheel.insert(n, TICK).unwrap();
@@ -183,7 +183,7 @@ fn each_handler_is_one_sample_of_its_lateness() {
             .executor(move |job: ExecutorJob| send.send(job).unwrap())
             .spawn(|_: Expired<u32>| ())
             .unwrap();
-        let mut exporter = Exporter::new("w");
+        let mut exporter = MetricsExporter::new("w");
         driver.wheel().insert(1, TICK).unwrap();
         clock.advance(TICK);
         let job = jobs.recv().unwrap();
@@ -200,7 +200,7 @@ fn each_handler_is_one_sample_of_its_lateness() {
 #[test]
 fn the_recorder_is_looked_up_once() {
     with_recorder(|first| {
-        let mut exporter = Exporter::new("w");
+        let mut exporter = MetricsExporter::new("w");
         with_recorder(|second| {
             exporter.record(&snapshot());
             assert!(second.all().is_empty());
@@ -214,7 +214,7 @@ fn a_wheel_is_told_of_from_a_timer() {
     let recorder = DebuggingRecorder::new();
     let told = Told(recorder.snapshotter());
     // The timer runs on another thread, where the recorder is not the current one.
-    let mut exporter = metrics::with_local_recorder(&recorder, || Exporter::new("w"));
+    let mut exporter = metrics::with_local_recorder(&recorder, || MetricsExporter::new("w"));
     let clock = ManualClock::new();
     let (wheel, _sweeper) = Builder::new().clock(clock.clone()).build().unwrap();
     let watched = wheel.clone();
