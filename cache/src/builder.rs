@@ -1,4 +1,4 @@
-//! [`CacheBuilder`]: says what a cache should be like, checks it, and builds it.
+//! [`CacheBuilder`]: the settings of a cache and their ranges.
 
 #![forbid(unsafe_code)]
 
@@ -18,10 +18,10 @@ use tourbillon::DriverBuilder;
 use tourbillon::Expired;
 use tourbillon::Wheel;
 
-/// Makes the listener, for a cache that is being built.
+/// Creates the listener of a cache that is being built.
 type MakeListener<K, V> = Box<dyn FnOnce(WeakCache<K, V>) -> Listener<K, V> + Send + Sync>;
 
-/// Says what a cache should be like; made by [`Cache::builder`].
+/// The settings of a cache, created by [`Cache::builder`].
 ///
 /// # Examples
 ///
@@ -73,12 +73,12 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
         }
     }
 
-    /// How long an entry lives that is not used, more than zero: each [`get`](Cache::get) that
-    /// finds it, and each load that need not be, gives it as long again, until its time to live has
-    /// passed. Not limited by default.
+    /// Sets the time to idle. An entry expires if it is not read for this long. Each
+    /// [`get`](Cache::get) that finds the entry, and each load that finds it, restarts the time, up
+    /// to the entry's time to live. Must be positive. Disabled by default.
     ///
-    /// A use costs a look at the clock and a store; the wheel is told when the timer fires. It then
-    /// needs a place in the wheel: on one that is full the entry goes, by
+    /// A hit costs a clock reading and a store. The timer stays where it is, and is armed again
+    /// when it fires. If the wheel is full at that moment, the entry is evicted with
     /// [`Cause::Size`](super::Cause::Size).
     ///
     /// # Examples
@@ -109,16 +109,17 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
         self
     }
 
-    /// In the last part of its life, which is so long, an entry is served as before, but the next
-    /// value is loaded already. More than zero, and less than the shortest time to live that the
-    /// jitter allows; an entry that is given less time than that by itself is loaded anew by each
-    /// load that comes.
+    /// Enables refresh-ahead. During the last `ahead` of an entry's time to live, the next value is
+    /// loaded while the present one is still served. `ahead` must be positive and less than the
+    /// shortest time to live that the jitter allows. An entry whose own time to live is shorter
+    /// than `ahead` is loaded again by each load.
     ///
     /// The first [`get_or_load`](Cache::get_or_load) or
     /// [`get_or_load_async`](Cache::get_or_load_async) in that time loads the next value and waits
-    /// for it, and all other callers are served the present value at once. If the load fails, so
-    /// does the call that ran it. An entry that no caller requests in that time expires. The last
-    /// part belongs to the whole time to live and does not depend on the time to idle.
+    /// for it, and all other callers are served the present value at once. If the load fails, its
+    /// caller is served the present value until that expires. An entry that no caller requests in
+    /// that time expires. The window belongs to the whole time to live and does not depend on the
+    /// time to idle.
     ///
     /// After a load ahead that failed, panicked, was dropped or returned nothing to keep, the next
     /// one does not begin before a pause has passed. All callers are served the present value
@@ -161,8 +162,9 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
         self
     }
 
-    /// What an entry counts for in the [capacity](Self::capacity), one by default: such as the
-    /// bytes of its value. The same at each call; zero counts as one. It must not use the cache.
+    /// Sets the function that returns the weight of an entry, such as the bytes of its value, for
+    /// the [capacity](Self::capacity). The default weight is one. The function must return the same
+    /// weight at each call and must not use the cache. A weight of zero counts as one.
     ///
     /// Set the [expected number of entries](Self::expected_entries) if many threads share the
     /// cache, or if an entry may weigh more than a quarter of the capacity. Without a capacity, an
@@ -191,9 +193,9 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
         self
     }
 
-    /// The most entries, 1 to 2^30, or with a [weigher](Self::weigher) the most that they may
-    /// weigh, 1 to 2^47 (2^30 where addresses have 32 bits); unbounded by default. There are never
-    /// more; entries that have expired count until they are swept.
+    /// Sets the maximum number of entries, 1 to 2^30. With a [weigher](Self::weigher), it is the
+    /// maximum total weight, 1 to 2^47 (2^30 on targets with 32-bit addresses). Unbounded by
+    /// default. The maximum is never exceeded. Expired entries count until they are swept.
     ///
     /// The bound is divided evenly among the [parts](Self::expected_entries) of the cache and
     /// rounded down to a multiple of their number. If keys are distributed unevenly, a part evicts
@@ -233,38 +235,40 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
         self
     }
 
-    /// How far times to live are drawn around the one asked for, in per cent to either side: 0 to
-    /// 50; 0 by default. With some, entries that were made together do not all expire, and are not
-    /// all loaded again, together; 5 is a good number.
+    /// Sets the jitter of times to live, in per cent to either side, from 0 to 50. The default is
+    /// 0. With jitter, entries that were created together do not all expire and reload together. 5
+    /// is a good value.
     pub fn jitter(mut self, percent: u32) -> Self {
         self.jitter = percent;
         self
     }
 
-    /// Makes the draws of the [`jitter`](Self::jitter) the same in each run, for tests.
+    /// Sets the seed of the [`jitter`](Self::jitter), which makes it reproducible in tests.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// Called once with each value that leaves the cache, and the cause: by the thread that took it
-    /// out, outside of the map's locks. For an expired value that is whoever sweeps. Values that
-    /// are still there when the last handle of the cache is dropped are not told. A panic goes on
-    /// to the caller, who has then done what it was to do (but for a load that would have followed
-    /// an expired value).
+    /// Sets a listener that is called once for each entry that leaves the cache, with the cause. It
+    /// runs on the thread that removed the entry, outside the locks of the map. For an expired
+    /// entry that is the thread that sweeps. The listener is not called for the entries that remain
+    /// when the last handle of the cache is dropped.
+    ///
+    /// If the listener panics, the panic propagates to the caller after the operation is complete,
+    /// except that a load does not follow an expired entry.
     ///
     /// Calls of the listener do not nest. If a call makes values leave the cache, the same thread
     /// calls the listener for them after that call has returned. A listener that inserts an entry
     /// for each value that leaves a full cache is therefore called forever.
     ///
-    /// A listener that uses the cache is made by [`listener_with`](Self::listener_with): with a
-    /// [`Cache`] in it the cache would hold itself, and never end.
+    /// Create a listener that uses the cache with [`listener_with`](Self::listener_with). A
+    /// [`Cache`] in the listener would keep itself alive forever.
     pub fn listener(self, told: impl Fn(Evicted<K, V>) + Send + Sync + 'static) -> Self {
         self.listener_with(|_| told)
     }
 
-    /// As [`listener`](Self::listener), for a listener that uses the cache itself: `make` makes it
-    /// when the cache is built, with a handle that does not keep the cache.
+    /// Sets a listener that uses the cache itself. `make` is called when the cache is built, with a
+    /// handle that does not keep the cache alive.
     ///
     /// # Examples
     ///
@@ -295,8 +299,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
         self
     }
 
-    /// Builds a cache on a wheel that somebody else sweeps, and hands each timer to
-    /// [`Cache::fire`]. The wheel needs no capacity: one that is too small refuses inserts.
+    /// Builds a cache on a wheel whose owner sweeps it and passes each timer to [`Cache::fire`].
+    /// The wheel needs no capacity, and inserts are refused if its capacity is too small.
     ///
     /// # Errors
     ///
@@ -331,11 +335,12 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
         Ok(Cache { shared: self.finish(wheel) })
     }
 
-    /// Builds a cache with a driver of its own, which ends with the last handle of the cache.
+    /// Builds a cache with a driver of its own, which stops when the last handle of the cache is
+    /// dropped.
     ///
     /// # Errors
     ///
-    /// As [`build`](Self::build); or the driver could not be built.
+    /// Fails like [`build`](Self::build), and if the driver could not be built.
     pub fn spawn(self, driver: DriverBuilder) -> Result<Cache<K, V>, CacheBuildError>
     where
         K: Sync,

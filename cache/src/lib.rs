@@ -1,50 +1,53 @@
-//! A concurrent cache whose entries expire by the wheel: [`Cache`].
+//! A concurrent cache whose entries expire on time.
 //!
-//! Each entry has a deadline and a timer of its own. It is served until its deadline, to one tick;
-//! it leaves the cache, and the listener is told, when the wheel is swept, whether or not anybody
-//! calls. That is for caches whose entries stand for something that ends: sessions, leases,
-//! tokens, answers with a time to live each.
+//! Each entry has a deadline and its own timer on a timing wheel. A [`Cache`] does not return an
+//! entry after its deadline, to one tick. A sweep of the wheel then removes the entry and calls the
+//! listener, even if no thread uses the cache. The cache is therefore suited to entries that stand
+//! for something with an end, such as sessions, leases, tokens, and responses with their own time
+//! to live.
 //!
 //! # When another cache is the better choice
 //!
-//! [moka](https://docs.rs/moka) has TinyLFU, and a deadline by a policy of your own. It checks
-//! deadlines when it reads, too, but drops what has expired, and tells its listener, when later
-//! calls give it the occasion. Take it if you need one of the former and not the exact end.
-//! [quick_cache](https://docs.rs/quick_cache), which is the map and the policy of eviction here, is
-//! enough if nothing expires.
+//! [moka](https://docs.rs/moka) has the eviction policy TinyLFU and user-defined expiry policies.
+//! It also checks deadlines on reads, but it removes expired entries and calls its listener only
+//! during later calls. Use it if you need those policies and no exact expiry.
+//! [quick_cache](https://docs.rs/quick_cache), which is the map and the eviction policy of this
+//! crate, is enough if nothing expires.
 //!
 //! # What differs from go-zero's `collection.Cache`
 //!
-//! - An entry lives its whole time to live. There the wheel rounds down by up to two of its ticks
-//!   of a second: an entry of 2 s may be gone after a few milliseconds.
-//! - A time to live of zero is refused. There it makes an entry that never expires.
-//! - An old timer never removes a newer value, and a removal never ends a newer value's timer:
-//!   timers are told apart by their ids, not by the key.
-//! - A load that an insert or a removal has overtaken does not put back what it had read before.
-//! - A cache ends: with its last handle, or by [`shutdown`](Cache::shutdown).
-//! - The jitter of the times to live is by choice ([`CacheBuilder::jitter`]).
-//! - The policy of eviction keeps what is used again through a scan of much that is not (S3-FIFO's
-//!   kind); there it is LRU.
+//! - An entry lives for its whole time to live. In go-zero the wheel rounds down by up to two of
+//!   its ticks of one second, so an entry of 2 s may be gone after a few milliseconds.
+//! - A time to live of zero is refused. In go-zero it makes an entry that never expires.
+//! - An old timer never removes a newer value, and a removal never ends the timer of a newer value,
+//!   because timers are distinguished by their ids and not by the key.
+//! - A load that was overtaken by an insert or a removal does not put back the value it read
+//!   before.
+//! - A cache ends with its last handle or by [`shutdown`](Cache::shutdown).
+//! - Jitter on the times to live is optional ([`CacheBuilder::jitter`]).
+//! - The eviction policy is of the S3-FIFO kind, which keeps reused entries during a scan. The
+//!   policy of go-zero is LRU.
 //!
 //! # Keys and values
 //!
-//! Values are handed out as clones, and one is made under a lock of the map: put what is large
-//! into an `Arc`. A key is cloned for its timer; `Arc<str>` is cheaper than `String`, and is looked
-//! up by `&str` all the same. Hash, comparison, clone and drop of keys, and the `Clone` of a value,
-//! must not use the cache.
+//! Reads return clones of values, which are made under a lock of the map. Put a large value into an
+//! `Arc`. A key is cloned for its timer. `Arc<str>` is cheaper than `String` and can be looked up
+//! by `&str` as well. The hash, comparison, clone and drop of keys and the clone of a value must
+//! not use the cache.
 //!
 //! # Memory
 //!
-//! What leaves the cache gives its memory back, also after a burst: [`clear`](Cache::clear) at
-//! once, and what expires or is removed when a part of the map is down to a quarter of what it
-//! held. The removal that brings it there moves the rest, under the lock of that part: fewer
-//! entries than the insert moved that made it grow.
+//! Removed entries give their memory back, even after a burst. [`clear`](Cache::clear) does so at
+//! once. Expired and removed entries do so when a part of the map is down to a quarter of its
+//! previous maximum. The removal that reaches that point moves the remaining entries under the lock
+//! of that part. They are fewer than those moved by the insert that grew the part.
 //!
 //! # What keeps a cache
 //!
-//! Its handles, and a [`Refresh`] as long as it runs. A handle that the cache itself holds, in its
-//! listener or in a value, keeps it for ever, with its driver: give these a [`WeakCache`] (by
-//! [`CacheBuilder::listener_with`] or [`Cache::downgrade`]). A load may borrow any handle: it ends.
+//! A cache lives as long as one of its handles, or a [`Refresh`] that runs. A handle held by the
+//! cache itself, in its listener or in a value, would keep the cache and its driver alive forever.
+//! Use a [`WeakCache`] there, from [`CacheBuilder::listener_with`] or [`Cache::downgrade`]. A load
+//! may borrow any handle, because it ends.
 //!
 //! # Examples
 //!
@@ -122,9 +125,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tourbillon::{Driver, Expired, Refused};
 
-/// A concurrent cache whose entries expire by the wheel. Clones share it.
+/// A concurrent cache whose entries expire on time. Clones are handles of the same cache.
 ///
-/// See the [module](self) for what it promises; [`builder`](Self::builder) makes one.
+/// The [crate page](crate) has the guarantees. [`builder`](Self::builder) creates a cache.
 ///
 /// # Examples
 ///
@@ -158,8 +161,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     /// than zero.
     ///
     /// With [`Duration::MAX`], entries stay until they are removed or evicted. (Times end 584 years
-    /// after the wheel was built.) A time beyond the [wheel's range](tourbillon::Wheel::longest_delay)
-    /// is covered by several timers, one after the other.
+    /// after the wheel was built.) A time to live beyond the [wheel's
+    /// range](tourbillon::Wheel::longest_delay) is covered by several timers, one after another.
     ///
     /// # Examples
     ///
@@ -176,9 +179,10 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         CacheBuilder::new(ttl)
     }
 
-    /// The key's value, unless it has expired, by the wheel's clock, swept or not.
+    /// Returns a clone of the key's value, or `None` if there is none or it has expired by the
+    /// wheel's clock, swept or not.
     ///
-    /// O(1); it shares a lock with other readers of the key's shard.
+    /// O(1). It takes the lock of the key's shard for reading.
     ///
     /// # Examples
     ///
@@ -202,7 +206,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         value
     }
 
-    /// Whether the key has a value that has not expired. It counts as no use of it. O(1).
+    /// Returns `true` if the key has a value that has not expired. Does not count as a use of the
+    /// entry. O(1).
     ///
     /// # Examples
     ///
@@ -224,10 +229,10 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         self.shared.map.peek(key, |entry| self.shared.is_live(entry)).unwrap_or(false)
     }
 
-    /// Gives the key a value for the cache's time to live, in the place of the one it had.
+    /// Inserts a value for the cache's time to live and replaces the key's previous value.
     ///
-    /// It lives from now until the deadline of its timer, rounded up to the wheel's resolution.
-    /// O(1). A load of the key that is under way is overtaken: what it gives is not kept.
+    /// The entry expires at the deadline of its timer, which is rounded up to the wheel's
+    /// resolution. If a load of the key is in progress, its result is not kept. O(1).
     ///
     /// # Errors
     ///
@@ -256,7 +261,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     ///
     /// # Errors
     ///
-    /// As [`insert`](Self::insert); or the time to live is zero.
+    /// Fails like [`insert`](Self::insert), and if the time to live is zero.
     ///
     /// # Examples
     ///
@@ -279,12 +284,12 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         self.put(key, value, ttl, |key, entry| Ok(self.shared.map.insert(key, entry)))
     }
 
-    /// As [`insert`](Self::insert), unless the key has a value.
+    /// Inserts a value like [`insert`](Self::insert) if the key has none.
     ///
     /// # Errors
     ///
-    /// As [`insert`](Self::insert); or the key [has a value](CacheRefusal::Present) that has not
-    /// expired.
+    /// Fails like [`insert`](Self::insert), and if the key [has a value](CacheRefusal::Present)
+    /// that has not expired.
     ///
     /// # Examples
     ///
@@ -304,7 +309,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         self.put(key, value, shared.ttl, |key, entry| shared.map.insert_if(key, entry, is_live))
     }
 
-    /// Arms a value's timer, and gives the value to the map by `publish`, which may return it.
+    /// Arms a value's timer and passes the value to the map with `publish`, which may return it.
     fn put(
         &self,
         key: K,
@@ -329,8 +334,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         }
     }
 
-    /// Takes the key's value out of the cache, and returns it unless it has expired. A load of the
-    /// key that is under way is overtaken: what it gives is not kept. O(1).
+    /// Removes the key's value and returns it unless it has expired. If a load of the key is in
+    /// progress, its result is not kept. O(1).
     ///
     /// # Examples
     ///
@@ -355,8 +360,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         value.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
-    /// How many entries the cache holds, those included that have expired and are still to be
-    /// swept. O(shards of the map).
+    /// Returns the number of entries, including expired entries that were not swept yet. O(shards
+    /// of the map).
     ///
     /// # Examples
     ///
@@ -374,7 +379,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         self.shared.map.len()
     }
 
-    /// What the entries weigh together, as [`len`](Self::len) counts them: what the
+    /// Returns the total weight of the entries that [`len`](Self::len) counts, which the
     /// [capacity](CacheBuilder::capacity) bounds. O(shards of the map).
     ///
     /// # Examples
@@ -411,7 +416,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         self.shared.ttl
     }
 
-    /// Whether the cache holds nothing; see [`len`](Self::len).
+    /// Returns `true` if [`len`](Self::len) is zero.
     ///
     /// # Examples
     ///
@@ -428,9 +433,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         self.len() == 0
     }
 
-    /// Removes every entry that is there now; those that come meanwhile may stay. The listener is
-    /// told of each. Loads that are under way are overtaken: what they give is not kept.
-    /// O(entries).
+    /// Removes all entries and calls the listener for each. Entries that are inserted meanwhile may
+    /// stay. The results of loads in progress are not kept. O(entries).
     ///
     /// # Examples
     ///
@@ -449,7 +453,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         self.shared.evict(removed.map(|(key, entry)| (key, entry, Cause::Removed)));
     }
 
-    /// What the cache has counted so far.
+    /// Returns the counters of the cache.
     ///
     /// # Examples
     ///
@@ -469,23 +473,26 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         self.shared.counters.read()
     }
 
-    /// Takes out what a swept timer says has expired: for whoever sweeps the wheel that the cache
-    /// was [built](CacheBuilder::build) on, where there is an example. A timer whose value has been
-    /// replaced or removed does nothing. O(1).
+    /// Removes the entry whose timer was swept, unless its value was replaced, removed or used
+    /// since. O(1).
+    ///
+    /// The owner of the sweeper calls this for each timer if the cache was
+    /// [built](CacheBuilder::build) on a wheel. There is an example.
     pub fn fire(&self, timer: Expired<CacheTimer<K>>) {
         self.shared.fire(&timer);
     }
 
-    /// Closes the wheel, and shuts the cache's own driver down if it has one: inserts are refused
-    /// from now on, and reads return what has not expired.
+    /// Closes the wheel and shuts down the cache's own driver, if it has one. Later inserts are
+    /// refused. Reads still return entries that have not expired.
     ///
-    /// What has expired by now is told to the listener; a call of the listener that is under way
-    /// goes on. What expires later is not served, but its own driver sweeps no more, and what was
-    /// used since is not armed anew in a closed wheel: it is dropped with the cache, or removed by
-    /// hand; [`clear`](Self::clear) tells the listener of all that is left. Idempotent; it may be
-    /// called from the listener, but not under a lock that the listener takes: it waits for the
-    /// tick thread to end its sweep, with the calls of the listener if they run
-    /// [inline](tourbillon::Inline).
+    /// The listener is called for the entries that have expired by now. A call in progress
+    /// continues. Entries that expire later are not returned by reads, but nothing sweeps them.
+    /// They are dropped with the cache, unless they are removed before. [`clear`](Self::clear)
+    /// removes all that are left and calls the listener for them.
+    ///
+    /// Further calls have no effect. The listener may call this method. Do not call it under a lock
+    /// that the listener takes, because it waits until the tick thread has finished its sweep,
+    /// which includes the calls of the listener if they run [inline](tourbillon::Inline).
     ///
     /// # Examples
     ///
@@ -506,8 +513,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         shared.end(shared.driver.get().map(Driver::shutdown).unwrap_or_default());
     }
 
-    /// The cache's own driver, if it has one: to wait for the listener, after
-    /// [`shutdown`](Self::shutdown), and for its figures.
+    /// Returns the cache's own driver, if it has one. Use it to wait for the listener after a
+    /// [`shutdown`](Self::shutdown), and for the driver's metrics.
     ///
     /// # Examples
     ///
