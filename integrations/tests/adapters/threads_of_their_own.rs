@@ -8,6 +8,7 @@ use tourbillon::future::{Sleep, TimeoutError, Timer, drive, undriven};
 use tourbillon::scheduler::Scheduler;
 use tourbillon::tokio::{RuntimeClock, spawn};
 use tourbillon::{Builder, Refusal};
+use tourbillon_cache::Cache;
 
 const MS: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
