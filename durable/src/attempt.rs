@@ -260,12 +260,12 @@ impl Attempts {
             Leasing::Taken(lease) => lease,
             Leasing::NotDue { due, now } => {
                 let now = Reading { store: now, asked, answered: self.timer.now() };
-                self.window.again((due, id), now);
+                self.window.reinsert((due, id), now);
                 return Ok(());
             }
             Leasing::NotFound => return Ok(()),
             Leasing::Unreadable(error) => {
-                self.window.unreadable(self.timer.now());
+                self.window.plan_reload(self.timer.now());
                 let outcome = Outcome::Unreadable { error: error.to_string() };
                 self.report(&id, planned, 0, outcome);
                 return Ok(());

@@ -53,7 +53,7 @@ struct FeedState {
     loading: Option<Loading>,
     next_check: Sleep,
     /// Set if a page is to be requested as soon as none is pending.
-    hasty: bool,
+    page_wanted: bool,
     /// Set once the feed has left the store.
     left: bool,
 }
@@ -103,7 +103,7 @@ impl Feed {
         let window = Arc::new(Window::new(queue.handle(), now));
         let member = store.join(&window);
         let next_check = timer.sleep(CHECK_INTERVAL);
-        let state = FeedState { queue, loading: None, next_check, hasty: false, left: false };
+        let state = FeedState { queue, loading: None, next_check, page_wanted: false, left: false };
         Ok(Self {
             window,
             ready: Arc::default(),
@@ -131,9 +131,9 @@ impl Feed {
 
     /// Loads and fires keys until there is no more progress.
     pub(super) fn poll(&self) -> Result<Polled, DurableError> {
-        let mut turn = Turn { state: self.lock(), wakes: self.ready.hold_wakes() };
+        let mut poll = FeedPoll { state: self.lock(), wakes: self.ready.hold_wakes() };
         let waker = Waker::from(Arc::clone(&self.ready));
-        let polled = turn.poll(self, &mut Context::from_waker(&waker));
+        let polled = poll.poll(self, &mut Context::from_waker(&waker));
         if polled.is_err() {
             // The other workers continue, or find the same error.
             self.ready.wake_all();
@@ -148,13 +148,13 @@ impl Feed {
 
 /// One poll of a feed. Fields drop in their order, so the lock is released before workers are
 /// woken.
-struct Turn<'a> {
+struct FeedPoll<'a> {
     state: MutexGuard<'a, FeedState>,
     #[expect(dead_code, reason = "it acts by its drop")]
     wakes: HeldWakes<'a>,
 }
 
-impl Turn<'_> {
+impl FeedPoll<'_> {
     fn poll(&mut self, feed: &Feed, context: &mut Context<'_>) -> Result<Polled, DurableError> {
         let mut polled = Polled::default();
         loop {
@@ -182,12 +182,12 @@ impl Turn<'_> {
             let mut page = page?;
             // Each page may contain it again, but it is reported once a minute.
             if let Some(key) = page.misplaced.take()
-                && feed.window.unreadable(feed.timer.now())
+                && feed.window.plan_reload(feed.timer.now())
             {
                 polled.misplaced = Some(key);
             }
             let now = Reading { store: page.now, asked, answered: feed.timer.now() };
-            feed.window.end(page, &from, now);
+            feed.window.end_page(page, &from, now);
         }
         Ok(true)
     }
@@ -219,7 +219,7 @@ impl Turn<'_> {
         // Also after a refusal, which the sleep would repeat to the next worker.
         state.next_check.reset_after(CHECK_INTERVAL);
         slept.map_err(DurableError::Timer)?;
-        state.hasty = true;
+        state.page_wanted = true;
         feed.ready.count_check();
         Ok(true)
     }
@@ -231,17 +231,17 @@ impl Turn<'_> {
         context: &mut Context<'_>,
     ) -> Result<bool, DurableError> {
         let state = &mut *self.state;
-        state.hasty |= feed.window.poll_haste(context);
+        state.page_wanted |= feed.window.poll_check_requested(context);
         let asked = feed.timer.now();
         let (armed, from, now) = feed.window.state(asked);
         let here = armed + feed.ready.len();
         let wanted = here < MOST / 2 && from.0 < now + HIGH_WATERMARK / 2;
-        if state.loading.is_some() || !(state.hasty || wanted) {
+        if state.loading.is_some() || !(state.page_wanted || wanted) {
             return Ok(false);
         }
-        state.hasty = false;
+        state.page_wanted = false;
         let (until, limit) = (now + HIGH_WATERMARK, MOST.saturating_sub(here).max(1));
-        feed.window.begin();
+        feed.window.begin_page();
         let page = feed.store.load(feed.member, from.clone(), until, limit);
         state.loading = Some(Loading { page, from, asked });
         Ok(true)

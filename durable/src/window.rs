@@ -53,7 +53,7 @@ pub(super) struct Window {
     queue: DelayQueueHandle<Key>,
     loaded: Mutex<Loaded>,
     /// Wakes the worker to check the store at once.
-    hastened: AtomicWaker,
+    check_waker: AtomicWaker,
 }
 
 struct Loaded {
@@ -63,7 +63,7 @@ struct Loaded {
     /// The changes since a page was requested.
     log: Option<Vec<Change>>,
     /// Set if the store is to be checked at once.
-    haste: bool,
+    check_requested: bool,
     base: Reading,
     /// The time at which everything is loaded again, because a record could not be read and its key
     /// has left the wheel.
@@ -103,8 +103,9 @@ impl Reading {
 impl Window {
     pub(super) fn new(queue: DelayQueueHandle<Key>, base: Reading) -> Self {
         let (low_watermark, armed) = (first_from(0), BTreeMap::new());
-        let loaded = Loaded { low_watermark, armed, log: None, haste: false, base, again: None };
-        Self { queue, loaded: Mutex::new(loaded), hastened: AtomicWaker::new() }
+        let loaded =
+            Loaded { low_watermark, armed, log: None, check_requested: false, base, again: None };
+        Self { queue, loaded: Mutex::new(loaded), check_waker: AtomicWaker::new() }
     }
 
     /// Returns the number of keys in the wheel, the low watermark, and the approximate time of the
@@ -119,13 +120,13 @@ impl Window {
     }
 
     /// Records that a page from the low watermark on is being requested.
-    pub(super) fn begin(&self) {
+    pub(super) fn begin_page(&self) {
         self.lock().log = Some(Vec::new());
     }
 
     /// Adds a page with all keys from `from` to its end, or to its last key if there are more. The
     /// page is discarded if the low watermark has moved back or changes were missed.
-    pub(super) fn end(&self, page: Page, from: &Key, now: Reading) {
+    pub(super) fn end_page(&self, page: Page, from: &Key, now: Reading) {
         let mut loaded = self.lock();
         let Some(log) = loaded.log.take() else { return };
         let before = std::mem::replace(&mut loaded.base, now);
@@ -166,7 +167,7 @@ impl Window {
 
     /// Plans to load everything again after a while, because a record cannot be read or keys are
     /// out of order. Returns `true` if that was not planned yet.
-    pub(super) fn unreadable(&self, local: Instant) -> bool {
+    pub(super) fn plan_reload(&self, local: Instant) -> bool {
         let mut loaded = self.lock();
         let first = loaded.again.is_none();
         loaded.again.get_or_insert(local + AGAIN);
@@ -174,12 +175,12 @@ impl Window {
     }
 
     /// Loads everything again, and discards a pending page, because changes may have been missed.
-    pub(super) fn forget(&self) {
+    pub(super) fn invalidate(&self) {
         let mut loaded = self.lock();
         loaded.log = None;
         loaded.clear();
         drop(loaded);
-        self.hasten();
+        self.request_check();
     }
 
     /// Loads everything again once no page is pending, because changes are being missed. A slow
@@ -189,19 +190,19 @@ impl Window {
         let mut loaded = self.lock();
         loaded.again = Some(loaded.base.asked);
         drop(loaded);
-        self.hasten();
+        self.request_check();
     }
 
     /// Makes the worker check the store at once.
-    pub(super) fn hasten(&self) {
-        self.lock().haste = true;
-        self.hastened.wake();
+    pub(super) fn request_check(&self) {
+        self.lock().check_requested = true;
+        self.check_waker.wake();
     }
 
     /// Returns `true` if the worker has to check the store at once, and wakes it when it has to.
-    pub(super) fn poll_haste(&self, context: &Context<'_>) -> bool {
-        self.hastened.register(context.waker());
-        std::mem::take(&mut self.lock().haste)
+    pub(super) fn poll_check_requested(&self, context: &Context<'_>) -> bool {
+        self.check_waker.register(context.waker());
+        std::mem::take(&mut self.lock().check_requested)
     }
 
     /// Removes a key that has fired.
@@ -213,7 +214,7 @@ impl Window {
     }
 
     /// Inserts a key again that was not due yet.
-    pub(super) fn again(&self, key: Key, now: Reading) {
+    pub(super) fn reinsert(&self, key: Key, now: Reading) {
         let mut loaded = self.lock();
         if let Some(id) = loaded.armed.remove(&key) {
             drop(loaded.queue.cancel(id));
@@ -223,20 +224,20 @@ impl Window {
         loaded.put_at(key, now);
     }
 
-    fn lock(&self) -> Held<'_> {
+    fn lock(&self) -> WindowGuard<'_> {
         let loaded = ignore_poison(self.loaded.lock());
-        Held { loaded, queue: self.queue.defer_wake() }
+        WindowGuard { loaded, queue: self.queue.defer_wake() }
     }
 }
 
 /// The loaded keys, locked for one caller. Fields drop in their order, so the lock is released
 /// before the worker is woken.
-struct Held<'a> {
+struct WindowGuard<'a> {
     loaded: MutexGuard<'a, Loaded>,
     queue: DeferredWake<'a, Key>,
 }
 
-impl Held<'_> {
+impl WindowGuard<'_> {
     fn clear(&mut self) {
         for id in std::mem::take(&mut self.loaded.armed).into_values() {
             drop(self.queue.cancel(id));
@@ -280,7 +281,7 @@ impl Held<'_> {
     }
 }
 
-impl Deref for Held<'_> {
+impl Deref for WindowGuard<'_> {
     type Target = Loaded;
 
     fn deref(&self) -> &Loaded {
@@ -288,7 +289,7 @@ impl Deref for Held<'_> {
     }
 }
 
-impl DerefMut for Held<'_> {
+impl DerefMut for WindowGuard<'_> {
     fn deref_mut(&mut self) -> &mut Loaded {
         &mut self.loaded
     }
@@ -314,8 +315,8 @@ impl Watchers {
     }
 
     /// Makes all windows load again, because changes may have been missed.
-    pub(super) fn forget(&self) {
-        self.each(Window::forget);
+    pub(super) fn invalidate(&self) {
+        self.each(Window::invalidate);
     }
 
     fn each(&self, call: impl Fn(&Window)) {
@@ -375,10 +376,10 @@ mod tests {
         fn load(&self, keys: &[Millis], more: bool, until: Millis, changes: &[Change]) {
             let local = self.clock.start() + self.clock.elapsed();
             let (_, from, now) = self.window.state(local);
-            self.window.begin();
+            self.window.begin_page();
             self.window.notify(changes);
             let keys = keys.iter().copied().map(key).collect();
-            self.window.end(
+            self.window.end_page(
                 Page { now, until, keys, more, misplaced: None },
                 &from,
                 at(now, local),
@@ -452,13 +453,13 @@ mod tests {
         assert_eq!(trial.low_watermark(), key(last));
         assert_eq!(trial.window.state(trial.clock.start()).0, MOST);
         // A page that was requested before that is discarded.
-        trial.window.begin();
+        trial.window.begin_page();
         let (_, from, now) = trial.window.state(trial.clock.start());
         trial.window.notify(&[added(10)]);
         assert_eq!(trial.low_watermark(), key(last - 1));
         let page =
             Page { now, until: 200_000, keys: vec![key(last)], more: false, misplaced: None };
-        trial.window.end(page, &from, at(now, trial.clock.start()));
+        trial.window.end_page(page, &from, at(now, trial.clock.start()));
         assert_eq!(trial.low_watermark(), key(last - 1));
         assert_eq!(trial.fired(last).len(), MOST);
         trial.load(&[last - 1, last], false, 200_000, &[]);
@@ -470,14 +471,14 @@ mod tests {
         let mut trial = Trial::new();
         trial.load(&[500], false, 1000, &[]);
         let (_, from, _) = trial.window.state(trial.clock.start());
-        trial.window.begin();
+        trial.window.begin_page();
         let page = Page { now: 400, until: 1000, keys: Vec::new(), more: false, misplaced: None };
-        trial.window.end(page, &from, at(400, trial.clock.start()));
+        trial.window.end_page(page, &from, at(400, trial.clock.start()));
         assert_eq!((trial.window.state(trial.clock.start()).0, trial.low_watermark().0), (0, 0));
-        trial.window.begin();
+        trial.window.begin_page();
         let page =
             Page { now: 400, until: 1000, keys: vec![key(500)], more: false, misplaced: None };
-        trial.window.end(page, &trial.low_watermark(), at(400, trial.clock.start()));
+        trial.window.end_page(page, &trial.low_watermark(), at(400, trial.clock.start()));
         assert_eq!(trial.fired(100), [500]);
     }
 
@@ -490,11 +491,11 @@ mod tests {
         assert_eq!(trial.fired(10), [10]);
         // The key was moved and is in the wheel already. By a slower clock it fires later.
         trial.window.notify(&[added(20)]);
-        trial.window.again(key(20), at(5, start + Duration::from_millis(10)));
+        trial.window.reinsert(key(20), at(5, start + Duration::from_millis(10)));
         assert!(trial.fired(24).is_empty());
         assert_eq!(trial.fired(25), [20]);
         // The clock of another master does not affect that of the pages.
-        trial.window.again(key(300), at(90, start + Duration::from_millis(30)));
+        trial.window.reinsert(key(300), at(90, start + Duration::from_millis(30)));
         assert_eq!(trial.window.state(start).0, 2);
         assert_eq!(trial.fired(240), [300]);
         assert_eq!(trial.fired(500), [500]);
@@ -504,13 +505,13 @@ mod tests {
     fn a_page_that_nobody_takes_is_void_in_the_end() {
         let trial = Trial::new();
         let (_, from, now) = trial.window.state(trial.clock.start());
-        trial.window.begin();
+        trial.window.begin_page();
         let change = [added(7), removed(7)];
         for _ in 0..LOG {
             trial.window.notify(&change);
         }
         let page = Page { now, until: 20, keys: vec![key(5)], more: false, misplaced: None };
-        trial.window.end(page, &from, at(now, trial.clock.start()));
+        trial.window.end_page(page, &from, at(now, trial.clock.start()));
         assert_eq!((trial.window.state(trial.clock.start()).0, trial.low_watermark().0), (0, 0));
     }
 
@@ -520,8 +521,8 @@ mod tests {
         let start = trial.clock.start();
         trial.load(&[5, 600], false, 1000, &[]);
         assert_eq!(trial.fired(5), [5]);
-        trial.window.unreadable(start);
-        trial.window.unreadable(start + AGAIN);
+        trial.window.plan_reload(start);
+        trial.window.plan_reload(start + AGAIN);
         let before = start + AGAIN - Duration::from_millis(1);
         assert_eq!(trial.window.state(before).1.0, 1001);
         let (armed, low_watermark, _) = trial.window.state(start + AGAIN);
@@ -559,11 +560,11 @@ mod tests {
         let mut trial = Trial::new();
         trial.load(&[5, 6], false, 20, &[]);
         let (_, from, now) = trial.window.state(trial.clock.start());
-        trial.window.begin();
-        trial.window.forget();
+        trial.window.begin_page();
+        trial.window.invalidate();
         assert_eq!((trial.window.state(trial.clock.start()).0, trial.low_watermark().0), (0, 0));
         let page = Page { now, until: 40, keys: vec![key(30)], more: false, misplaced: None };
-        trial.window.end(page, &from, at(now, trial.clock.start()));
+        trial.window.end_page(page, &from, at(now, trial.clock.start()));
         assert_eq!(trial.low_watermark().0, 0);
         trial.load(&[6, 30], false, 40, &[]);
         assert_eq!(trial.fired(40), [6, 30]);

@@ -71,7 +71,7 @@ impl Opener {
     fn open_first(&self, path: &Path, new: bool) -> Result<File, DurableError> {
         let mut file = self.open(true)?;
         if new {
-            keep_name(path).map_err(io)?;
+            sync_name(path).map_err(io)?;
         }
         let length = std::fs::metadata(path).map_or(0, |found| found.len());
         let much = length >= SMALL && asserted(|| file.needs_less_than(length / 2))?;
@@ -138,7 +138,7 @@ fn folder(path: &Path) -> &Path {
 }
 
 /// Makes the name of a new file as durable as its contents.
-fn keep_name(path: &Path) -> std::io::Result<()> {
+fn sync_name(path: &Path) -> std::io::Result<()> {
     // On other systems a folder cannot be opened, and its names are durable anyway.
     if cfg!(unix) {
         std::fs::File::open(folder(path)).and_then(|folder| folder.sync_all())?;

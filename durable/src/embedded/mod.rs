@@ -161,10 +161,10 @@ impl Embedded {
         let path = file.as_ref();
         let name: Arc<str> = path.display().to_string().into();
         let (opener, opened) = Opener::first(path, options.cache)?;
-        Self::keep(opener, opened, name, options.clock)
+        Self::start(opener, opened, name, options.clock)
     }
 
-    fn keep(
+    fn start(
         opener: Opener,
         opened: File,
         name: Arc<str>,
@@ -317,7 +317,7 @@ pub fn open_database(
 ) -> Result<Embedded, DurableError> {
     let opener = Opener::new(open);
     let file = opener.open(true)?;
-    Embedded::keep(opener, file, name.into(), Arc::new(SystemClock))
+    Embedded::start(opener, file, name.into(), Arc::new(SystemClock))
 }
 
 /// Requests a lease, as a worker does.

@@ -76,7 +76,7 @@ impl ReopeningFile {
         // The windows load again, because only now can it be seen if the failed operation was
         // executed, and another process may have had the file meanwhile. No lock is held, because a
         // waker may drop the store.
-        quietly(|| self.watchers.forget());
+        quietly(|| self.watchers.invalidate());
         Ok(())
     }
 

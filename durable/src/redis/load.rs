@@ -48,7 +48,7 @@ pub(super) struct Stall {
 
 impl Drop for Stall {
     fn drop(&mut self) {
-        self.operations.ownership.go_on(self.worker, self.partition);
+        self.operations.ownership.unstall(self.worker, self.partition);
     }
 }
 
@@ -70,7 +70,7 @@ impl Operations {
         let beat =
             self.run(&self.scripts.beat, &self.keys.workers(), "", &more, RetryPolicy::Probe).await;
         let (now, owned): (Millis, BTreeSet<u64>) = beat?;
-        self.ownership.owns(worker, &owned);
+        self.ownership.set_owned(worker, &owned);
         Ok(now)
     }
 

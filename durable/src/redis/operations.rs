@@ -475,12 +475,12 @@ impl Subscriber for Operations {
     }
 
     fn worker_left(&self) {
-        self.ownership.hasten();
+        self.ownership.request_checks();
     }
 
     fn notices_lost(&self) {
         self.idle.forget();
-        self.ownership.forget();
+        self.ownership.invalidate();
     }
 
     fn unsubscribed(&self) {

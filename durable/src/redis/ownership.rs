@@ -84,7 +84,7 @@ impl Ownership {
     }
 
     /// Sets the partitions of a worker. If they have changed, its window is loaded again.
-    pub(super) fn owns(&self, number: u64, owned: &BTreeSet<u64>) {
+    pub(super) fn set_owned(&self, number: u64, owned: &BTreeSet<u64>) {
         self.change(number, |worker| {
             let new = worker.owned != *owned;
             worker.owned.clone_from(owned);
@@ -118,7 +118,7 @@ impl Ownership {
     }
 
     /// Records that the wait is over. After the last one the window is loaded again.
-    pub(super) fn go_on(&self, number: u64, partition: u64) {
+    pub(super) fn unstall(&self, number: u64, partition: u64) {
         self.change(number, |worker| {
             let Some(count) = worker.stalled.get_mut(&partition) else { return false };
             *count -= 1;
@@ -166,7 +166,7 @@ impl Ownership {
         for worker in self.lock().values_mut() {
             worker.emptied = true;
         }
-        self.forget();
+        self.invalidate();
     }
 
     /// Returns `true` if the store was emptied since the worker last reported it.
@@ -182,7 +182,7 @@ impl Ownership {
         let window = if change(worker) { worker.window.upgrade() } else { None };
         drop(all);
         if let Some(window) = window {
-            window.forget();
+            window.invalidate();
         }
     }
 
@@ -216,9 +216,9 @@ impl Ownership {
     }
 
     /// Makes all workers load again, because changes of keys or owners may have been missed.
-    pub(super) fn forget(&self) {
+    pub(super) fn invalidate(&self) {
         for window in self.windows(|_| true) {
-            window.forget();
+            window.invalidate();
         }
     }
 
@@ -230,9 +230,9 @@ impl Ownership {
     }
 
     /// Makes each worker send a heartbeat at once, because another worker has left.
-    pub(super) fn hasten(&self) {
+    pub(super) fn request_checks(&self) {
         for window in self.windows(|_| true) {
-            window.hasten();
+            window.request_check();
         }
     }
 
@@ -265,20 +265,20 @@ mod tests {
             DelayQueue::new(&timer, Builder::new().shards(1)).expect("a queue");
         let now = Reading { store: 0, asked: timer.now(), answered: timer.now() };
         let window = Arc::new(Window::new(queue.handle(), now));
-        let loaded_again = || window.poll_haste(&Context::from_waker(noop_waker_ref()));
+        let loaded_again = || window.poll_check_requested(&Context::from_waker(noop_waker_ref()));
 
         let ownership = Ownership::default();
         ownership.join(1, &window);
-        ownership.owns(1, &BTreeSet::from([4, 5]));
+        ownership.set_owned(1, &BTreeSet::from([4, 5]));
         assert!(loaded_again());
         ownership.stall(1, 4);
         ownership.stall(1, 4);
         assert_eq!(ownership.readable(1), BTreeSet::from([5]));
         assert!(ownership.is_withheld(1, 4) && !ownership.is_withheld(1, 5));
         assert!(!ownership.is_withheld(2, 4), "another worker's");
-        ownership.go_on(1, 4);
+        ownership.unstall(1, 4);
         assert!(ownership.is_withheld(1, 4) && !loaded_again());
-        ownership.go_on(1, 4);
+        ownership.unstall(1, 4);
         assert!(!ownership.is_withheld(1, 4) && loaded_again());
         assert_eq!(ownership.readable(1), BTreeSet::from([4, 5]));
     }

@@ -42,6 +42,6 @@ impl Operations {
         };
         // The first reason is kept.
         let _ = identity.unusable.set(unusable);
-        self.ownership.forget();
+        self.ownership.invalidate();
     }
 }
