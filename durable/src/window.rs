@@ -1,8 +1,9 @@
 //! [`Window`], the keys that one worker has loaded into its wheel.
 //!
 //! ```text
-//!   due ─────────────►   low watermark                           high watermark
-//!    ├── all loaded ───────┤── resting in the store ────────────────┤── not looked at yet ──►
+//!                     low watermark                            high watermark
+//!   due ─────────►         │                                          │
+//!    ├──── all loaded ─────┼─────────── resting in the store ─────────┼── not requested yet ──►
 //! ```
 //!
 //! **All keys below the low watermark are in the wheel.** Beyond it only the store knows. The store
