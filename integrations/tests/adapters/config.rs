@@ -96,12 +96,12 @@ fn what_cannot_be_read_is_refused_with_a_word_that_helps() {
 #[test]
 fn what_is_out_of_range_is_refused_by_the_builder() {
     for (json, expected) in [
-        (r#"{ "resolution": "0s" }"#, "0ns was asked for; 1 µs to 1 h is allowed"),
-        (r#"{ "resolution": "2h" }"#, "7200s was asked for; 1 µs to 1 h is allowed"),
-        (r#"{ "shards": 257 }"#, "257 shards were asked for; 1 to 256 are allowed"),
-        (r#"{ "shards": 1, "capacity": 1073741824 }"#, "1 to 1073741568 is allowed"),
-        (r#"{ "batch": 0 }"#, "batches of 0 timers were asked for"),
-        (r#"{ "max_in_flight": 0 }"#, "0 timers in flight were asked for"),
+        (r#"{ "resolution": "0s" }"#, "invalid resolution 0ns: must be between 1 µs and 1 h"),
+        (r#"{ "resolution": "2h" }"#, "invalid resolution 7200s: must be between 1 µs and 1 h"),
+        (r#"{ "shards": 257 }"#, "invalid number of shards 257: must be between 1 and 256"),
+        (r#"{ "shards": 1, "capacity": 1073741824 }"#, "between 1 and 1073741568"),
+        (r#"{ "batch": 0 }"#, "invalid batch size 0"),
+        (r#"{ "max_in_flight": 0 }"#, "invalid bound of 0 timers in flight"),
     ] {
         let config: Config = serde_json::from_str(json).unwrap();
         let message = config.driver().spawn(|_: Expired<()>| ()).unwrap_err().to_string();
@@ -109,5 +109,5 @@ fn what_is_out_of_range_is_refused_by_the_builder() {
     }
     let config: Config = serde_json::from_str(r#"{ "capacity": 0 }"#).unwrap();
     let message = config.builder().build::<()>().unwrap_err().to_string();
-    assert!(message.contains("a capacity of 0 was asked for; 1 to"), "{message}");
+    assert!(message.contains("invalid capacity 0: must be between 1 and"), "{message}");
 }
