@@ -97,7 +97,7 @@ fn each_figure_arrives_under_its_name_and_with_its_unit() {
             ("cancelled_total", count, 4),
             ("fired_total", count, 5),
             ("returned_total", count, 6),
-            ("refiled_total", count, 8),
+            ("requeued_total", count, 8),
             ("sweeps_total", count, 9),
             ("handler_panics_total", count, 14),
         ] {
