@@ -53,7 +53,7 @@ impl<T> Inner<T> {
     /// is in the window as well.
     #[inline]
     fn last_reading(&self) -> Option<(&ThreadState, WheelInstant)> {
-        let thread = self.engine.known_thread()?;
+        let thread = self.engine.threads.known()?;
         Some((thread, thread.clock.last_reading()?))
     }
 
@@ -84,7 +84,7 @@ impl<T> Inner<T> {
     /// is not zero and surely in range.
     #[inline]
     fn tick_soon(&self, delay: Duration) -> Option<(&ThreadState, Tick)> {
-        let timeline = self.engine.timeline();
+        let timeline = &self.engine.timeline;
         // First, so that what the delay came in is free for the reading.
         let nanos = timeline.plain_nanos(delay)?;
         let (thread, now) = self.last_reading()?;
@@ -93,7 +93,7 @@ impl<T> Inner<T> {
 
     #[inline(never)]
     fn reset_by_the_clock(&self, id: TimerId, delay: Duration) -> Reset {
-        let thread = self.engine.thread();
+        let thread = self.engine.threads.current();
         let now = self.now(thread);
         self.engine.reset_after(Call { thread, guard: &pin() }, id, delay, now)
     }
@@ -141,8 +141,8 @@ impl<T> Inner<T> {
     /// As [`reset_at`](Self::reset_at), in every case.
     #[inline(never)]
     fn reset_at_any(&self, id: TimerId, deadline: WheelInstant) -> Reset {
-        let thread = self.engine.thread();
-        let tick = self.tick_of(self.engine.timeline().read(deadline), self.now(thread));
+        let thread = self.engine.threads.current();
+        let tick = self.tick_of(self.engine.timeline.read(deadline), self.now(thread));
         self.engine.reset_at(Call { thread, guard: &pin() }, id, tick)
     }
 
@@ -158,7 +158,7 @@ impl<T> Inner<T> {
         Some(ResolvedDeadline {
             thread,
             _of_its_thread: PhantomData,
-            tick: self.engine.timeline().soon_at(ahead, now)?,
+            tick: self.engine.timeline.soon_at(ahead, now)?,
             #[cfg(any(feature = "future", modelled))]
             ahead,
         })
@@ -169,7 +169,7 @@ impl<T> Inner<T> {
     #[inline]
     pub(crate) fn ahead(&self, at: WheelInstant) -> Option<u64> {
         let ahead = |now: WheelInstant| at.nanos.checked_sub(now.nanos).filter(|&ahead| ahead > 0);
-        match ahead(self.now(self.engine.thread())) {
+        match ahead(self.now(self.engine.threads.current())) {
             // Within its bound, the reading does not tell.
             Some(soon) if self.cached && soon <= MAX_LAG_NANOS => ahead(self.read_clock()),
             told => told,
@@ -179,7 +179,7 @@ impl<T> Inner<T> {
     /// Ends a timer and returns its value.
     #[inline(never)]
     pub(crate) fn cancel(&self, id: TimerId) -> Option<T> {
-        match self.engine.known_thread() {
+        match self.engine.threads.known() {
             Some(thread) => self.engine.cancel(Call { thread, guard: &pin() }, id),
             None => self.cancel_at_first(id),
         }
@@ -189,19 +189,19 @@ impl<T> Inner<T> {
     #[cold]
     #[inline(never)]
     fn cancel_at_first(&self, id: TimerId) -> Option<T> {
-        self.engine.cancel(Call { thread: self.engine.thread(), guard: &pin() }, id)
+        self.engine.cancel(Call { thread: self.engine.threads.current(), guard: &pin() }, id)
     }
 
     #[inline(never)]
     fn read_clock(&self) -> WheelInstant {
-        self.engine.timeline().wheel_instant(self.clock.now())
+        self.engine.timeline.wheel_instant(self.clock.now())
     }
 
     /// The tick of a deadline, by a reading that tells whether it has passed: a cached one does
     /// not, if the deadline lies no more than [`MAX_LAG`] after it.
     #[inline]
     pub(crate) fn tick_of(&self, deadline: Instant, now: WheelInstant) -> Result<Tick, OutOfRange> {
-        match self.engine.timeline().ahead(deadline, now) {
+        match self.engine.timeline.ahead(deadline, now) {
             Some(ahead) if !self.cached || ahead > MAX_LAG_NANOS => {
                 self.engine.tick_ahead(deadline, ahead, now)
             }

@@ -161,15 +161,15 @@ impl Lateness {
 
 impl Metrics {
     pub(crate) fn of<T>(engine: &Engine<T>) -> Self {
-        let counters = engine.progress().counters();
+        let counters = engine.progress.counters();
         let armed = engine.armed();
         Self {
             armed,
-            inserted: engine.count(ThreadCount::Inserted),
-            reset: engine.count(ThreadCount::Reset),
-            cancelled: engine.count(ThreadCount::Cancelled),
+            inserted: engine.threads.sum(ThreadCount::Inserted),
+            reset: engine.threads.sum(ThreadCount::Reset),
+            cancelled: engine.threads.sum(ThreadCount::Cancelled),
             fired: counters.get(SweepCount::Fired),
-            returned: engine.count(ThreadCount::Returned),
+            returned: engine.threads.sum(ThreadCount::Returned),
             stale_references: engine.references().saturating_sub(armed),
             requeued: counters.get(SweepCount::Requeued),
             sweeps: counters.get(SweepCount::Sweeps),

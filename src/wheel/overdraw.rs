@@ -18,7 +18,7 @@ impl<T: Send> Wheel<T> {
         deadline: WheelInstant,
     ) -> Result<TimerId, InsertError<T>> {
         let engine = &self.inner.engine;
-        let (thread, timeline) = (engine.thread(), engine.timeline());
+        let (thread, timeline) = (engine.threads.current(), &engine.timeline);
         let now = self.inner.now(thread);
         let tick = self.inner.tick_of(timeline.read(deadline), now);
         let tick = tick.or_else(|_| engine.tick_after(timeline.longest_delay(), now));

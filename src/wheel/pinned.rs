@@ -75,13 +75,13 @@ impl<T: Send> Wheel<T> {
 impl<'w, T: Send> Pinned<'w, T> {
     #[inline]
     fn new(wheel: &'w Inner<T>) -> Self {
-        Self { wheel, guard: pin(), now: wheel.now(wheel.engine.thread()) }
+        Self { wheel, guard: pin(), now: wheel.now(wheel.engine.threads.current()) }
     }
 
     /// The instant from which this guard counts delays.
     #[must_use]
     pub fn now(&self) -> Instant {
-        self.engine().timeline().read(self.now)
+        self.engine().timeline.read(self.now)
     }
 
     /// The instant that `delay` from [`now`](Self::now) means: with the clock's lag added, so that
@@ -102,14 +102,14 @@ impl<'w, T: Send> Pinned<'w, T> {
     /// ```
     #[must_use]
     pub fn instant_after(&self, delay: Duration) -> Option<Instant> {
-        self.engine().timeline().deadline(delay, self.now)
+        self.engine().timeline.deadline(delay, self.now)
     }
 
     /// Lets go of the time, and takes hold of the present.
     #[inline]
     pub fn repin(&mut self) {
         self.guard.repin();
-        self.now = self.wheel.now(self.engine().thread());
+        self.now = self.wheel.now(self.engine().threads.current());
     }
 
     /// As [`Wheel::insert`](crate::Wheel::insert), `delay` counted from [`now`](Self::now).
@@ -195,7 +195,7 @@ impl<'w, T: Send> Pinned<'w, T> {
     #[must_use]
     pub fn deadline(&self, id: TimerId) -> Option<Instant> {
         let tick = self.engine().deadline(id, &self.guard)?;
-        Some(self.engine().timeline().instant(tick))
+        Some(self.engine().timeline.instant(tick))
     }
 
     /// As [`Wheel::contains`](crate::Wheel::contains).
@@ -212,7 +212,7 @@ impl<'w, T: Send> Pinned<'w, T> {
     #[inline]
     fn call(&self) -> Call<'_> {
         // Looked up each time: a thread that ends releases its id, and may still call.
-        Call { thread: self.engine().thread(), guard: &self.guard }
+        Call { thread: self.engine().threads.current(), guard: &self.guard }
     }
 }
 

@@ -112,7 +112,7 @@ impl Snapshot {
     }
 
     fn of<T>(engine: &Engine<T>, taken: Instant) -> Self {
-        let timeline = engine.timeline();
+        let timeline = &engine.timeline;
         let now = timeline.floor(taken);
         let (mut counts, mut first) = (Vec::<u64>::new(), None::<Tick>);
         engine.for_each_armed(&pin(), |deadline| {
@@ -138,10 +138,10 @@ impl Snapshot {
 
 fn levels<T>(engine: &Engine<T>) -> Vec<Level> {
     let mut levels = Vec::<Level>::new();
-    for shard in engine.shards() {
+    for shard in &engine.shards {
         for (number, (ticks, slots, occupied)) in shard.hierarchy.levels().enumerate() {
             if levels.len() == number {
-                let slot = engine.timeline().duration(ticks);
+                let slot = engine.timeline.duration(ticks);
                 levels.push(Level { slot, slots: 0, occupied: 0 });
             }
             levels[number].slots += slots;
@@ -153,9 +153,9 @@ fn levels<T>(engine: &Engine<T>) -> Vec<Level> {
 
 fn slots<T>(engine: &Engine<T>) -> Vec<Slot> {
     let mut slots = BTreeMap::<(usize, Tick), u64>::new();
-    for shard in engine.shards() {
+    for shard in &engine.shards {
         shard.hierarchy.for_each_slot(
-            engine.progress().swept(),
+            engine.progress.swept(),
             &pin(),
             |level, expiry, references| {
                 *slots.entry((level, expiry)).or_default() += references;
@@ -164,7 +164,7 @@ fn slots<T>(engine: &Engine<T>) -> Vec<Slot> {
     }
     let slot = |((level, expiry), references)| Slot {
         level,
-        expiry: engine.timeline().instant(expiry),
+        expiry: engine.timeline.instant(expiry),
         references,
     };
     slots.into_iter().map(slot).collect()

@@ -159,9 +159,9 @@ impl<T: Send> Wheel<T> {
     /// ```
     pub fn cancel_with_deadline(&self, id: TimerId) -> Option<Unfired<T>> {
         let engine = &self.inner.engine;
-        let call = Call { thread: engine.thread(), guard: &pin() };
+        let call = Call { thread: engine.threads.current(), guard: &pin() };
         let (value, tick) = engine.take(call, id)?;
-        Some(Unfired { value, id, deadline: engine.timeline().instant(tick) })
+        Some(Unfired { value, id, deadline: engine.timeline.instant(tick) })
     }
 
     /// Sets an armed timer's deadline to `delay` from now, earlier or later. The id stays.
@@ -269,7 +269,7 @@ impl<T: Send> Wheel<T> {
     #[must_use]
     #[inline]
     pub fn wheel_instant(&self, at: Instant) -> WheelInstant {
-        self.inner.engine.timeline().wheel_instant(at)
+        self.inner.engine.timeline.wheel_instant(at)
     }
 
     /// The moment at which a timer is due that is armed now with this delay: the clock's lag is
@@ -278,15 +278,15 @@ impl<T: Send> Wheel<T> {
     #[must_use]
     #[inline]
     pub fn wheel_instant_after(&self, delay: Duration) -> WheelInstant {
-        let now = self.inner.now(self.inner.engine.thread());
-        self.inner.engine.timeline().wheel_instant_after(delay, now)
+        let now = self.inner.now(self.inner.engine.threads.current());
+        self.inner.engine.timeline.wheel_instant_after(delay, now)
     }
 
     /// The instant of a moment.
     #[doc(hidden)]
     #[must_use]
     pub fn instant(&self, at: WheelInstant) -> Instant {
-        self.inner.engine.timeline().read(at)
+        self.inner.engine.timeline.read(at)
     }
 
     /// The deadline of an armed timer, rounded as the wheel keeps it.
@@ -294,7 +294,7 @@ impl<T: Send> Wheel<T> {
     #[inline]
     pub(crate) fn wheel_instant_of(&self, id: TimerId) -> Option<WheelInstant> {
         let engine = &self.inner.engine;
-        engine.deadline(id, &pin()).map(|tick| engine.timeline().wheel_instant_of(tick))
+        engine.deadline(id, &pin()).map(|tick| engine.timeline.wheel_instant_of(tick))
     }
 
     /// Whether a timer still waits that has a deadline no earlier than this and whose id nobody
@@ -375,7 +375,7 @@ impl<T: Send> Wheel<T> {
     #[must_use]
     pub fn deadline(&self, id: TimerId) -> Option<Instant> {
         let tick = self.inner.engine.deadline(id, &pin())?;
-        Some(self.inner.engine.timeline().instant(tick))
+        Some(self.inner.engine.timeline.instant(tick))
     }
 
     /// Whether the timer is armed. O(1), lock-free.
@@ -429,7 +429,7 @@ impl<T: Send> Wheel<T> {
     /// ```
     #[must_use]
     pub fn resolution(&self) -> Duration {
-        self.inner.engine.timeline().duration(1)
+        self.inner.engine.timeline.duration(1)
     }
 
     /// The longest delay that the wheel accepts, at any moment.
@@ -445,7 +445,7 @@ impl<T: Send> Wheel<T> {
     /// ```
     #[must_use]
     pub fn longest_delay(&self) -> Duration {
-        self.inner.engine.timeline().longest_delay()
+        self.inner.engine.timeline.longest_delay()
     }
 
     /// How many timers are armed: exact when no operation is under way, else a moment's figure.
@@ -486,7 +486,7 @@ impl<T: Send> Wheel<T> {
 impl<T> Wheel<T> {
     /// How many shards there are.
     pub(crate) fn shards(&self) -> usize {
-        self.inner.engine.shards().len()
+        self.inner.engine.shards.len()
     }
 
     /// Refuses every insert from now on. Armed timers stay armed. Idempotent.
@@ -544,12 +544,15 @@ impl<T> Wheel<T> {
     pub fn drain(&self) -> Vec<Unfired<T>> {
         let mut drained = Vec::new();
         let engine = &self.inner.engine;
-        engine.drain(Call { thread: engine.thread(), guard: &pin() }, |id, tick, value| {
-            drained.push(Unfired { value, id, deadline: engine.timeline().instant(tick) });
-        });
+        engine.drain(
+            Call { thread: engine.threads.current(), guard: &pin() },
+            |id, tick, value| {
+                drained.push(Unfired { value, id, deadline: engine.timeline.instant(tick) });
+            },
+        );
         if engine.is_closed() {
             // Whoever sweeps until nothing is armed any more: that is now.
-            engine.progress().wakeup().wake();
+            engine.progress.wakeup().wake();
         }
         drained
     }

@@ -56,16 +56,16 @@ use std::time::{Duration, Instant};
 /// Everything that the halves of a wheel share.
 #[derive(Debug)]
 pub(crate) struct Engine<T> {
-    shards: Box<[CachePadded<Shard<T>>]>,
-    progress: Progress,
-    timeline: Timeline,
-    threads: ThreadStates,
-    upkeep: UpkeepFlag,
+    pub(in crate::wheel) shards: Box<[CachePadded<Shard<T>>]>,
+    pub(in crate::wheel) progress: Progress,
+    pub(in crate::wheel) timeline: Timeline,
+    pub(in crate::wheel) threads: ThreadStates,
+    pub(in crate::wheel) upkeep: UpkeepFlag,
     /// Set once, by the sweeper. No thread waits for its lock: see [`unless_locked`].
     leftovers: OnceBox<Mutex<Leftovers<T>>>,
-    closed: AtomicBool,
+    pub(in crate::wheel) closed: AtomicBool,
     /// Whether timers have ever been handed back.
-    drained: AtomicBool,
+    pub(in crate::wheel) drained: AtomicBool,
     capacity: Option<Capacity>,
 }
 
@@ -155,50 +155,10 @@ impl<T> Engine<T> {
         }
     }
 
-    /// All shards.
-    pub(crate) fn shards(&self) -> &[CachePadded<Shard<T>>] {
-        &self.shards
-    }
-
     /// One of them.
     #[inline]
     pub(crate) fn shard(&self, number: usize) -> &Shard<T> {
         &self.shards[number]
-    }
-
-    /// The sweeper's half.
-    #[inline]
-    pub(crate) fn progress(&self) -> &Progress {
-        &self.progress
-    }
-
-    /// Which instants its ticks are.
-    #[inline]
-    pub(crate) fn timeline(&self) -> &Timeline {
-        &self.timeline
-    }
-
-    /// What is kept for the calling thread, unless this is its first call.
-    #[inline]
-    pub(crate) fn known_thread(&self) -> Option<&ThreadState> {
-        self.threads.known()
-    }
-
-    /// What is kept for the calling thread.
-    #[inline]
-    pub(crate) fn thread(&self) -> &ThreadState {
-        self.threads.current()
-    }
-
-    /// The ids of a model's threads.
-    #[cfg(modelled)]
-    pub(crate) fn thread_ids(&self) -> &crate::wheel::thread_id::ThreadIds {
-        self.threads.thread_ids()
-    }
-
-    /// Whether upkeep is wanted.
-    pub(crate) fn upkeep(&self) -> &UpkeepFlag {
-        &self.upkeep
     }
 
     /// What the wheel holds.
@@ -216,11 +176,6 @@ impl<T> Engine<T> {
                 .map(|shard| 2 * shard.hierarchy.blocks().page_len())
                 .sum(),
         }
-    }
-
-    /// How often callers have done this.
-    pub(crate) fn count(&self, count: ThreadCount) -> u64 {
-        self.threads.sum(count)
     }
 
     /// The tick of a deadline `delay` from now: see [`tick_of`](Self::tick_of).
@@ -477,7 +432,7 @@ impl<T> Engine<T> {
     #[cold]
     fn check_memory(&self) {
         let wanted = !self.upkeep.is_wanted() && self.upkeep.check(self.usage());
-        let (thread, surplus) = (self.thread(), self.upkeep.has_surplus());
+        let (thread, surplus) = (self.threads.current(), self.upkeep.has_surplus());
         if wanted || surplus {
             self.empty(thread, &pin());
         }

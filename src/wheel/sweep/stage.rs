@@ -72,13 +72,13 @@ impl Pending {
 
     /// Whether references could not be filed since their shard's pages were last looked at.
     pub(super) fn has_unfiled<T>(&self, engine: &Engine<T>) -> bool {
-        let shards = engine.shards().iter().zip(&self.unfiled);
+        let shards = engine.shards.iter().zip(&self.unfiled);
         shards.into_iter().any(|(shard, &seen)| shard.unfiled() != seen)
     }
 
     /// Has the pages of shards looked at of which references could not be filed.
     pub(super) fn take_unfiled<T>(&mut self, engine: &Engine<T>) {
-        for (number, shard) in engine.shards().iter().enumerate() {
+        for (number, shard) in engine.shards.iter().enumerate() {
             let now = shard.unfiled();
             if std::mem::replace(&mut self.unfiled[number], now) != now {
                 self.pages[number] = Some(0);
@@ -113,7 +113,7 @@ impl Pending {
         };
         self.from = taken.from;
         let (counters, blocks) =
-            (engine.progress().counters(), engine.shard(taken.from.shard).hierarchy.blocks());
+            (engine.progress.counters(), engine.shard(taken.from.shard).hierarchy.blocks());
         while self.references.len() < most {
             match taken.chain.read_block(&mut self.references, blocks) {
                 None => {
@@ -137,10 +137,10 @@ impl Pending {
             return;
         };
         self.from = Source { shard: number, slot: None };
-        let (shard, swept) = (engine.shard(number), engine.progress().swept());
+        let (shard, swept) = (engine.shard(number), engine.progress.swept());
         let more = shard.read_unfiled(page, swept, &mut self.references, &pin());
         self.pages[number] = more.then_some(page + 1);
-        engine.progress().counters().add(SweepCount::Extra, self.references.len() as u64);
+        engine.progress.counters().add(SweepCount::Extra, self.references.len() as u64);
     }
 
     fn read_kept<T>(&mut self, engine: &Engine<T>) {
@@ -151,7 +151,7 @@ impl Pending {
             .unwritten
             .read_written(&mut self.references, engine.shard(kept.from.shard).hierarchy.blocks())
         {
-            engine.progress().counters().add(SweepCount::BlocksFreed, 1);
+            engine.progress.counters().add(SweepCount::BlocksFreed, 1);
         } else {
             self.kept.push_back(kept);
         }

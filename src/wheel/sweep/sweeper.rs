@@ -115,8 +115,8 @@ impl<T> HandedOver<'_, T> {
             _ => Lateness::bucket(self.now.saturating_duration_since(timer.deadline)),
         };
         self.last = Some((timer.deadline, bucket));
-        self.engine.progress().counters().add_late(bucket);
-        self.engine.progress().counters().add(SweepCount::Fired, 1);
+        self.engine.progress.counters().add_late(bucket);
+        self.engine.progress.counters().add(SweepCount::Fired, 1);
     }
 }
 
@@ -132,11 +132,11 @@ const BUDGET: usize = 1 << 9;
 
 impl<T: Send> Sweeper<T> {
     pub(crate) fn new(inner: Arc<Inner<T>>) -> Self {
-        let swept = inner.engine.progress().swept();
-        let start = inner.engine.timeline().instant(swept);
+        let swept = inner.engine.progress.swept();
+        let start = inner.engine.timeline.instant(swept);
         Self {
-            upkeep: Upkeep::new(inner.engine.shards().len()),
-            pending: Pending::new(inner.engine.shards().len()),
+            upkeep: Upkeep::new(inner.engine.shards.len()),
+            pending: Pending::new(inner.engine.shards.len()),
             inner,
             stage: Stage::Ended,
             end: Tick(0),
@@ -270,23 +270,23 @@ impl<T: Send> Sweeper<T> {
             self.upkeep.begin_if_idle(engine);
         }
         if self.has_work() || self.upkeep.is_busy() {
-            return Some(engine.timeline().instant(engine.progress().swept()));
+            return Some(engine.timeline.instant(engine.progress.swept()));
         }
         let mut next = self.next_expiry();
         loop {
             // Steps 1 to 3 of the wake-up protocol.
-            engine.progress().wakeup().set(next);
+            engine.progress.wakeup().set(next);
             let again = self.next_expiry();
             if again >= next {
                 break;
             }
             next = again;
         }
-        let swept = engine.progress().swept();
+        let swept = engine.progress.swept();
         if self.upkeep.begin_before_rest(engine, next.since(swept)) {
-            return Some(engine.timeline().instant(swept));
+            return Some(engine.timeline.instant(swept));
         }
-        (next != Tick::NEVER).then(|| engine.timeline().instant(next))
+        (next != Tick::NEVER).then(|| engine.timeline.instant(next))
     }
 
     /// Where the wheel reads the time; as [`Wheel::clock`](crate::Wheel::clock).
@@ -306,7 +306,7 @@ impl<T: Send> Sweeper<T> {
     /// The longest that whoever owns the sweeper may rest, even with nothing armed: see
     /// [`Tick::LONGEST_REST`].
     pub(crate) fn longest_rest(&self) -> Duration {
-        self.inner.engine.timeline().duration(Tick::LONGEST_REST)
+        self.inner.engine.timeline.duration(Tick::LONGEST_REST)
     }
 
     fn run(
@@ -357,8 +357,8 @@ impl<T: Send> Sweeper<T> {
     fn fill(&mut self, now: Instant, batch: usize, limit: usize, slice: usize) -> bool {
         let inner = Arc::clone(&self.inner);
         let engine = &inner.engine;
-        engine.progress().wakeup().clear();
-        let present = engine.timeline().floor(now);
+        engine.progress.wakeup().clear();
+        let present = engine.timeline.floor(now);
         if !self.is_under_way() {
             self.stage = Stage::Begun;
             self.end = present;
@@ -368,7 +368,7 @@ impl<T: Send> Sweeper<T> {
         let finished = self.go_on(engine, batch, limit);
         let took = self.inner.clock.now().saturating_duration_since(now);
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        engine.progress().counters().add_sweep(nanos);
+        engine.progress.counters().add_sweep(nanos);
         self.upkeep.begin(engine);
         self.upkeep.advance(engine, &mut self.pending.kept, finished, slice);
         finished
@@ -399,7 +399,7 @@ impl<T: Send> Sweeper<T> {
                     self.pending.recheck_kept();
                     self.stage = Stage::Overdue;
                 }
-                Stage::Slots if engine.progress().swept() >= self.end => {
+                Stage::Slots if engine.progress.swept() >= self.end => {
                     self.pending.take_unfiled(engine);
                     self.stage = Stage::Unfiled;
                 }
@@ -411,7 +411,7 @@ impl<T: Send> Sweeper<T> {
 
     /// Takes the slots whose expiry comes next for visiting.
     fn take_next(&mut self, engine: &Engine<T>) {
-        let (progress, shards) = (engine.progress(), engine.shards());
+        let (progress, shards) = (&engine.progress, &engine.shards);
         // To find the next slot is a look at each shard.
         self.budget = self.budget.saturating_sub(shards.len());
         let swept = progress.swept();
@@ -434,9 +434,8 @@ impl<T: Send> Sweeper<T> {
 
     /// Takes what is overdue for visiting.
     fn take_overdue(&mut self, engine: &Engine<T>) {
-        let swept = engine.progress().swept();
-        let overdue =
-            engine.shards().iter().filter_map(|shard| shard.hierarchy.take_overdue(swept));
+        let swept = engine.progress.swept();
+        let overdue = engine.shards.iter().filter_map(|shard| shard.hierarchy.take_overdue(swept));
         self.pending.taken.extend(overdue);
         self.pending.take_unfiled(engine);
         self.overdue_taken = swept;
@@ -469,7 +468,7 @@ impl<T: Send> Sweeper<T> {
         }
         let Source { shard: number, slot } = self.pending.from;
         let (shard, guard, before) = (engine.shard(number), pin(), self.batch.len());
-        let expiry = SlotExpiry { slot, swept: engine.progress().swept() };
+        let expiry = SlotExpiry { slot, swept: engine.progress.swept() };
         for reference in &self.pending.references {
             shard.prefetch(reference.index(), &guard);
         }
@@ -486,7 +485,7 @@ impl<T: Send> Sweeper<T> {
                 Visit::Requeued => requeued += 1,
                 Visit::Expired(value, id, tick) => {
                     if self.stamp.tick != tick {
-                        self.stamp = Stamp { tick, deadline: engine.timeline().instant(tick) };
+                        self.stamp = Stamp { tick, deadline: engine.timeline.instant(tick) };
                     }
                     let deadline = self.stamp.deadline;
                     self.batch.push_back(Expired { value, id, deadline });
@@ -496,7 +495,7 @@ impl<T: Send> Sweeper<T> {
         shard.slab.release(&mut gathered.released, &guard);
         let ended = (self.batch.len() - before) as u64;
         engine.make_room(number, ended);
-        let counters = engine.progress().counters();
+        let counters = engine.progress.counters();
         counters.add(SweepCount::Ended, ended);
         counters.add(SweepCount::Discarded, discarded);
         counters.add(SweepCount::Requeued, requeued);
@@ -519,8 +518,8 @@ impl<T: Send> Sweeper<T> {
     /// When the next sweep is wanted; [`Tick::NEVER`] if nothing waits.
     fn next_expiry(&self) -> Tick {
         let engine = &self.inner.engine;
-        let swept = engine.progress().swept();
-        let overdue = engine.shards().iter().any(|shard| shard.hierarchy.has_overdue());
+        let swept = engine.progress.swept();
+        let overdue = engine.shards.iter().any(|shard| shard.hierarchy.has_overdue());
         if overdue || self.pending.has_news(engine) {
             return swept;
         }
@@ -530,12 +529,8 @@ impl<T: Send> Sweeper<T> {
 
     /// The first tick after `swept` at which an occupied slot is taken, or [`Tick::NEVER`].
     fn next_slot(&self, swept: Tick) -> Tick {
-        let expiries = self
-            .inner
-            .engine
-            .shards()
-            .iter()
-            .filter_map(|shard| shard.hierarchy.next_expiry(swept));
+        let expiries =
+            self.inner.engine.shards.iter().filter_map(|shard| shard.hierarchy.next_expiry(swept));
         expiries.min().unwrap_or(Tick::NEVER)
     }
 }
@@ -545,11 +540,11 @@ impl<T> Drop for Sweeper<T> {
         let engine = &self.inner.engine;
         let timers: Vec<_> = std::mem::take(&mut self.batch)
             .into_iter()
-            .map(|timer| (timer.id, engine.timeline().ceil(timer.deadline), timer.value))
+            .map(|timer| (timer.id, engine.timeline.ceil(timer.deadline), timer.value))
             .collect();
         // They have not been handed over after all: their references were visited, and discarded.
-        engine.progress().counters().take_back(SweepCount::Ended, timers.len() as u64);
-        engine.progress().counters().add(SweepCount::Discarded, timers.len() as u64);
+        engine.progress.counters().take_back(SweepCount::Ended, timers.len() as u64);
+        engine.progress.counters().add(SweepCount::Discarded, timers.len() as u64);
         engine.leave(timers);
         // It wakes the driver. A waker that panics while a handler's panic unwinds would end the
         // process.

@@ -131,7 +131,7 @@ impl Upkeep {
     /// Begins what is wanted, by a caller or because enough timers have fired.
     pub(crate) fn begin<T>(&mut self, engine: &Engine<T>) {
         self.decide_hoarding(engine);
-        if !engine.upkeep().take() {
+        if !engine.upkeep.take() {
             return;
         }
         let usage = engine.usage();
@@ -147,9 +147,9 @@ impl Upkeep {
         if self.trimming.is_some() || self.hoards {
             return;
         }
-        if engine.upkeep().too_many_entries(usage) {
+        if engine.upkeep.too_many_entries(usage) {
             self.begin_trimming(engine);
-        } else if engine.upkeep().too_many_blocks(usage) {
+        } else if engine.upkeep.too_many_blocks(usage) {
             self.begin_with(Part::Blocks);
         }
     }
@@ -199,12 +199,10 @@ impl Upkeep {
 
     /// Hoards while a burst fires and enough entries are vacant.
     fn decide_hoarding<T>(&mut self, engine: &Engine<T>) {
-        let (fired, swept) = (
-            engine.progress().counters().get(SweepCount::Ended) / INTERVAL,
-            engine.progress().swept(),
-        );
+        let (fired, swept) =
+            (engine.progress.counters().get(SweepCount::Ended) / INTERVAL, engine.progress.swept());
         if std::mem::replace(&mut self.fired_then, fired) != fired {
-            engine.upkeep().check(engine.usage());
+            engine.upkeep.check(engine.usage());
             let held: u64 = self.trims.iter().map(|trims| trims.entries.held()).sum();
             self.hoards = engine.entries() > engine.armed() + held + SLACK;
             self.fired_at = swept;
@@ -224,7 +222,7 @@ impl Upkeep {
         if self.trimming.is_some() {
             return;
         }
-        if hoarded && engine.upkeep().too_many_entries(engine.usage()) {
+        if hoarded && engine.upkeep.too_many_entries(engine.usage()) {
             self.begin_trimming(engine);
         } else {
             self.give_back(engine);
@@ -238,7 +236,7 @@ impl Upkeep {
 
     fn give_back<T>(&mut self, engine: &Engine<T>) {
         let guard = memory::pin();
-        for (shard, trims) in engine.shards().iter().zip(&mut self.trims) {
+        for (shard, trims) in engine.shards.iter().zip(&mut self.trims) {
             if trims.entries.held() > 0 {
                 trims.entries.give_back(&shard.slab, &guard);
             }
@@ -293,7 +291,7 @@ impl Upkeep {
                 continue;
             }
             let Some((number, from)) = self.tidying else { return };
-            let Some(shard) = engine.shards().get(number) else {
+            let Some(shard) = engine.shards.get(number) else {
                 self.tidying = None;
                 self.begin_trimming_if_wanted(engine, engine.usage());
                 return;
@@ -305,7 +303,7 @@ impl Upkeep {
             self.tidying = Some((number, slot.0 + 1));
             self.in_hand = shard
                 .hierarchy
-                .take_early(slot, engine.progress().swept())
+                .take_early(slot, engine.progress.swept())
                 .map(|taken| (slot, taken));
             budget -= 1;
         }
@@ -313,8 +311,8 @@ impl Upkeep {
 
     fn trim_slice<T>(&mut self, engine: &Engine<T>, slice: usize) {
         let Some((number, part)) = self.trimming else { return };
-        let Some(shard) = engine.shards().get(number) else {
-            engine.upkeep().trimmed(engine.usage());
+        let Some(shard) = engine.shards.get(number) else {
+            engine.upkeep.trimmed(engine.usage());
             self.trimming = None;
             return;
         };
@@ -348,7 +346,7 @@ fn tidy_slot<T>(
     budget: usize,
 ) -> (usize, bool) {
     let shard = engine.shard(taken.from.shard);
-    let expiry = SlotExpiry { slot: Some(slot), swept: engine.progress().swept() };
+    let expiry = SlotExpiry { slot: Some(slot), swept: engine.progress.swept() };
     let mut references = Vec::<EntryRef>::new();
     let (mut looked, mut put_back, mut made, mut freed, mut done) = (0, 0, 0, 0, false);
     while looked < budget && !done {
@@ -372,8 +370,8 @@ fn tidy_slot<T>(
             }
         }
     }
-    engine.progress().counters().add(SweepCount::Discarded, (looked - put_back) as u64);
-    engine.progress().counters().add(SweepCount::BlocksFreed, freed);
-    engine.progress().counters().add(SweepCount::BlocksMade, made);
+    engine.progress.counters().add(SweepCount::Discarded, (looked - put_back) as u64);
+    engine.progress.counters().add(SweepCount::BlocksFreed, freed);
+    engine.progress.counters().add(SweepCount::BlocksMade, made);
     (looked, done)
 }
