@@ -24,7 +24,7 @@ static void *install(void *unused) {
   return unused;
 }
 
-// PageTable::entry, by Shard::drain, where pages are the allocator's
+// PageTable::entry, by Shard::end_all, where pages are the allocator's
 static void *look_up(void *unused) {
   struct entry *found = LOAD(page, ACQUIRE);
   if (!found) return unused;

@@ -140,7 +140,7 @@ static u32 take_rounds(u32 most) {
   return WORD(most, 0);
 }
 
-// A timer that comes and goes in an entry that is held: Shard::arm_and_file, Shard::end
+// A timer that comes and goes in an entry that is held: Shard::try_arm_and_file, Shard::end
 static void use(u32 index, u32 by) {
   u32 generation = GENERATION_OF(look_at(index)) + 1;
   holder[index] = by;

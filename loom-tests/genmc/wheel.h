@@ -314,7 +314,7 @@ static void rely(u32 generation, Tick deadline, u32 *spare) {
     refile_as(false, generation, spare);
 }
 
-// Shard::reset
+// Shard::set_deadline
 static bool reset(u32 generation, Tick deadline, u32 *spare) {
   u32 seen = state_load();
   for (;;) {
@@ -358,7 +358,7 @@ static u32 arm(u32 vacant, Tick deadline) {
   }
 }
 
-// Shard::insert into the entry, claimed by the caller. The timer's generation.
+// Engine::arm, Shard::store_and_file: into the entry, claimed by the caller. The timer's generation.
 static u32 insert(Tick deadline, u32 *spare) {
   u32 vacant = state_load(), generation = GENERATION(vacant) + 1;
   Tick swept = swept_get();
@@ -382,7 +382,7 @@ static u32 insert(Tick deadline, u32 *spare) {
   return generation;
 }
 
-// ---- src/wheel/shard/visit.rs: what is not atomic is the sweeper's own
+// ---- src/wheel/ops/visit.rs: what is not atomic is the sweeper's own
 
 static Tick reached; // how far this sweeper has come
 static u32 fired, fired_deadline;

@@ -7,10 +7,11 @@ use crate::clock::Clock;
 #[cfg(any(feature = "future", modelled))]
 use crate::error::InsertError;
 use crate::wheel::cached_clock::MAX_LAG;
-use crate::wheel::engine::{Call, Engine, OutOfRange, Reset};
+use crate::wheel::engine::{Engine, OutOfRange};
 use crate::wheel::id::TimerId;
 use crate::wheel::memory::pin;
-use crate::wheel::opaque::hand_back;
+use crate::wheel::ops::reset::Reset;
+use crate::wheel::ops::{Call, hand_back};
 use crate::wheel::thread_state::ThreadState;
 use crate::wheel::tick::Tick;
 use crate::wheel::wheel_instant::WheelInstant;
@@ -62,9 +63,7 @@ impl<T> Inner<T> {
     #[inline(never)]
     pub(crate) fn insert_soon(&self, value: T, delay: Duration) -> Result<TimerId, T> {
         match self.tick_soon(delay) {
-            Some((thread, tick)) => {
-                self.engine.insert_from_magazine(Call { thread, guard: &pin() }, value, tick)
-            }
+            Some((thread, tick)) => self.engine.insert(Call { thread, guard: &pin() }, value, tick),
             None => hand_back(value),
         }
     }
@@ -74,7 +73,7 @@ impl<T> Inner<T> {
     pub(crate) fn reset_after(&self, id: TimerId, delay: Duration) -> Reset {
         match self.tick_soon(delay) {
             Some((thread, tick)) => {
-                self.engine.reset_by_own(Call { thread, guard: &pin() }, id, tick)
+                self.engine.reset_exclusive(Call { thread, guard: &pin() }, id, tick)
             }
             None => self.reset_by_the_clock(id, delay),
         }
@@ -114,7 +113,7 @@ impl<T> Inner<T> {
         value: T,
         ResolvedDeadline { thread, tick, .. }: ResolvedDeadline<'_>,
     ) -> Result<TimerId, T> {
-        self.engine.insert_from_magazine(Call { thread, guard: &pin() }, value, tick)
+        self.engine.insert(Call { thread, guard: &pin() }, value, tick)
     }
 
     /// As [`insert`](Self::insert), in every case.
@@ -124,7 +123,7 @@ impl<T> Inner<T> {
         value: T,
         ResolvedDeadline { thread, tick, .. }: ResolvedDeadline<'_>,
     ) -> Result<TimerId, InsertError<T>> {
-        self.engine.insert_in_any(Call { thread, guard: &pin() }, value, tick)
+        self.engine.insert_slow(Call { thread, guard: &pin() }, value, tick)
     }
 
     /// Sets a timer's deadline.
@@ -132,7 +131,7 @@ impl<T> Inner<T> {
     pub(crate) fn reset_at(&self, id: TimerId, deadline: WheelInstant) -> Reset {
         match self.resolve(deadline) {
             Some(ResolvedDeadline { thread, tick, .. }) => {
-                self.engine.reset_by_own(Call { thread, guard: &pin() }, id, tick)
+                self.engine.reset_exclusive(Call { thread, guard: &pin() }, id, tick)
             }
             None => self.reset_at_any(id, deadline),
         }

@@ -49,7 +49,7 @@ mod hierarchy;
 mod id;
 mod memory;
 mod metrics;
-mod opaque;
+mod ops;
 #[cfg(any(feature = "future", modelled))]
 mod overdraw;
 mod owned;

@@ -3,9 +3,9 @@
 #![forbid(unsafe_code)]
 
 use crate::error::InsertError;
-use crate::wheel::engine::Call;
 use crate::wheel::id::TimerId;
 use crate::wheel::memory::pin;
+use crate::wheel::ops::Call;
 use crate::wheel::wheel::Wheel;
 use crate::wheel::wheel_instant::WheelInstant;
 

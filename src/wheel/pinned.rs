@@ -4,9 +4,10 @@
 
 use crate::error::{BeyondRange, InsertError};
 use crate::wheel::deadline::Inner;
-use crate::wheel::engine::{Call, Engine};
+use crate::wheel::engine::Engine;
 use crate::wheel::id::TimerId;
 use crate::wheel::memory::{Pin, pin};
+use crate::wheel::ops::Call;
 use crate::wheel::wheel::Wheel;
 use crate::wheel::wheel_instant::WheelInstant;
 use std::fmt;
@@ -145,7 +146,7 @@ impl<'w, T: Send> Pinned<'w, T> {
     /// As [`Wheel::reset`](crate::Wheel::reset).
     #[inline]
     pub fn reset(&self, id: TimerId, delay: Duration) -> Result<bool, BeyondRange> {
-        self.engine().result(self.engine().reset_after(self.call(), id, delay, self.now))
+        self.engine().result_of(self.engine().reset_after(self.call(), id, delay, self.now))
     }
 
     /// As [`Wheel::reset_at`](crate::Wheel::reset_at).
@@ -156,7 +157,7 @@ impl<'w, T: Send> Pinned<'w, T> {
     #[inline]
     pub fn reset_at(&self, id: TimerId, deadline: Instant) -> Result<bool, BeyondRange> {
         let deadline = self.wheel.tick_of(deadline, self.now);
-        self.engine().result(self.engine().reset_at(self.call(), id, deadline))
+        self.engine().result_of(self.engine().reset_at(self.call(), id, deadline))
     }
 
     /// Begins to fetch the timer that `id` refers to into the processor's cache, so that an

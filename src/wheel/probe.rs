@@ -47,12 +47,7 @@ pub fn recycle_blocks<T>(wheel: &Wheel<T>) {
 
 /// From now on no block of references can be had, or can again.
 pub fn exhaust_blocks<T>(wheel: &Wheel<T>, exhausted: bool) {
-    wheel
-        .inner
-        .engine
-        .shards()
-        .iter()
-        .for_each(|shard| shard.hierarchy.blocks().exhaust(exhausted));
+    wheel.inner.engine.shards.iter().for_each(|shard| shard.hierarchy.blocks().exhaust(exhausted));
 }
 
 /// From now on the calling thread has an id of its own, and vacant entries in its magazines, until

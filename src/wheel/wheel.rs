@@ -9,10 +9,10 @@ use crate::wheel::bits::to_index;
 use crate::wheel::deadline::Inner;
 #[cfg(any(feature = "future", modelled))]
 use crate::wheel::deadline::ResolvedDeadline;
-use crate::wheel::engine::Call;
 use crate::wheel::id::TimerId;
 use crate::wheel::memory::pin;
 use crate::wheel::metrics::Metrics;
+use crate::wheel::ops::Call;
 use crate::wheel::unfired::Unfired;
 use crate::wheel::wheel_instant::WheelInstant;
 use std::fmt;
@@ -160,7 +160,7 @@ impl<T: Send> Wheel<T> {
     pub fn cancel_with_deadline(&self, id: TimerId) -> Option<Unfired<T>> {
         let engine = &self.inner.engine;
         let call = Call { thread: engine.threads.current(), guard: &pin() };
-        let (value, tick) = engine.take(call, id)?;
+        let (value, tick) = engine.cancel_with_tick(call, id)?;
         Some(Unfired { value, id, deadline: engine.timeline.instant(tick) })
     }
 
@@ -190,7 +190,7 @@ impl<T: Send> Wheel<T> {
     /// ```
     #[inline]
     pub fn reset(&self, id: TimerId, delay: Duration) -> Result<bool, BeyondRange> {
-        self.inner.engine.result(self.inner.reset_after(id, delay))
+        self.inner.engine.result_of(self.inner.reset_after(id, delay))
     }
 
     /// Sets an armed timer's deadline; one that has passed means the next sweep.
@@ -247,7 +247,7 @@ impl<T: Send> Wheel<T> {
         id: TimerId,
         deadline: WheelInstant,
     ) -> Result<bool, BeyondRange> {
-        self.inner.engine.result(self.inner.reset_at(id, deadline))
+        self.inner.engine.result_of(self.inner.reset_at(id, deadline))
     }
 
     /// An instant, as the wheel counts time.

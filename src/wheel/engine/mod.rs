@@ -30,12 +30,8 @@
 
 #![forbid(unsafe_code)]
 
-mod operations;
-#[cfg(any(feature = "future", modelled))]
-mod overdraw;
-
 use crate::error::BeyondRange;
-use crate::panics::{DropEach, unless_locked};
+use crate::panics::DropEach;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Relaxed};
 use crate::wheel::counters::{SweepCount, ThreadCount};
 use crate::wheel::hierarchy::geometry::Geometry;
@@ -62,18 +58,18 @@ pub(crate) struct Engine<T> {
     pub(in crate::wheel) threads: ThreadStates,
     pub(in crate::wheel) upkeep: UpkeepFlag,
     /// Set once, by the sweeper. No thread waits for its lock: see [`unless_locked`].
-    leftovers: OnceBox<Mutex<Leftovers<T>>>,
+    pub(in crate::wheel) leftovers: OnceBox<Mutex<Leftovers<T>>>,
     pub(in crate::wheel) closed: AtomicBool,
     /// Whether timers have ever been handed back.
     pub(in crate::wheel) drained: AtomicBool,
-    capacity: Option<Capacity>,
+    pub(in crate::wheel) capacity: Option<Capacity>,
 }
 
 /// What a sweeper that goes leaves behind.
 #[derive(Debug)]
-struct Leftovers<T> {
+pub(in crate::wheel) struct Leftovers<T> {
     /// Timers that had ended and were still to be handed over.
-    timers: Vec<(TimerId, Tick, T)>,
+    pub(in crate::wheel) timers: Vec<(TimerId, Tick, T)>,
 }
 
 impl<T> Drop for Leftovers<T> {
@@ -87,11 +83,11 @@ impl<T> Drop for Leftovers<T> {
 
 /// A bound on the armed timers, split among the shards.
 #[derive(Debug)]
-struct Capacity {
-    total: u64,
+pub(in crate::wheel) struct Capacity {
+    pub(in crate::wheel) total: u64,
     /// How many more timers each shard may hold, from [`FULL`] on; less than that where timers were
     /// armed over the capacity.
-    room: Box<[CachePadded<AtomicU64>]>,
+    pub(in crate::wheel) room: Box<[CachePadded<AtomicU64>]>,
 }
 
 /// The room of a shard that may hold no more.
@@ -104,26 +100,6 @@ pub(crate) enum OutOfRange {
     TooFar,
     /// It is in range, but the wheel was not swept for so long that its words cannot hold it.
     Unswept,
-}
-
-/// Who calls, under which guard.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Call<'g> {
-    /// What is kept for it, and it alone.
-    pub(crate) thread: &'g ThreadState,
-    pub(crate) guard: &'g Guard,
-}
-
-/// What came of a reset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub(crate) enum Reset {
-    /// The timer has ended, or never was.
-    NotArmed,
-    /// The deadline is set.
-    Done,
-    /// It cannot be; the timer is armed, and keeps the one that it has.
-    OutOfRange(OutOfRange),
 }
 
 /// What makes an engine.
@@ -317,7 +293,7 @@ impl<T> Engine<T> {
     }
 
     /// How many timers the shards can tell apart.
-    fn most(&self) -> u64 {
+    pub(in crate::wheel) fn most(&self) -> u64 {
         self.shards.iter().map(|shard| shard.most_entries()).sum()
     }
 
@@ -370,27 +346,6 @@ impl<T> Engine<T> {
         self.progress.wakeup().wake();
     }
 
-    /// Ends every armed timer and hands each back, with those that a sweeper left behind.
-    pub(crate) fn drain(&self, call: Call<'_>, mut hand_back: impl FnMut(TimerId, Tick, T)) {
-        // Relaxed: before any timer ends by this, and so known to who knows of that.
-        self.drained.store(true, Relaxed);
-        let left = self.leftovers.get().and_then(|left| unless_locked(left.try_lock()));
-        let left = left.map(|mut left| std::mem::take(&mut left.timers));
-        let counters = &call.thread.counters;
-        for (id, deadline, value) in left.into_iter().flatten() {
-            counters.add(ThreadCount::Returned, 1);
-            hand_back(id, deadline, value);
-        }
-        for shard in &self.shards {
-            shard.drain(&self.progress, call.guard, |id, deadline, value| {
-                self.make_room(id.shard(), 1);
-                counters.add(ThreadCount::Returned, 1);
-                hand_back(id, deadline, value);
-            });
-        }
-        self.check_memory();
-    }
-
     /// Calls `visit` with the deadline of each armed timer, as it is when it is looked at.
     pub(crate) fn for_each_armed(&self, guard: &Guard, mut visit: impl FnMut(Tick)) {
         for shard in &self.shards {
@@ -408,7 +363,7 @@ impl<T> Engine<T> {
 
     /// Notes that timers of a shard have ended.
     #[inline]
-    pub(crate) fn make_room(&self, shard: usize, ended: u64) {
+    pub(in crate::wheel) fn make_room(&self, shard: usize, ended: u64) {
         if let Some(capacity) = &self.capacity {
             // Relaxed: a number of places; the entries themselves go over the vacant stack.
             capacity.room[shard].fetch_add(ended, Relaxed);
@@ -418,7 +373,7 @@ impl<T> Engine<T> {
     /// Looks whether upkeep is wanted, when a caller's count of what makes garbage (`more` of it
     /// new) has passed another interval.
     #[inline]
-    fn note_garbage(&self, count: u64, more: u64) {
+    pub(in crate::wheel) fn note_garbage(&self, count: u64, more: u64) {
         if UpkeepFlag::is_time_to_check(count, more) {
             self.check_memory();
         }
@@ -430,7 +385,7 @@ impl<T> Engine<T> {
     /// While far more entries are vacant than in use, a caller that only ends timers keeps none
     /// from then on: it may be about to wait for long, with a page for each entry in its magazines.
     #[cold]
-    fn check_memory(&self) {
+    pub(in crate::wheel) fn check_memory(&self) {
         let wanted = !self.upkeep.is_wanted() && self.upkeep.check(self.usage());
         let (thread, surplus) = (self.threads.current(), self.upkeep.has_surplus());
         if wanted || surplus {
@@ -454,7 +409,7 @@ impl<T> Engine<T> {
         }
     }
 
-    fn take_room(&self, shard: usize) -> bool {
+    pub(in crate::wheel) fn take_room(&self, shard: usize) -> bool {
         let Some(capacity) = &self.capacity else {
             return true;
         };

@@ -64,13 +64,13 @@ impl<T> Shard<T> {
 
     /// Counts a reference that was taken from this slot, or was to go there, and cannot be filed:
     /// `next_visit` of its entry does not tell of it any more.
-    pub(super) fn lose(&self, entry: &Entry<T>, slot: SlotIndex, swept: Tick) {
+    pub(in crate::wheel) fn lose(&self, entry: &Entry<T>, slot: SlotIndex, swept: Tick) {
         self.unfiled.add();
         clear_if(&entry.next_visit, |next_visit| self.tells_of(slot, next_visit, swept));
     }
 
     /// As [`lose`](Self::lose), for a reference that was to go to a place.
-    pub(super) fn lose_at(&self, entry: &Entry<T>, place: Place, swept: Tick) {
+    pub(in crate::wheel) fn lose_at(&self, entry: &Entry<T>, place: Place, swept: Tick) {
         match place {
             Place::Overdue => self.unfiled.add(),
             Place::Slot { slot, .. } => self.lose(entry, slot, swept),

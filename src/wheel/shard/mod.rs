@@ -23,17 +23,14 @@
 //! resetter may still rely on it. Two references to one entry are harmless: the first that is
 //! visited when its timer is due ends it.
 //!
-//! [`protocol`] has the steps of each operation, and the races one by one; [`unfiled`] has what
-//! they do where there is no memory for a reference, of which the other pages say nothing.
+//! [`protocol`](crate::wheel::ops::protocol) has the steps of each operation, and the races one by
+//! one; [`unfiled`] has what they do where there is no memory for a reference, of which the other
+//! pages say nothing.
 
 #![allow(clippy::inline_always, reason = "the common cases are to be one function each")]
 
-pub(crate) mod arm;
 mod lose;
-mod protocol;
-mod refile;
-mod unfiled;
-pub(crate) mod visit;
+pub(in crate::wheel) mod unfiled;
 
 use crate::wheel::hierarchy::Hierarchy;
 use crate::wheel::hierarchy::entry_ref::EntryRef;
@@ -44,9 +41,6 @@ use crate::wheel::prefetch::prefetch;
 use crate::wheel::progress::Progress;
 use crate::wheel::slab::Slab;
 use crate::wheel::slab::entry::Entry;
-use crate::wheel::slab::magazine::Magazines;
-use crate::wheel::slab::next_visit::AtomicNextVisit;
-use crate::wheel::slab::state::EntryState;
 use crate::wheel::tick::Tick;
 use unfiled::Unfiled;
 
@@ -56,41 +50,8 @@ pub(crate) struct Shard<T> {
     pub(in crate::wheel) number: ShardNumber,
     pub(in crate::wheel) slab: Slab<Entry<T>>,
     pub(in crate::wheel) hierarchy: Hierarchy,
-    unfiled: Unfiled,
+    pub(in crate::wheel) unfiled: Unfiled,
 }
-
-/// Which deadline an operation has set, of which timer.
-#[derive(Clone, Copy, Debug)]
-struct Aim {
-    id: TimerId,
-    deadline: Tick,
-}
-
-/// The part that a thread takes in refiling.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Refiler {
-    /// The thread that has set the refiling flag: `next_visit` is its own.
-    Owner,
-    /// Another one, while the flag is set: it files a reference and leaves `next_visit` alone.
-    Helper,
-}
-
-/// What came of giving a timer a deadline, by a reference that its entry may have.
-#[derive(Debug)]
-#[must_use]
-pub(crate) enum Arm<F = ()> {
-    /// The deadline is set.
-    Done,
-    /// It is set, but a reference in time is needed: [`Shard::see_to`].
-    NotInTime,
-    /// It is not set: no reference is visited in time.
-    NoReference(F),
-    /// It is not set: the timer has ended, or another thread is in the midst of something.
-    Raced(F),
-}
-
-/// The length of the common processors' cache lines, in bytes.
-const LINE: usize = 64;
 
 /// References filed and blocks made by one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,123 +77,6 @@ impl<T> Shard<T> {
             slab: Slab::new(geometry.page_bits, Generation::drawn()),
             hierarchy: Hierarchy::new(number, geometry),
             unfiled: Unfiled::new(),
-        }
-    }
-
-    /// Ends the timer that `id` refers to and returns its value, and its last state.
-    pub(crate) fn cancel(&self, id: TimerId, guard: &Guard) -> Option<(T, EntryState)> {
-        let entry = self.slab.entry(id.index(), guard)?;
-        self.end(entry, id, guard, || ())
-    }
-
-    /// As [`cancel`](Self::cancel), of a timer whose insert has not returned, and may have not
-    /// filed the reference that the entry's `next_visit` tells of.
-    pub(crate) fn withdraw(&self, id: TimerId, guard: &Guard) -> Option<T> {
-        let entry = self.slab.entry(id.index(), guard)?;
-        let clear = || entry.next_visit.store(AtomicNextVisit::NONE);
-        self.end(entry, id, guard, clear).map(|(value, _)| value)
-    }
-
-    /// As [`cancel`](Self::cancel), in the common case: the entry goes into the caller's magazines,
-    /// whose home this is. `None`: nothing was done, for want of room there, or because the timer
-    /// has ended, or is being changed.
-    #[inline(always)]
-    pub(crate) fn cancel_into(
-        &self,
-        magazines: &Magazines,
-        id: TimerId,
-        guard: &Guard,
-    ) -> Option<(T, EntryState)> {
-        let entry = self.slab.entry(id.index(), guard)?;
-        if size_of::<Entry<T>>() > LINE {
-            // State and value lie in two cache lines.
-            prefetch(entry);
-        }
-        let top = magazines.with_room()?;
-        let seen = entry.state.load();
-        let ended = EntryState::end_of(id, top);
-        if !seen.is_unflagged_of(id) || ended.is_exhausted() {
-            return None;
-        }
-        entry.state.try_end_to(seen, ended).ok()?;
-        // SAFETY: the timer was ended just above and its entry is put away below.
-        let value = unsafe { entry.take() };
-        magazines.push(id.index());
-        Some((value, seen))
-    }
-
-    /// Sets the deadline of the timer that `id` refers to, in the common case: a reference is
-    /// visited in time, and nobody is refiling.
-    #[inline(always)]
-    pub(crate) fn push_back(
-        &self,
-        id: TimerId,
-        deadline: Tick,
-        progress: &Progress,
-        guard: &Guard,
-    ) -> Arm {
-        let Some(entry) = self.slab.entry(id.index(), guard) else {
-            return Arm::Raced(());
-        };
-        let (seen, next_visit) = (entry.state.load(), entry.next_visit.load());
-        if !seen.is_unflagged_of(id) {
-            return Arm::Raced(());
-        }
-        if !in_time(next_visit, deadline, progress.swept()) {
-            return Arm::NoReference(());
-        }
-        let pushed = seen.with_deadline(deadline);
-        if entry.state.try_reset(seen, pushed).is_err() {
-            Arm::Raced(())
-        } else if !still_waits(entry, pushed, next_visit, progress) {
-            Arm::NotInTime
-        } else {
-            Arm::Done
-        }
-    }
-
-    /// Sees to a reference in time for a timer whose deadline was set by a reference that its entry
-    /// had.
-    pub(crate) fn see_to(
-        &self,
-        id: TimerId,
-        deadline: Tick,
-        progress: &Progress,
-        guard: &Guard,
-    ) -> Filed {
-        let entry = self.slab.entry(id.index(), guard);
-        entry.map_or(Filed::NOTHING, |entry| self.rely(entry, Aim { id, deadline }, progress))
-    }
-
-    /// Sets the deadline of the timer that `id` refers to. `None`: it has ended, or never was.
-    pub(crate) fn reset(
-        &self,
-        id: TimerId,
-        deadline: Tick,
-        progress: &Progress,
-        guard: &Guard,
-    ) -> Option<Filed> {
-        let entry = self.slab.entry(id.index(), guard)?;
-        let aim = Aim { id, deadline };
-        let mut seen = entry.state.load();
-        loop {
-            if seen.generation() != id.generation() {
-                return None;
-            }
-            // A first check of `next_visit` saves an exchange when an earlier reference will be
-            // needed.
-            let free = !seen.is_refiling();
-            let early = free && !in_time(entry.next_visit.load(), deadline, progress.swept());
-            let next = seen.with_deadline(deadline);
-            let next = if early { next.refiling() } else { next };
-            match entry.state.try_reset(seen, next) {
-                Ok(()) if early => {
-                    return Some(self.refile_as(Refiler::Owner, entry, aim, progress));
-                }
-                Ok(()) if free => return Some(self.rely(entry, aim, progress)),
-                Ok(()) => return Some(self.refile_as(Refiler::Helper, entry, aim, progress)),
-                Err(now) => seen = now,
-            }
         }
     }
 
@@ -265,38 +109,6 @@ impl<T> Shard<T> {
         });
     }
 
-    /// Calls `hand_back` with each armed timer after ending it.
-    pub(crate) fn drain(
-        &self,
-        progress: &Progress,
-        guard: &Guard,
-        mut hand_back: impl FnMut(TimerId, Tick, T),
-    ) {
-        self.slab.for_each(guard, |index, entry| {
-            // An exchange, not a look: of an insert that arms by an exchange as well, this is
-            // before it, and shows it that the wheel was closed, or after it, and sees its timer.
-            let mut state = entry.state.load();
-            // One that is pristine may be on a page that is away, where nobody writes. The first
-            // timer that comes to live there is armed by a store, and a fence.
-            while !state.is_pristine() {
-                match entry.state.try_revalidate(state) {
-                    Ok(()) => break,
-                    Err(now) => state = now,
-                }
-            }
-            if !state.is_armed() {
-                return;
-            }
-            let id = TimerId::new(self.number, state.generation(), index);
-            // The insert that armed this timer may not have filed the reference that its
-            // `next_visit` tells of.
-            let clear = || entry.next_visit.store(AtomicNextVisit::NONE);
-            if let Some((value, ended)) = self.end(entry, id, guard, clear) {
-                hand_back(id, ended.deadline(progress.swept()), value);
-            }
-        });
-    }
-
     /// Begins to fetch the entry at `index`, so that the misses of several overlap.
     #[inline]
     pub(crate) fn prefetch(&self, index: u32, guard: &Guard) {
@@ -310,88 +122,23 @@ impl<T> Shard<T> {
         TimerId::INDICES - self.slab.page_len()
     }
 
-    /// Ends a timer, calls `between` and releases its entry. Returns its value and its last state.
-    #[inline]
-    fn end(
-        &self,
-        entry: &Entry<T>,
-        id: TimerId,
-        guard: &Guard,
-        between: impl FnOnce(),
-    ) -> Option<(T, EntryState)> {
-        let mut seen = entry.state.load();
-        let mut released = self.slab.begin_release();
-        while seen.generation() == id.generation() {
-            match entry.state.try_end(seen, released.next()) {
-                Ok(vacant) => {
-                    // SAFETY: the timer was ended just above and its entry is released below.
-                    let value = unsafe { entry.take() };
-                    between();
-                    self.slab.gather(&mut released, id.index(), vacant, guard);
-                    self.slab.release(&mut released, guard);
-                    return Some((value, seen));
-                }
-                Err(now) => seen = now,
-            }
-        }
-        None
-    }
-
-    /// Sees to a reference in time for a timer whose state was exchanged while the flag was clear:
-    /// the one that `next_visit` tells of, or a new one.
-    #[inline]
-    fn rely(&self, entry: &Entry<T>, aim: Aim, progress: &Progress) -> Filed {
-        match needs(entry, aim.deadline, progress) {
-            None => Filed::NOTHING,
-            Some(Refiler::Owner) => self.refile(entry, aim, progress),
-            Some(Refiler::Helper) => self.refile_as(Refiler::Helper, entry, aim, progress),
-        }
-    }
-
     /// Files a reference; `None`: there is no memory for it ([`unfiled`]).
     #[inline(always)]
-    fn file(&self, index: u32, place: Place) -> Option<Filed> {
+    pub(in crate::wheel) fn file(&self, index: u32, place: Place) -> Option<Filed> {
         let made = self.hierarchy.file(EntryRef::new(index), place)?;
         Some(Filed { references: 1, blocks: u32::from(made) })
     }
 }
 
-/// Whether a timer whose state was exchanged while the flag was clear needs a reference, for which
-/// its `next_visit` has to be looked at once more; and in which part to file it.
-#[inline]
-fn needs<T>(entry: &Entry<T>, deadline: Tick, progress: &Progress) -> Option<Refiler> {
-    if !in_time(entry.next_visit.load(), deadline, progress.swept()) {
-        return Some(Refiler::Owner);
-    }
-    // `next_visit` may have been lowered just now by a resetter that has not woken the sweeper yet:
-    // its flag is then still set, and the `next_visit`'s Acquire shows it.
-    entry.state.load().is_refiling().then_some(Refiler::Helper)
-}
-
-/// Whether the reference that was relied on is definitely pending, after the exchange to `state`,
-/// which has no flag: as [`needs`] finds out, but for a next visit that tells of another by now, or
-/// another state.
-#[inline]
-fn still_waits<T>(
-    entry: &Entry<T>,
-    state: EntryState,
-    next_visit: Tick,
-    progress: &Progress,
-) -> bool {
-    entry.next_visit.load() == next_visit
-        && progress.swept() < next_visit
-        && entry.state.load() == state
-}
-
 /// Whether a next visit tells of a reference still to come, and not after `deadline`.
 #[inline]
-fn in_time(next_visit: Tick, deadline: Tick, swept: Tick) -> bool {
+pub(in crate::wheel) fn in_time(next_visit: Tick, deadline: Tick, swept: Tick) -> bool {
     swept < next_visit && next_visit <= deadline
 }
 
 /// When a reference at `place` is visited, if the sweep was at `swept` when it was filed.
 #[inline]
-fn at(place: Place, swept: Tick) -> Tick {
+pub(in crate::wheel) fn at(place: Place, swept: Tick) -> Tick {
     match place {
         Place::Overdue => swept,
         Place::Slot { at, .. } => at,
@@ -402,7 +149,7 @@ fn at(place: Place, swept: Tick) -> Tick {
 /// slot comes once more. What is overdue it visits soon, and in time but for one case: it has left
 /// the deadline behind.
 #[inline]
-fn has_passed(place: Place, deadline: Tick, swept: Tick) -> bool {
+pub(in crate::wheel) fn has_passed(place: Place, deadline: Tick, swept: Tick) -> bool {
     match place {
         Place::Overdue => deadline.is_left_behind(swept),
         Place::Slot { at, .. } => at <= swept,

@@ -32,15 +32,15 @@ use crate::wheel::tick::Tick;
 
 /// How many references of a shard could not be filed.
 #[derive(Debug)]
-pub(super) struct Unfiled(AtomicU64);
+pub(in crate::wheel) struct Unfiled(AtomicU64);
 
 impl Unfiled {
-    pub(super) fn new() -> Self {
+    pub(in crate::wheel) fn new() -> Self {
         Self(AtomicU64::new(0))
     }
 
     /// Counts one more, and passes the fence that orders the count before what the caller does.
-    pub(super) fn add(&self) {
+    pub(in crate::wheel) fn add(&self) {
         // Release: publishes the state of the entry to the sweeper's check of all entries; pairs
         // with the Acquire of `count`.
         self.0.fetch_add(1, Release);
@@ -48,7 +48,7 @@ impl Unfiled {
     }
 
     #[inline]
-    pub(super) fn count(&self) -> u64 {
+    pub(in crate::wheel) fn count(&self) -> u64 {
         // Acquire: the sweeper that finds another count than before looks at the entries; pairs
         // with the Release of `add`. For a resetter's re-check it is ordered by the fences.
         self.0.load(Acquire)
@@ -56,7 +56,7 @@ impl Unfiled {
 }
 
 /// Clears a next visit, as long as that is this.
-pub(super) fn clear_if(next_visit: &AtomicNextVisit, is_this: impl Fn(Tick) -> bool) {
+pub(in crate::wheel) fn clear_if(next_visit: &AtomicNextVisit, is_this: impl Fn(Tick) -> bool) {
     let mut seen = next_visit.load();
     while is_this(seen) {
         match next_visit.replace(seen, AtomicNextVisit::NONE) {

@@ -1,11 +1,11 @@
 //! Visiting references: what the sweeper does with those that it has taken. The protocol and its
-//! races are in [`super`].
+//! races are in [`protocol`](super::protocol).
 
-use super::{Filed, Shard, at};
 use crate::wheel::hierarchy::entry_ref::EntryRef;
 use crate::wheel::hierarchy::geometry::SlotIndex;
 use crate::wheel::id::TimerId;
 use crate::wheel::memory::Guard;
+use crate::wheel::shard::{Filed, Shard, at};
 use crate::wheel::slab::Released;
 use crate::wheel::slab::entry::Entry;
 use crate::wheel::slab::next_visit::AtomicNextVisit;

@@ -1,19 +1,73 @@
-//! Refiling: filing an earlier reference of an armed timer, and telling of it by the entry's
-//! `next_visit`. The protocol and its races are in [`super`].
+//! Refiling: file an earlier reference to the entry of an armed timer, and publish it in the
+//! entry's `next_visit`. The steps and their races are in [`protocol`](super::protocol).
 
 #![forbid(unsafe_code)]
 
-use super::unfiled::clear_if;
-use super::{Aim, Filed, Refiler, Shard, at, has_passed, in_time};
+use super::Call;
+use crate::wheel::counters::ThreadCount;
+use crate::wheel::engine::Engine;
 use crate::wheel::hierarchy::geometry::Place;
+use crate::wheel::id::TimerId;
+use crate::wheel::memory::Guard;
 use crate::wheel::progress::Progress;
 use crate::wheel::progress::swept::full_fence;
+use crate::wheel::shard::unfiled::clear_if;
+use crate::wheel::shard::{Filed, Shard, at, has_passed, in_time};
 use crate::wheel::slab::entry::Entry;
 use crate::wheel::slab::next_visit::AtomicNextVisit;
 use crate::wheel::slab::state::{AtomicEntryState, EntryState};
+use crate::wheel::thread_state::ThreadState;
 use crate::wheel::tick::Tick;
 
+impl<T> Engine<T> {
+    /// Sees to a reference for a timer whose deadline was set by one that is not visited in time
+    /// after all.
+    pub(super) fn ensure_ref(&self, call: Call<'_>, id: TimerId, deadline: Tick) {
+        if let Some(shard) = self.shards.get(id.shard()) {
+            let filed = shard.ensure_visit(id, deadline, &self.progress, call.guard);
+            self.count_filed(call.thread, filed);
+        }
+    }
+
+    /// Counts what an operation has filed.
+    #[inline]
+    pub(super) fn count_filed(&self, thread: &ThreadState, Filed { references, blocks }: Filed) {
+        if references == 0 {
+            return;
+        }
+        let filed = thread.counters.add(ThreadCount::Filed, u64::from(references));
+        self.note_garbage(filed, u64::from(references));
+        if blocks > 0 {
+            thread.counters.add(ThreadCount::Blocks, u64::from(blocks));
+        }
+    }
+}
+
 impl<T> Shard<T> {
+    /// Sees to a reference in time for a timer whose deadline was set by a reference that its entry
+    /// had.
+    fn ensure_visit(
+        &self,
+        id: TimerId,
+        deadline: Tick,
+        progress: &Progress,
+        guard: &Guard,
+    ) -> Filed {
+        let entry = self.slab.entry(id.index(), guard);
+        entry.map_or(Filed::NOTHING, |entry| self.rely(entry, Aim { id, deadline }, progress))
+    }
+
+    /// Sees to a reference in time for a timer whose state was exchanged while the flag was clear:
+    /// the one that `next_visit` tells of, or a new one.
+    #[inline]
+    pub(super) fn rely(&self, entry: &Entry<T>, aim: Aim, progress: &Progress) -> Filed {
+        match needs(entry, aim.deadline, progress) {
+            None => Filed::NOTHING,
+            Some(Refiler::Owner) => self.refile(entry, aim, progress),
+            Some(Refiler::Helper) => self.refile_as(Refiler::Helper, entry, aim, progress),
+        }
+    }
+
     /// Files an earlier reference of an armed timer, as the owner of the refiling flag if it is
     /// free.
     #[cold]
@@ -124,4 +178,32 @@ fn set_next_visit(next_visit: &AtomicNextVisit, place: Place, swept: Tick) {
             Err(now) => seen = now,
         }
     }
+}
+
+/// Whether a timer whose state was exchanged while the flag was clear needs a reference, for which
+/// its `next_visit` has to be looked at once more; and in which part to file it.
+#[inline]
+fn needs<T>(entry: &Entry<T>, deadline: Tick, progress: &Progress) -> Option<Refiler> {
+    if !in_time(entry.next_visit.load(), deadline, progress.swept()) {
+        return Some(Refiler::Owner);
+    }
+    // `next_visit` may have been lowered just now by a resetter that has not woken the sweeper yet:
+    // its flag is then still set, and the `next_visit`'s Acquire shows it.
+    entry.state.load().is_refiling().then_some(Refiler::Helper)
+}
+
+/// Which deadline an operation has set, of which timer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Aim {
+    pub(super) id: TimerId,
+    pub(super) deadline: Tick,
+}
+
+/// The part that a thread takes in refiling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refiler {
+    /// The thread that has set the refiling flag: `next_visit` is its own.
+    Owner,
+    /// Another one, while the flag is set: it files a reference and leaves `next_visit` alone.
+    Helper,
 }

@@ -2,9 +2,10 @@
 
 #![forbid(unsafe_code)]
 
-use super::{Call, Engine, OutOfRange};
+use super::Call;
 use crate::error::{InsertError, Refusal};
 use crate::sync::Relaxed;
+use crate::wheel::engine::{Engine, OutOfRange};
 use crate::wheel::id::TimerId;
 use crate::wheel::slab::page_table::NoEntry;
 use crate::wheel::thread_id::ThreadId;

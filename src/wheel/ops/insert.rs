@@ -1,28 +1,30 @@
-//! The operations that any thread may call: insert, cancel, reset.
+//! Insert: claim a vacant entry, write the value, arm the timer, and see that a reference to it is
+//! visited in time. The steps and their races are in [`protocol`](super::protocol).
 //!
-//! **The common case first.** [`insert_soon`](Engine::insert_soon), [`cancel`](Engine::cancel) and
-//! [`reset_after`](Engine::reset_after) serve an open wheel without a bound, a thread with an entry
-//! in its magazines, or room for one, a near deadline, a reference that is visited in time, and no
-//! race. All else is left to functions that are not inlined, so they need few registers.
+//! The fast path is [`Engine::insert`]. It serves an open wheel without a bound, a thread with an
+//! entry in its magazines, a near deadline, and a reference that is visited in time. Everything
+//! else is left to functions that are not inlined, so that the fast path needs few registers.
 
-#![forbid(unsafe_code)]
 #![allow(clippy::inline_always, reason = "the common cases are to be one function each")]
 
-use super::{Call, Engine, OutOfRange, Reset};
-use crate::error::{BeyondRange, InsertError, Refusal};
-use crate::wheel::counters::{ThreadCount, ThreadCounters};
-use crate::wheel::hierarchy::geometry::SlotIndex;
+use super::refile::{Aim, Refiler};
+use super::{Arm, Call, hand_back, still_pending};
+use crate::error::{InsertError, Refusal};
+use crate::wheel::counters::ThreadCount;
+use crate::wheel::engine::{Engine, OutOfRange};
+use crate::wheel::hierarchy::entry_ref::EntryRef;
+use crate::wheel::hierarchy::geometry::{Place, SlotIndex};
 use crate::wheel::id::TimerId;
-use crate::wheel::opaque::{hand_back, opaque};
+use crate::wheel::memory::Guard;
+use crate::wheel::progress::Progress;
+use crate::wheel::progress::swept::full_fence;
 use crate::wheel::progress::upkeep_flag::UpkeepFlag;
-use crate::wheel::shard::arm::{First, Prepared};
-use crate::wheel::shard::{Arm, Filed, Shard};
+use crate::wheel::shard::{Filed, Shard, at, has_passed, in_time};
 use crate::wheel::slab::Claimed;
 use crate::wheel::slab::entry::Entry;
 use crate::wheel::slab::page_table::NoEntry;
 use crate::wheel::slab::state::EntryState;
 use crate::wheel::thread_id::ThreadId;
-use crate::wheel::thread_state::ThreadState;
 use crate::wheel::tick::Tick;
 use crate::wheel::wheel_instant::WheelInstant;
 use std::time::Duration;
@@ -37,15 +39,17 @@ impl<T> Engine<T> {
         delay: Duration,
         now: WheelInstant,
     ) -> Result<TimerId, InsertError<T>> {
-        match self.insert_soon(call, value, delay, now) {
-            Ok(id) => Ok(id),
-            Err(value) => self.insert_after_any(call, value, delay, now),
+        match self.in_window(self.timeline.soon(delay, now)) {
+            Some(deadline) => self
+                .insert(call, value, deadline)
+                .or_else(|value| self.insert_after_slow(call, value, delay, now)),
+            None => self.insert_after_slow(call, value, delay, now),
         }
     }
 
     /// As [`insert_after`](Self::insert_after), in every case.
     #[inline(never)]
-    fn insert_after_any(
+    fn insert_after_slow(
         &self,
         call: Call<'_>,
         value: T,
@@ -53,24 +57,8 @@ impl<T> Engine<T> {
         now: WheelInstant,
     ) -> Result<TimerId, InsertError<T>> {
         match self.tick_after(delay, now) {
-            Ok(deadline) => self.insert_in_any(call, value, deadline),
+            Ok(deadline) => self.insert_slow(call, value, deadline),
             Err(why) => Err(self.refuse(value, why)),
-        }
-    }
-
-    /// As [`insert_after`](Self::insert_after), in the common case; in all others, the value comes
-    /// back.
-    #[inline(always)]
-    pub(crate) fn insert_soon(
-        &self,
-        call: Call<'_>,
-        value: T,
-        delay: Duration,
-        now: WheelInstant,
-    ) -> Result<TimerId, T> {
-        match self.in_window(self.timeline.soon(delay, now)) {
-            Some(deadline) => self.insert_from_magazine(call, value, deadline),
-            None => Err(value),
         }
     }
 
@@ -83,8 +71,8 @@ impl<T> Engine<T> {
     ) -> Result<TimerId, InsertError<T>> {
         match deadline {
             Ok(deadline) => self
-                .insert_from_magazine(call, value, deadline)
-                .or_else(|value| self.insert_in_any(call, value, deadline)),
+                .insert(call, value, deadline)
+                .or_else(|value| self.insert_slow(call, value, deadline)),
             Err(why) => Err(self.refuse(value, why)),
         }
     }
@@ -103,12 +91,7 @@ impl<T> Engine<T> {
     /// Arms a timer in an entry that the caller has in its magazines, or loads into them. The value
     /// comes back if none is to be had, or the case is not so plain.
     #[inline(always)]
-    pub(crate) fn insert_from_magazine(
-        &self,
-        call: Call<'_>,
-        value: T,
-        deadline: Tick,
-    ) -> Result<TimerId, T> {
+    pub(crate) fn insert(&self, call: Call<'_>, value: T, deadline: Tick) -> Result<TimerId, T> {
         if self.is_closed() {
             return hand_back(value);
         }
@@ -117,14 +100,14 @@ impl<T> Engine<T> {
         };
         match shard.slab.claim_from(&call.thread.vacant, call.guard) {
             Some(claimed) => self.arm(call, shard, claimed, value, deadline),
-            None => self.load_and_insert(call, shard, value, deadline),
+            None => self.insert_loading(call, shard, value, deadline),
         }
     }
 
-    /// As [`insert_from_magazine`](Self::insert_from_magazine), where entries have to be loaded
+    /// As [`insert`](Self::insert), where entries have to be loaded
     /// first.
     #[inline(never)]
-    fn load_and_insert(
+    fn insert_loading(
         &self,
         call: Call<'_>,
         shard: &Shard<T>,
@@ -138,7 +121,7 @@ impl<T> Engine<T> {
     }
 
     /// Arms a timer in the caller's shard or, where that is full, in the next that is not.
-    pub(crate) fn insert_in_any(
+    pub(crate) fn insert_slow(
         &self,
         call: Call<'_>,
         mut value: T,
@@ -167,190 +150,6 @@ impl<T> Engine<T> {
         Err(InsertError { reason: Refusal::AtCapacity { capacity }, value })
     }
 
-    /// Ends a timer and returns its value.
-    #[inline(always)]
-    pub(crate) fn cancel(&self, call: Call<'_>, id: TimerId) -> Option<T> {
-        let Some((value, _)) = self.cancel_into_magazine(call, id) else {
-            return self.cancel_any(call, id);
-        };
-        let cancelled = call.thread.counters.add_own(ThreadCount::Cancelled, 1);
-        if UpkeepFlag::is_time_to_check(cancelled, 1) {
-            return self.check_memory_with(value);
-        }
-        Some(value)
-    }
-
-    /// As [`cancel`](Self::cancel), when it is time to look after the memory.
-    #[cold]
-    #[inline(never)]
-    fn check_memory_with(&self, value: T) -> Option<T> {
-        self.check_memory();
-        opaque(Some(value))
-    }
-
-    /// As [`cancel`](Self::cancel), in every case.
-    #[inline(never)]
-    fn cancel_any(&self, call: Call<'_>, id: TimerId) -> Option<T> {
-        self.cancel_in_any(call, id).map(|(value, _)| value)
-    }
-
-    /// As [`cancel`](Self::cancel), with the deadline that the timer had.
-    pub(crate) fn take(&self, call: Call<'_>, id: TimerId) -> Option<(T, Tick)> {
-        let (value, ended) = self.cancel_in_any(call, id)?;
-        Some((value, ended.deadline(self.progress.swept())))
-    }
-
-    /// Ends a timer, in the common case: its entry goes into the caller's magazines.
-    #[inline(always)]
-    fn cancel_into_magazine(&self, call: Call<'_>, id: TimerId) -> Option<(T, EntryState)> {
-        if id.shard() != call.thread.fast_home() {
-            return None;
-        }
-        self.shards.get(id.shard())?.cancel_into(&call.thread.vacant, id, call.guard)
-    }
-
-    /// Ends a timer, wherever it is.
-    fn cancel_in_any(&self, call: Call<'_>, id: TimerId) -> Option<(T, EntryState)> {
-        let (number, thread) = (id.shard(), call.thread);
-        let shard = self.shards.get(number)?;
-        if thread.keeps(number) {
-            // What could not go into the magazines because that was full does so now.
-            shard.slab.unload(&thread.vacant, call.guard);
-            if let Some(ended) = self.cancel_into_magazine(call, id) {
-                self.count_cancelled(thread);
-                return Some(ended);
-            }
-        }
-        let ended = shard.cancel(id, call.guard)?;
-        self.make_room(number, 1);
-        self.count_cancelled(thread);
-        Some(ended)
-    }
-
-    #[inline]
-    fn count_cancelled(&self, thread: &ThreadState) {
-        let cancelled = thread.counters.add(ThreadCount::Cancelled, 1);
-        self.note_garbage(cancelled, 1);
-    }
-
-    /// Sets a timer's deadline to `delay` from now.
-    #[inline(always)]
-    pub(crate) fn reset_after(
-        &self,
-        call: Call<'_>,
-        id: TimerId,
-        delay: Duration,
-        now: WheelInstant,
-    ) -> Reset {
-        match self.in_window(self.timeline.soon(delay, now)) {
-            Some(deadline) => self.reset(call, id, deadline),
-            None => self.reset_after_any(call, id, delay, now),
-        }
-    }
-
-    /// As [`reset_after`](Self::reset_after), for delays that are not plain.
-    #[cold]
-    #[inline(never)]
-    fn reset_after_any(
-        &self,
-        call: Call<'_>,
-        id: TimerId,
-        delay: Duration,
-        now: WheelInstant,
-    ) -> Reset {
-        self.reset_at(call, id, self.tick_after(delay, now))
-    }
-
-    /// Sets a timer's deadline, if it is in range.
-    pub(crate) fn reset_at(
-        &self,
-        call: Call<'_>,
-        id: TimerId,
-        deadline: Result<Tick, OutOfRange>,
-    ) -> Reset {
-        match deadline {
-            Ok(deadline) => self.reset(call, id, deadline),
-            // A timer that is not armed cannot be reset, whatever the deadline.
-            Err(why) if self.contains(id, call.guard) => Reset::OutOfRange(why),
-            Err(_) => Reset::NotArmed,
-        }
-    }
-
-    /// What came of a reset, for the caller.
-    #[inline(always)]
-    pub(crate) fn result(&self, reset: Reset) -> Result<bool, BeyondRange> {
-        match reset {
-            Reset::Done => Ok(true),
-            Reset::NotArmed => Ok(false),
-            Reset::OutOfRange(why) => Err(self.beyond_range(why)),
-        }
-    }
-
-    /// Sets a timer's deadline.
-    #[inline(always)]
-    fn reset(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> Reset {
-        self.reset_and(call, id, deadline, |counters| counters.add(ThreadCount::Reset, 1))
-    }
-
-    /// As [`reset`](Self::reset), where no other thread has the caller's id.
-    #[inline(always)]
-    pub(crate) fn reset_by_own(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> Reset {
-        self.reset_and(call, id, deadline, |counters| counters.add_own(ThreadCount::Reset, 1))
-    }
-
-    /// Sets a timer's deadline, and counts it.
-    #[inline(always)]
-    fn reset_and(
-        &self,
-        call: Call<'_>,
-        id: TimerId,
-        deadline: Tick,
-        count: impl FnOnce(&ThreadCounters) -> u64,
-    ) -> Reset {
-        let Some(shard) = self.shards.get(id.shard()) else {
-            return self.reset_any(call, id, deadline);
-        };
-        match shard.push_back(id, deadline, &self.progress, call.guard) {
-            Arm::Done => {
-                count(&call.thread.counters);
-                Reset::Done
-            }
-            Arm::NotInTime => self.see_to_reset(call, id, deadline),
-            Arm::NoReference(()) | Arm::Raced(()) => self.reset_any(call, id, deadline),
-        }
-    }
-
-    /// As [`reset`](Self::reset), in every case.
-    #[inline(never)]
-    fn reset_any(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> Reset {
-        let shard = self.shards.get(id.shard());
-        let done = shard.and_then(|shard| shard.reset(id, deadline, &self.progress, call.guard));
-        let Some(filed) = done else {
-            return Reset::NotArmed;
-        };
-        call.thread.counters.add(ThreadCount::Reset, 1);
-        self.count_filed(call.thread, filed);
-        Reset::Done
-    }
-
-    /// As [`reset`](Self::reset), where the reference that was relied on is not in time after all.
-    #[cold]
-    #[inline(never)]
-    fn see_to_reset(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> Reset {
-        self.see_to(call, id, deadline);
-        call.thread.counters.add(ThreadCount::Reset, 1);
-        opaque(Reset::Done)
-    }
-
-    /// Sees to a reference for a timer whose deadline was set by one that is not visited in time
-    /// after all.
-    fn see_to(&self, call: Call<'_>, id: TimerId, deadline: Tick) {
-        if let Some(shard) = self.shards.get(id.shard()) {
-            let filed = shard.see_to(id, deadline, &self.progress, call.guard);
-            self.count_filed(call.thread, filed);
-        }
-    }
-
     /// Inserts into one shard, if there is room in it and the wheel stays open.
     fn insert_in(
         &self,
@@ -373,10 +172,10 @@ impl<T> Engine<T> {
         value: T,
         deadline: Tick,
     ) -> Result<TimerId, (T, NoEntry)> {
-        let inserted = match self.claim(number, call) {
+        let inserted = match self.claim_entry(number, call) {
             // What is not armed then, in a wheel that is open, has found no memory for a reference.
             Ok(claimed) => self
-                .arm_claimed(call, &self.shards[number], claimed, value, deadline)
+                .arm_slow(call, &self.shards[number], claimed, value, deadline)
                 .map_err(|value| (value, NoEntry::OutOfMemory)),
             Err(why) => Err((value, why)),
         };
@@ -385,7 +184,7 @@ impl<T> Engine<T> {
 
     /// A vacant entry of a shard: out of the caller's magazines, which is prepared for that, if it
     /// is at home there.
-    fn claim<'g>(
+    fn claim_entry<'g>(
         &'g self,
         number: usize,
         call: Call<'g>,
@@ -413,11 +212,11 @@ impl<T> Engine<T> {
         call.thread.counters.add_own(ThreadCount::Inserted, 1);
         let armed = shard.arm_by_reference(claimed, value, deadline, &self.progress);
         let file = |prepared| self.arm_and_file(call, shard, prepared, deadline);
-        self.see_through(call, shard, deadline, armed, file)
+        self.finish_insert(call, shard, deadline, armed, file)
     }
 
     /// As [`arm`](Self::arm), by any caller, in any entry.
-    fn arm_claimed(
+    fn arm_slow(
         &self,
         call: Call<'_>,
         shard: &Shard<T>,
@@ -427,14 +226,14 @@ impl<T> Engine<T> {
     ) -> Result<TimerId, T> {
         call.thread.counters.add(ThreadCount::Inserted, 1);
         let armed = shard.arm_by_reference(claimed, value, deadline, &self.progress);
-        let file = |prepared| self.arm_and_file_any(call, shard, prepared, deadline);
-        self.see_through(call, shard, deadline, armed, file)
+        let file = |prepared| self.arm_and_file_slow(call, shard, prepared, deadline);
+        self.finish_insert(call, shard, deadline, armed, file)
     }
 
     /// What is left to do when a timer was armed by a reference that its entry has, or not; `file`
     /// arms it with a reference of its own.
     #[inline(always)]
-    fn see_through<'g>(
+    fn finish_insert<'g>(
         &self,
         call: Call<'_>,
         shard: &Shard<T>,
@@ -444,9 +243,9 @@ impl<T> Engine<T> {
     ) -> Result<TimerId, T> {
         match arm {
             Arm::Done => self.accept(call, id),
-            Arm::NotInTime => self.see_to_armed(call, id, deadline),
+            Arm::NotInTime => self.ensure_armed(call, id, deadline),
             Arm::NoReference(prepared) => file(prepared),
-            Arm::Raced(prepared) => self.arm_any(call, shard, prepared, deadline),
+            Arm::Raced(prepared) => self.arm_raced(call, shard, prepared, deadline),
         }
     }
 
@@ -460,17 +259,17 @@ impl<T> Engine<T> {
         deadline: Tick,
     ) -> Result<TimerId, T> {
         let id = prepared.id();
-        match shard.arm_and_file(prepared, deadline, &self.progress) {
+        match shard.try_arm_and_file(prepared, deadline, &self.progress) {
             First::Done => {}
             First::NotArmed(prepared) => {
-                return self.arm_and_file_any(call, shard, prepared, deadline);
+                return self.arm_and_file_slow(call, shard, prepared, deadline);
             }
-            First::NotFiled(slot, at) => return self.file_first(call, id, deadline, (slot, at)),
-            First::Recheck(slot, at) => return self.recheck(call, id, deadline, (slot, at)),
+            First::NotFiled(slot, at) => return self.file_slow(call, id, deadline, (slot, at)),
+            First::Recheck(slot, at) => return self.recheck_slow(call, id, deadline, (slot, at)),
         }
         let filed = call.thread.counters.add_own(ThreadCount::Filed, 1);
         if self.is_closed() || UpkeepFlag::is_time_to_check(filed, 1) {
-            return self.accept_any(call, id, filed);
+            return self.accept_slow(call, id, filed);
         }
         Ok(id)
     }
@@ -478,7 +277,7 @@ impl<T> Engine<T> {
     /// As [`arm_and_file`](Self::arm_and_file), where a block has to be made, or the deadline has
     /// passed.
     #[inline(never)]
-    fn arm_and_file_any(
+    fn arm_and_file_slow(
         &self,
         call: Call<'_>,
         shard: &Shard<T>,
@@ -486,7 +285,7 @@ impl<T> Engine<T> {
         deadline: Tick,
     ) -> Result<TimerId, T> {
         let id = prepared.id();
-        match shard.arm_and_file_any(prepared, deadline, &self.progress) {
+        match shard.store_and_file(prepared, deadline, &self.progress) {
             Some(filed) => self.accept_filed(call, id, filed),
             None => self.withdraw(call, id),
         }
@@ -495,7 +294,7 @@ impl<T> Engine<T> {
     /// As [`arm_and_file`](Self::arm_and_file), from where another thread was faster to file.
     #[cold]
     #[inline(never)]
-    fn file_first(
+    fn file_slow(
         &self,
         call: Call<'_>,
         id: TimerId,
@@ -503,7 +302,7 @@ impl<T> Engine<T> {
         there: (SlotIndex, Tick),
     ) -> Result<TimerId, T> {
         let shard = self.shard(id.shard());
-        match shard.file_first(id, deadline, there, &self.progress, call.guard) {
+        match shard.file_armed(id, deadline, there, &self.progress, call.guard) {
             Some(filed) => self.accept_filed(call, id, filed),
             None => self.withdraw(call, id),
         }
@@ -512,7 +311,7 @@ impl<T> Engine<T> {
     /// As [`arm_and_file`](Self::arm_and_file), from the re-check on.
     #[cold]
     #[inline(never)]
-    fn recheck(
+    fn recheck_slow(
         &self,
         call: Call<'_>,
         id: TimerId,
@@ -527,8 +326,8 @@ impl<T> Engine<T> {
     /// As [`arm`](Self::arm), where the reference that was relied on is not in time after all.
     #[cold]
     #[inline(never)]
-    fn see_to_armed(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> Result<TimerId, T> {
-        self.see_to(call, id, deadline);
+    fn ensure_armed(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> Result<TimerId, T> {
+        self.ensure_ref(call, id, deadline);
         self.accept(call, id)
     }
 
@@ -536,7 +335,7 @@ impl<T> Engine<T> {
     /// references filed.
     #[cold]
     #[inline(never)]
-    fn accept_any(&self, call: Call<'_>, id: TimerId, filed: u64) -> Result<TimerId, T> {
+    fn accept_slow(&self, call: Call<'_>, id: TimerId, filed: u64) -> Result<TimerId, T> {
         self.note_garbage(filed, 1);
         self.accept(call, id)
     }
@@ -544,7 +343,7 @@ impl<T> Engine<T> {
     /// As [`arm`](Self::arm), in every other case.
     #[cold]
     #[inline(never)]
-    fn arm_any(
+    fn arm_raced(
         &self,
         call: Call<'_>,
         shard: &Shard<T>,
@@ -552,7 +351,7 @@ impl<T> Engine<T> {
         deadline: Tick,
     ) -> Result<TimerId, T> {
         let id = prepared.id();
-        let filed = shard.arm_any(prepared, deadline, &self.progress);
+        let filed = shard.arm_by_exchange(prepared, deadline, &self.progress);
         self.accept_filed(call, id, filed)
     }
 
@@ -575,7 +374,7 @@ impl<T> Engine<T> {
     #[inline(never)]
     fn withdraw(&self, call: Call<'_>, id: TimerId) -> Result<TimerId, T> {
         let shard = self.shards.get(id.shard());
-        match shard.and_then(|shard| shard.withdraw(id, call.guard)) {
+        match shard.and_then(|shard| shard.end_unreturned(id, call.guard)) {
             Some(value) => {
                 call.thread.counters.add(ThreadCount::Returned, 1);
                 Err(value)
@@ -583,17 +382,180 @@ impl<T> Engine<T> {
             None => Ok(id),
         }
     }
+}
 
-    /// Counts what an operation has filed.
-    #[inline]
-    fn count_filed(&self, thread: &ThreadState, Filed { references, blocks }: Filed) {
-        if references == 0 {
-            return;
+impl<T> Shard<T> {
+    /// Puts a timer into an entry that the caller has claimed, and arms it in the common case: a
+    /// reference to the entry is visited in time, and nobody is refiling.
+    #[inline(always)]
+    fn arm_by_reference<'g>(
+        &self,
+        Claimed { entry, index, vacant }: Claimed<'g, Entry<T>>,
+        value: T,
+        deadline: Tick,
+        progress: &Progress,
+    ) -> (TimerId, Arm<Prepared<'g, T>>) {
+        let id = TimerId::new(self.number, vacant.generation(), index);
+        // SAFETY: whoever has claimed the entry holds it alone, until it is armed: below, or by
+        // what becomes of `Prepared`.
+        unsafe { entry.put(value) };
+        let (prepared, next_visit) = (Prepared { entry, id }, entry.next_visit.load());
+        let armed = EntryState::of(id, deadline);
+        let arm = if vacant.is_refiling() {
+            Arm::Raced(prepared)
+        } else if !in_time(next_visit, deadline, progress.swept()) {
+            Arm::NoReference(prepared)
+        } else if entry.state.try_arm_unflagged(vacant, armed).is_err() {
+            Arm::Raced(prepared)
+        } else if !still_pending(entry, armed, next_visit, progress) {
+            Arm::NotInTime
+        } else {
+            Arm::Done
+        };
+        (id, arm)
+    }
+
+    /// Arms a timer of whose entry no reference is visited in time, and files one, in the common
+    /// case: the slot has room, nobody is faster, and the sweeper comes in time by itself.
+    #[inline(always)]
+    fn try_arm_and_file<'g>(
+        &self,
+        prepared: Prepared<'g, T>,
+        deadline: Tick,
+        progress: &Progress,
+    ) -> First<Prepared<'g, T>> {
+        let Some((slot, at)) = self.hierarchy.slot_soon(deadline, progress.swept()) else {
+            return First::NotArmed(prepared);
+        };
+        let Prepared { entry, id } = prepared;
+        let arm = || {
+            entry.next_visit.store(at);
+            entry.state.arm(id, deadline);
+        };
+        match self.hierarchy.file_soon(EntryRef::new(id.index()), slot, arm) {
+            None => return First::NotArmed(prepared),
+            Some(false) => return First::NotFiled(slot, at),
+            Some(true) => full_fence(),
         }
-        let filed = thread.counters.add(ThreadCount::Filed, u64::from(references));
-        self.note_garbage(filed, u64::from(references));
-        if blocks > 0 {
-            thread.counters.add(ThreadCount::Blocks, u64::from(blocks));
+        if at <= progress.swept() || progress.wakeup().is_after(at) {
+            return First::Recheck(slot, at);
+        }
+        First::Done
+    }
+
+    /// As [`try_arm_and_file`](Self::try_arm_and_file), in every case. `None`: there is no memory
+    /// for the reference; the timer is armed, and is to be [withdrawn](Self::end_unreturned).
+    fn store_and_file(
+        &self,
+        Prepared { entry, id }: Prepared<'_, T>,
+        deadline: Tick,
+        progress: &Progress,
+    ) -> Option<Filed> {
+        let swept = progress.swept();
+        let place = self.hierarchy.place(deadline, swept);
+        // Also when it tells of nothing: a store does not show later resetters what the sweeper
+        // has written, unless it is overwritten here.
+        entry.next_visit.store(at(place, swept));
+        entry.state.arm(id, deadline);
+        let filed = self.file(id.index(), place)?;
+        full_fence();
+        Some(filed.and(self.recheck(entry, Aim { id, deadline }, place, progress)))
+    }
+
+    /// Goes on where [`try_arm_and_file`](Self::try_arm_and_file) has armed a timer and not filed
+    /// its reference. `None`: as of [`store_and_file`](Self::store_and_file).
+    fn file_armed(
+        &self,
+        id: TimerId,
+        deadline: Tick,
+        (slot, at): (SlotIndex, Tick),
+        progress: &Progress,
+        guard: &Guard,
+    ) -> Option<Filed> {
+        let filed = self.file(id.index(), Place::Slot { slot, at })?;
+        full_fence();
+        Some(filed.and(self.recheck_at(id, deadline, (slot, at), progress, guard)))
+    }
+
+    /// Goes on where [`try_arm_and_file`](Self::try_arm_and_file) has filed the reference to a
+    /// timer, and the sweeper may not come in time.
+    fn recheck_at(
+        &self,
+        id: TimerId,
+        deadline: Tick,
+        (slot, at): (SlotIndex, Tick),
+        progress: &Progress,
+        guard: &Guard,
+    ) -> Filed {
+        let look =
+            |entry| self.recheck(entry, Aim { id, deadline }, Place::Slot { slot, at }, progress);
+        self.slab.entry(id.index(), guard).map_or(Filed::NOTHING, look)
+    }
+
+    /// The re-check of an insert that has filed a reference, after its fence: whether the
+    /// sweeper comes there in time, and by itself.
+    fn recheck(&self, entry: &Entry<T>, aim: Aim, place: Place, progress: &Progress) -> Filed {
+        let swept = progress.swept();
+        if has_passed(place, aim.deadline, swept) {
+            return self.refile(entry, aim, progress);
+        }
+        progress.wakeup().check(at(place, swept));
+        Filed::NOTHING
+    }
+
+    /// Arms a timer by an exchange, whatever reference its entry has.
+    fn arm_by_exchange(
+        &self,
+        Prepared { entry, id }: Prepared<'_, T>,
+        deadline: Tick,
+        progress: &Progress,
+    ) -> Filed {
+        let aim = Aim { id, deadline };
+        match exchange_armed(entry, deadline).is_refiling() {
+            true => self.refile_as(Refiler::Helper, entry, aim, progress),
+            false => self.rely(entry, aim, progress),
         }
     }
+}
+
+/// Arms by an exchange, which keeps the refiling flag of a resetter that was held up.
+#[inline]
+fn exchange_armed<T>(entry: &Entry<T>, deadline: Tick) -> EntryState {
+    let mut vacant = entry.state.load();
+    loop {
+        match entry.state.try_arm(vacant, deadline) {
+            Ok(armed) => return armed,
+            // That resetter has cleared it.
+            Err(now) => vacant = now,
+        }
+    }
+}
+
+/// A claimed entry with the value of a timer, which is to be armed: its id.
+#[derive(Debug)]
+struct Prepared<'g, T> {
+    entry: &'g Entry<T>,
+    id: TimerId,
+}
+
+impl<T> Prepared<'_, T> {
+    #[inline]
+    fn id(&self) -> TimerId {
+        self.id
+    }
+}
+
+/// What came of arming a timer and filing its first reference.
+#[derive(Debug)]
+#[must_use]
+enum First<F> {
+    /// It is armed, and will be visited in time.
+    Done,
+    /// It is not armed: a block has to be made, or its deadline has passed.
+    NotArmed(F),
+    /// It is armed; its reference is still to be filed there.
+    NotFiled(SlotIndex, Tick),
+    /// Its reference is filed there, where the sweeper may have been already, or rests for too
+    /// long.
+    Recheck(SlotIndex, Tick),
 }

@@ -1,0 +1,93 @@
+//! The operations, one file each, to be read from top to bottom.
+//!
+//! | file | operation | called by |
+//! |---|---|---|
+//! | [`insert`] | arm a timer | any thread |
+//! | [`cancel`] | end a timer | any thread |
+//! | [`reset`] | move a deadline | any thread |
+//! | [`refile`] | file an earlier reference | an insert or reset that needs it |
+//! | [`visit`] | discard, requeue or expire a reference | the sweeper |
+//! | [`drain`] | end all timers | any thread |
+//!
+//! [`protocol`] has the steps of all operations and the races between them. An operation `x` is the
+//! fast path and `x_slow` is everything else. Each file begins with what the [`Engine`] does
+//! (counts, the bound on the timers, the closed flag) and goes on with what happens in one
+//! [`Shard`](crate::wheel::shard::Shard).
+//!
+//! [`Engine`]: crate::wheel::engine::Engine
+
+pub(in crate::wheel) mod cancel;
+pub(in crate::wheel) mod drain;
+pub(in crate::wheel) mod insert;
+#[cfg(any(feature = "future", modelled))]
+mod overdraw;
+pub(in crate::wheel) mod protocol;
+pub(in crate::wheel) mod refile;
+pub(in crate::wheel) mod reset;
+pub(in crate::wheel) mod visit;
+
+use crate::wheel::id::TimerId;
+use crate::wheel::memory::Guard;
+use crate::wheel::progress::Progress;
+use crate::wheel::slab::entry::Entry;
+use crate::wheel::slab::state::EntryState;
+use crate::wheel::thread_state::ThreadState;
+use crate::wheel::tick::Tick;
+use std::hint::black_box;
+
+/// Who calls, under which guard.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call<'g> {
+    /// What is kept for it, and it alone.
+    pub(crate) thread: &'g ThreadState,
+    pub(crate) guard: &'g Guard,
+}
+
+/// Returns `result`, whose value the optimiser then does not know.
+///
+/// A fast path ends in a call of a function that is not inlined. The call is a jump only if its
+/// result is returned as it is. If the optimiser knew the result of the called function, it would
+/// build it again in the caller, after the call, and the fast path would have to save registers
+/// for that.
+#[inline]
+pub(crate) fn opaque<R>(result: R) -> R {
+    black_box(result)
+}
+
+/// Refuses an insert, and returns the value.
+///
+/// Not inlined, for the reason given at [`opaque`].
+#[cold]
+#[inline(never)]
+pub(crate) fn hand_back<T>(value: T) -> Result<TimerId, T> {
+    opaque(Err(value))
+}
+
+/// Whether the reference that was relied on is definitely pending, after the exchange to `state`,
+/// which has no flag: as `needs` in [`refile`] finds out, but for a next visit that tells of
+/// another by now, or another state.
+#[inline]
+pub(super) fn still_pending<T>(
+    entry: &Entry<T>,
+    state: EntryState,
+    next_visit: Tick,
+    progress: &Progress,
+) -> bool {
+    entry.next_visit.load() == next_visit
+        && progress.swept() < next_visit
+        && entry.state.load() == state
+}
+
+/// What came of giving a timer a deadline, by a reference that its entry may have.
+#[derive(Debug)]
+#[must_use]
+pub(super) enum Arm<F = ()> {
+    /// The deadline is set.
+    Done,
+    /// It is set, but a reference in time is needed: `Shard::ensure_visit`.
+    NotInTime,
+    /// It is not set: no reference is visited in time.
+    NoReference(F),
+    /// It is not set: the timer has ended, or another thread is in the midst of something.
+    Raced(F),
+}
