@@ -1,42 +1,95 @@
-//! The heart: a hashed hierarchical timing wheel (Varghese and Lauck, 1987) that any thread may
-//! insert into, cancel in and reset in, in O(1), without a lock.
+//! A hashed hierarchical timing wheel (Varghese and Lauck, 1987) whose timers any thread inserts,
+//! cancels and resets in O(1), without a lock.
 //!
-//! **The one idea.** A timer lives in one entry of a slab, and one packed word of that entry
-//! decides everything about it: whether it is armed, which timer it is, when it is due. The wheel's
-//! slots hold no timers. They hold *references*, the indices of entries, and a reference is only a
-//! hint that its entry may be due when the slot expires. So a cancel or a reset to later never
-//! touches the wheel: it is one exchange on the entry's word, and the reference left behind is
-//! dropped, or filed again, when the sweep visits it.
+//! # Design
 //!
-//! **Four words** carry the protocol. One file each knows its bits:
+//! A timer lives in one entry of a slab, and one packed word of that entry, its state, decides
+//! everything about the timer, so each race is decided by one compare-and-swap. The slots of the
+//! wheel hold only references to entries, which may be stale, so a cancel or a reset to later never
+//! touches the wheel.
 //!
-//! | word | says | file |
-//! |---|---|---|
-//! | [`TimerId`] | which timer, of which entry and shard | [`id`] |
-//! | entry state | generation, flag, deadline: what may happen to the timer | [`slab::state`] |
-//! | slot head | where references lie that are looked at in one stretch of ticks | [`hierarchy::slot`] |
-//! | vacant head | which entry a new timer gets | [`slab::vacant`] |
+//! # Words
 //!
-//! **Layers**, each on those before it:
+//! | word | bits | meaning | file |
+//! |---|---|---|---|
+//! | [`TimerId`] | shard 8, generation 25, zero 1, index 30 | a timer; its generation is odd | [`id`] |
+//! | entry state | generation odd 25, flag 1, low bits of the deadline 38 | armed | [`slab::state`] |
+//! | | generation even 25, flag 1, index of the next vacant entry 38 | vacant | |
+//! | | flag 0 | no thread is refiling | |
+//! | | flag 1 | one thread, the owner of the flag, is filing an earlier reference | |
+//! | | all zero | pristine: no timer has lived in the memory since it came from the system | |
+//! | `next_visit` | a tick after the sweep | a reference will be visited at that tick (I2) | [`slab::next_visit`] |
+//! | | a tick that the sweep has reached | nothing | |
+//! | slot head | block 30, count 4 | first block, and how many of its places are reserved | [`hierarchy::slot`] |
+//! | | no block, full count | the slot is empty | |
+//! | vacant head | generation 25, index 30 | the top of the stack of vacant entries | [`slab::vacant`] |
+//! | | the last index | the stack is empty | |
+//! | page remainder | count 30, first index 30 | entries of a page that were never taken | [`slab::page_remainder`] |
 //!
-//! * [`bits`], [`id`], [`wheel_instant`], [`tick`]: words and times, pure; [`thread_id`],
-//!   [`cached_clock`],
-//!   [`memory`], [`prefetch`]: who calls, what time it is, when memory may go.
-//! * [`slab`]: entries, and who owns a value.
-//! * [`thread_state`]: what is kept for one caller: its reading of the clock, its counts
-//!   ([`counters`]), the vacant entries in its magazines.
-//! * [`hierarchy`]: levels of slots, and the references in them.
-//! * [`progress`]: what the sweeper shows the callers.
-//! * [`shard`]: a slab and a hierarchy; the operations, and their races ([`shard`] has the proof).
-//! * [`engine`]: all shards and callers, and the closing of the wheel.
-//! * Two halves on top. [`wheel`](mod@wheel), [`pinned`], [`owned`] and [`snapshot`]: what any
-//!   thread calls.
-//!   [`sweep`]: the one exclusive owner, who hands over what is due, rests, and keeps memory in
-//!   bounds.
+//! # Life of an insert
 //!
-//! **To read it in an evening**: [`slab::state`], [`hierarchy::slot`], [`shard`],
-//! [`progress::swept`] and [`progress::wakeup`], then [`sweep`]. `docs/DESIGN.md` says why it is
-//! so, and what was rejected.
+//! 1. [`deadline`] turns the delay into a tick, using the thread's cached clock reading if it is
+//!    valid.
+//! 2. [`ops::insert`] takes a free entry from the thread's magazine and writes the value into it.
+//! 3. If an older reference to that entry will be visited in time, one compare-and-swap arms the
+//!    timer. This is the common case in a server that reuses entries.
+//! 4. Otherwise it arms the timer by a store, reserves a place in the slot's first block, writes
+//!    the reference there and marks the slot occupied.
+//! 5. After a full fence it re-checks two things. If the sweep has passed the slot meanwhile, it
+//!    files again. If the sweeper rests for longer than that, it wakes it.
+//! 6. If the wheel was closed meanwhile, it takes the timer back and returns the value.
+//!
+//! A cancel or a reset to a later deadline is step 3 alone. The sweeper does the reverse: [`sweep`]
+//! publishes a tick, takes the slots up to it, and visits each reference ([`ops::visit`]).
+//!
+//! # Invariants
+//!
+//! Other files cite these by number.
+//!
+//! * **I1, filed.** The entry of each armed timer has a reference in a slot that is taken no later
+//!   than the deadline, in the overdue slot, or among the sweeper's pending references. The
+//!   exception is a timer whose insert or reset has not returned.
+//! * **I2, next visit.** While the refiling flag is clear and `next_visit` lies after the sweep, a
+//!   reference to the entry is in the slot that is taken at that tick, or among the sweeper's
+//!   pending references. The exception is an entry whose insert has not returned. No other thread
+//!   has its id, so only the sweeper can end the timer, after the tick of `next_visit`, or a drain,
+//!   which clears `next_visit`.
+//! * **I3, value.** The value is present exactly while the generation is odd. The claimer alone
+//!   touches it before the timer is armed, no thread touches it while the timer is armed, and the
+//!   thread that ended the timer alone touches it until it releases the entry
+//!   ([`slab::entry`]).
+//! * **I4, block.** A block belongs to its slot until the chain is taken, and then to the taker
+//!   until all references reserved in it have been read. A thread touches a block only between its
+//!   reservation and its store ([`hierarchy::slot`]).
+//! * **I5, base.** The base generation of a page is written, and its entries are zeroed, before the
+//!   page is taken out. It is read, and states are written, only after the page has been put in, by
+//!   threads that alone hold the entries. No generation is given out twice ([`slab::page_table`]).
+//!
+//! A `next_visit` may always be cleared, because it then promises less. A reference whose entry is
+//! vacant is *stale* and is discarded when it is visited, unless a resetter may still rely on it.
+//! Two references to one entry are harmless, since the first that is visited after the deadline
+//! ends the timer.
+//!
+//! # Layers
+//!
+//! Each layer uses those before it.
+//!
+//! * [`bits`], [`id`], [`wheel_instant`] and [`tick`] define words and times. [`thread_id`],
+//!   [`cached_clock`], [`memory`] and [`prefetch`] cover threads, the clock and memory.
+//! * [`slab`] holds the entries and decides which thread owns a value.
+//! * [`thread_state`] is kept for each thread: its cached clock reading, its [`counters`] and its
+//!   magazines of vacant entries.
+//! * [`hierarchy`] holds the levels of slots and the references in them.
+//! * [`progress`] is what the sweeper and the callers publish to each other.
+//! * [`shard`] is a slab with a hierarchy. [`engine`] has all shards, the bound on the timers and
+//!   the closed flag.
+//! * [`ops`] has one file for each operation, and [`ops::protocol`] their steps and races.
+//! * [`wheel`](mod@wheel), [`pinned`], [`owned`] and [`snapshot`] are what any thread calls.
+//!   [`sweep`] is the exclusive half, which expires timers, rests, and keeps memory in bounds.
+//!
+//! To read the wheel in one evening, start with [`ops::insert`], then read [`slab::state`],
+//! [`hierarchy::slot`], [`ops::protocol`], [`progress::swept`], [`progress::wakeup`] and [`sweep`].
+//! `docs/DESIGN.md` gives the reasons and the rejected alternatives.
 
 mod bits;
 mod builder;

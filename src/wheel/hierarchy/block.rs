@@ -2,8 +2,7 @@
 //! slab as timers are.
 //!
 //! A block is in use from its claim until it is given back; all that while its state is that of a
-//! vacant entry which somebody holds. Who may touch it meanwhile is the slots' business (the block
-//! rule, in [`slot`](super::slot)).
+//! vacant entry that a thread holds. I4 in [`crate::wheel`] says which thread may touch it.
 
 #![allow(clippy::inline_always, reason = "a part of an operation")]
 

@@ -16,12 +16,11 @@
 //! reference in it goes in progress. The sweeper [`take`](SlotHead::take)s the whole chain by one
 //! swap. Nothing is ever popped singly.
 //!
-//! **Block rule.** A block belongs to the slot until the chain is taken and to the taker after
-//! that; the taker gives it back when all references reserved in it have been read. A thread
-//! touches a block only between its reservation and its store of the reference there, so the block
-//! is then still in use, and no epoch is needed. That a head of the same value may by then mean a
-//! block that was given back and made again is harmless: a reservation is made in the block that
-//! the head refers to *at that moment*, and the `next` of a new block is that same head's.
+//! **Which thread may touch a block** is said by I4 in [`crate::wheel`]. A thread that has reserved
+//! a place needs no epoch, because the block is in use until its reference has been read. A head of
+//! the same value may by then mean a block that was given back and made again. That is harmless,
+//! because a reservation is made in the block that the head refers to *at that moment*, and the
+//! `next` of a new block is that same head's.
 //!
 //! **A reference reserved but not yet written** reads as zero. The taker keeps such a block
 //! ([`Unwritten`]) and checks again at its next sweep; nobody waits. Its timer is not late: its
@@ -164,7 +163,7 @@ impl SlotHead {
     #[inline]
     fn push_reference(&self, head: Head, reference: EntryRef, blocks: &Blocks) -> Result<(), Head> {
         self.exchange(head, head.reserved())?;
-        // By the block rule the block is in use until the reference reserved here has been written.
+        // By I4 the block is in use until the reference reserved here has been written.
         blocks.with(head.block(), |block| block.write(head.count(), reference));
         Ok(())
     }
@@ -268,7 +267,7 @@ impl Unwritten {
             }
         });
         if self.waiting == 0 {
-            // All reserved references have been written: by the block rule nobody else touches it.
+            // All reserved references have been written: by I4 no other thread touches it.
             blocks.release(self.block);
         }
         self.waiting == 0

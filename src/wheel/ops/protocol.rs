@@ -1,50 +1,71 @@
-//! The protocol of a shard: what each operation does to an entry's two words, and how each race
-//! between callers and the sweeper ends. All documentation, no code: the functions are in [`super`]
-//! and in [`visit`](super::visit), the invariants I1 and I2 at the top of [`super`].
+//! The protocol: what each operation does to the two words of an entry, and how each race between
+//! callers and the sweeper ends. This file has no code.
+//!
+//! # Terms
+//!
+//! * **State** and **`next_visit`** are the two words of an entry. A reference in a slot leads to
+//!   the entry (I1), and `next_visit` tells when the earliest known one is visited (I2).
+//! * **In time**: `next_visit` lies after the sweep and not after the deadline.
+//! * **Revalidate**: exchange the state for itself. If that fails, the operation reads the new
+//!   state and starts again.
+//! * **Refiling flag**: a bit of the state. The thread that set it owns `next_visit` and is the
+//!   only one that clears the flag.
+//! * **Re-check**: read the sweep's tick again, after a full fence.
 //!
 //! # The operations
 //!
-//! **Insert.** Claim a vacant entry and write the value. If `next_visit` tells of a reference that
-//! will be visited in time, arm by an exchange, and look at `next_visit` again, as a reset does.
-//! Otherwise write `next_visit`; arm by a store; file the reference; fence; look at the sweep again
-//! and, if the slot's expiry has come, file once more ([`refile`]). If a resetter of an earlier
-//! timer still holds the refiling flag, arm by an exchange that keeps it, and leave `next_visit`
-//! alone.
+//! **Insert** ([`insert`](super::insert)).
 //!
-//! **Cancel.** One exchange on the state ends the timer. The reference and `next_visit` stay.
+//! 1. Claim a vacant entry and write the value.
+//! 2. If `next_visit` is in time, arm by an exchange and check `next_visit` again, as a reset does.
+//! 3. Otherwise write `next_visit`.
+//! 4. Arm by a store.
+//! 5. File the reference.
+//! 6. Pass a full fence.
+//! 7. Re-check. If the slot has expired, file once more ([`refile`](super::refile)). If the sweeper
+//!    rests for too long, wake it.
 //!
-//! **Reset.** One exchange on the state sets the deadline. Then `next_visit` is read: if its tick
-//! lies after the sweep and not after the new deadline, the reference there will be visited in
-//! time, and the sweeper will read the new deadline. That is the common case: pushing a deadline
-//! back costs one exchange and one load from the same cache line. Otherwise an earlier reference is
-//! needed ([`refile`]):
+//! If a resetter of an earlier timer still owns the refiling flag, the insert arms by an exchange
+//! that keeps the flag, and leaves `next_visit` alone.
 //!
-//! 1. set the refiling flag (with the deadline, in the same exchange, when `next_visit` already
-//!    shows that it will be needed); 2. file a reference, half way there; 3. exchange `next_visit`;
-//!    4. fence; 5. if the sweep has passed the slot meanwhile, again from 2; 6. wake the sweeper if
-//!    the sweeper rests for too long; 7. clear the flag.
+//! **Cancel** ([`cancel`](super::cancel)). One exchange on the state ends the timer. References and
+//! `next_visit` stay.
+//!
+//! **Reset** ([`reset`](super::reset)). One exchange on the state sets the deadline. Then
+//! `next_visit` is read. If it is in time, the reference there will be visited in time, and the
+//! sweeper will read the new deadline. This is the common case: moving a deadline later costs one
+//! exchange and one load from the same cache line. Otherwise an earlier reference is needed:
+//!
+//! 1. Set the refiling flag, in the same exchange as the deadline if `next_visit` already shows
+//!    that it will be needed.
+//! 2. File a reference, half way to the deadline.
+//! 3. Exchange `next_visit`.
+//! 4. Pass a full fence.
+//! 5. Re-check. If the sweep has passed the slot meanwhile, go back to step 2.
+//! 6. Wake the sweeper if it rests for too long.
+//! 7. Clear the flag.
 //!
 //! A resetter that finds the flag already set does 2, 4, 5 and 6 only and leaves `next_visit`
 //! alone.
 //!
-//! **Visit** (the sweeper, for each reference it has taken). Read the state. Due: end the timer;
-//! the value is the sweeper's. If `next_visit` refers to this reference for a later expiry, clear
-//! it; if the refiling flag is set, re-file the reference as in step 4. Not due: while the flag is
-//! clear, read `next_visit`:
+//! **Visit** ([`visit`](super::visit); by the sweeper, for each reference that it has taken). It
+//! reads the state. If the timer is due, it ends the timer and owns the value. If `next_visit` then
+//! refers to this reference for a later expiry, it clears `next_visit`; if the refiling flag is
+//! set, it files the reference again as in step 4. If the timer is not due and the flag is clear,
+//! it reads `next_visit`:
 //!
-//! 1. no timer lives here: the reference is stale. If `next_visit` refers to the slot that it was
-//!    taken from, clear it; revalidate the state by an exchange to the same value; drop it;
-//! 2. the `next_visit`'s tick lies after the sweep and not after the deadline, and is not the slot
-//!    that this reference was taken from: another reference waits there, and this one is redundant;
-//!    revalidate the state, and drop it;
-//! 3. otherwise exchange `next_visit` to the tick of the new slot, file the reference there, and
-//!    revalidate the state.
+//! 1. No timer lives here, so the reference is stale. If `next_visit` refers to the slot that the
+//!    reference was taken from, clear it. Revalidate, and discard the reference.
+//! 2. `next_visit` is in time and does not refer to the slot that this reference was taken from, so
+//!    another reference waits there and this one is redundant. Revalidate, and discard it.
+//! 3. Otherwise exchange `next_visit` to the tick of the new slot, file the reference there, and
+//!    revalidate.
 //!
-//! A revalidation that fails says that somebody was faster: read the state again. While the flag
-//! is set, `next_visit` is the resetter's, and may come to tell of this very reference:
+//! While the flag is set, `next_visit` belongs to the resetter and may come to refer to this very
+//! reference:
 //!
-//! 4. put it back into its slot, for its next expiry; if that is after the deadline, file
-//!    another for the deadline; revalidate.
+//! 4. Put it back into its slot, for its next expiry. If that is after the deadline, file another
+//!    for the deadline. Revalidate.
 //!
 //! # The races
 //!

@@ -1,31 +1,18 @@
 //! One shard: a slab of timers and a hierarchy of slots with the references to their entries.
 //!
-//! This is where the wheel's promises are kept. Each entry has two words: its **state**
-//! ([`EntryState`]: generation, refiling flag, deadline) says what may happen to the timer in it;
-//! its **next visit** ([`AtomicNextVisit`]: a tick) says when one of its references is visited.
-//! References and `next_visit` belong to the entry and not to the timer: they outlive it, and the
-//! entry's next timer uses them. A server that arms and cancels a timer for each request files a
-//! reference once a revolution, not once a request.
+//! Each entry has two words. Its **state** ([`EntryState`]: generation, refiling flag, deadline)
+//! decides what may happen to the timer in it. Its **next visit** ([`AtomicNextVisit`]: a tick) is
+//! the tick at which the earliest known reference will be visited. References and `next_visit`
+//! belong to the entry and not to the timer. They outlive the timer, and the next timer of the
+//! entry uses them, so a server that arms and cancels a timer for each request files a reference
+//! once per revolution and not once per request.
 //!
-//! # Invariants
+//! The invariants I1 and I2 are in [`crate::wheel`]. [`protocol`](crate::wheel::ops::protocol) has
+//! the steps of each operation and the races. [`unfiled`] describes what happens if there is no
+//! memory for a reference, which the other pages leave out.
 //!
-//! * **I1, filed.** The entry of each armed timer has a reference in a slot that is taken no later
-//!   than the deadline (or in the overdue slot, or in the sweeper's pending references), except
-//!   while the operation that armed or reset it has not returned.
-//! * **I2, the next visit is true.** While the refiling flag is clear and the `next_visit`'s tick
-//!   lies after the sweep, a reference to this entry is in the slot that is taken at that tick, or
-//!   in the sweeper's pending references, except while the insert that wrote `next_visit` has not
-//!   returned. (Nobody has its id before that. So only the sweeper can end its timer, when the
-//!   `next_visit`'s tick has passed; and a drain, which clears `next_visit`.)
-//!
-//! It is always right to promise less: a next visit may drop a reference. A
-//! reference whose entry is vacant is *stale* and is discarded when it is visited, unless a
-//! resetter may still rely on it. Two references to one entry are harmless: the first that is
-//! visited when its timer is due ends it.
-//!
-//! [`protocol`](crate::wheel::ops::protocol) has the steps of each operation, and the races one by
-//! one; [`unfiled`] has what they do where there is no memory for a reference, of which the other
-//! pages say nothing.
+//! [`EntryState`]: crate::wheel::slab::state::EntryState
+//! [`AtomicNextVisit`]: crate::wheel::slab::next_visit::AtomicNextVisit
 
 #![allow(clippy::inline_always, reason = "the common cases are to be one function each")]
 

@@ -10,7 +10,7 @@
 //! by more than a tick and the sweep, which takes longer. Whoever counts a reference wakes the
 //! sweeper, or is the sweeper.
 //!
-//! **`next_visit` must not tell of a reference that is not there** (I2 in [`super`]):
+//! **`next_visit` must not tell of a reference that is not there** (I2):
 //!
 //! * an insert that takes its timer back clears `next_visit` before it releases the entry.
 //!   Nobody has its id before;

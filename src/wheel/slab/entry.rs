@@ -6,10 +6,7 @@
 //! | `next_visit` | see [`super::next_visit`] | sweeper, resetters, claimers |
 //! | `value` | the claimer, before `arm` | the thread whose `try_end` succeeded, once |
 //!
-//! **Value rule.** Between the claim of a vacant entry and its `arm`, the claimer alone touches
-//! `value`; between `arm` and a successful `try_end` nobody does; after it, until the entry is
-//! released, the thread that succeeded alone does. The value is there exactly while the
-//! generation is odd.
+//! I3 in [`crate::wheel`] says which thread may touch `value`.
 
 use super::next_visit::AtomicNextVisit;
 use super::slab_item::SlabItem;
@@ -40,7 +37,7 @@ impl<T> Default for Entry<T> {
 
 // SAFETY: all zeros is a vacant state of the first generation, a next visit that tells of nothing
 // and a value that is not there, as by default. State and `next_visit` are atomic; the value is in
-// a cell, which by the value rule nobody touches while the entry is vacant.
+// a cell, which by I3 no thread touches while the entry is vacant.
 unsafe impl<T> Zeroable for Entry<T> {
     #[cfg(any(modelled, tiny))]
     fn zero(&self) {
@@ -49,7 +46,7 @@ unsafe impl<T> Zeroable for Entry<T> {
     }
 }
 
-// SAFETY: sharing an entry moves values of `T` between threads, by the value rule, which `T: Send`
+// SAFETY: sharing an entry moves values of `T` between threads, by I3, which `T: Send`
 // allows; no two threads ever touch the same value at a time, so `T` need not be `Sync`.
 unsafe impl<T: Send> Sync for Entry<T> {}
 
@@ -81,7 +78,7 @@ impl<T> Entry<T> {
     /// - The caller has claimed this vacant entry and not armed it yet.
     pub(crate) unsafe fn put(&self, value: T) {
         self.value.with_mut(|place| {
-            // SAFETY: by the value rule the claimer alone touches the value before `arm`.
+            // SAFETY: by I3 the claimer alone touches the value before `arm`.
             let place = unsafe { &mut *place };
             place.write(value);
         });
@@ -95,7 +92,7 @@ impl<T> Entry<T> {
     /// - It has not taken the value before.
     pub(crate) unsafe fn take(&self) -> T {
         self.value.with_mut(|place| {
-            // SAFETY: by the value rule the ender alone touches the value.
+            // SAFETY: by I3 the ender alone touches the value.
             let place = unsafe { &*place };
             // SAFETY: the inserter put the value before the `arm` that the ender's `try_end`
             // read (Release, Acquire), and it is taken once.

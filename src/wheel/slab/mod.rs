@@ -12,7 +12,7 @@
 pub(crate) mod entry;
 pub(crate) mod magazine;
 pub(crate) mod next_visit;
-mod page_remainder;
+pub(crate) mod page_remainder;
 pub(crate) mod page_table;
 pub(crate) mod slab_item;
 pub(crate) mod state;

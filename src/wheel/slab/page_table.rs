@@ -29,12 +29,13 @@
 //! * The sweeper, which visits a reference to an entry: it drops a reference of one that is
 //!   [pristine](EntryState::is_pristine) without a write.
 //!
-//! **Base rule.** `base` is written, and the entries are zeroed, before the page is taken out;
-//! `base` is read, and the states are written, only after the page has been put in, by the thread
-//! that put it in, or those that took what it [left](super::page_remainder): they alone hold those
-//! entries, and until all have been released nobody takes the page out. So no generation is ever
-//! given out twice, however the putting in and taking out of other threads interleave. The first
-//! `base` of all pages is the one that the slab was [made](PageTable::new) with.
+//! **Base** (I5 in [`crate::wheel`]). `base` is written, and the entries are zeroed, before the
+//! page is taken out; `base` is read, and the states are written, only after the page has been put
+//! in, by the thread that put it in, or those that took what it [left](super::page_remainder): they
+//! alone hold those entries, and until all have been released nobody takes the page out. So no
+//! generation is ever given out twice, however the putting in and taking out of other threads
+//! interleave. The first `base` of all pages is the one that the slab was [made](PageTable::new)
+//! with.
 
 use super::magazine::Rounds;
 use super::slab_item::SlabItem;
@@ -144,7 +145,7 @@ impl<E: SlabItem> PageTable<E> {
             }
             // Relaxed: a figure.
             self.pages.fetch_add(1, Relaxed);
-            // Relaxed: ordered by the exchange above, by the base rule.
+            // Relaxed: ordered by the exchange above, by I5.
             let base = Generation(slot.base.load(Relaxed));
             if base >= Generation::EXHAUSTED {
                 // The page that was here was exhausted while this one was on its way.
@@ -168,7 +169,7 @@ impl<E: SlabItem> PageTable<E> {
         let Some(slot) = self.slot(number) else {
             return;
         };
-        // Relaxed: published by the store below, by the base rule.
+        // Relaxed: published by the store below, by I5.
         slot.base.store(base.0, Relaxed);
         let page = self.page(number);
         if page.is_null() {
@@ -249,7 +250,7 @@ impl<E: SlabItem> PageTable<E> {
     pub(crate) fn reinit(&self, Rounds { top, count }: Rounds, guard: &Guard) {
         let number = self.page_of(top);
         // Relaxed: ordered by the exchange that put the page in, or by the one that took the
-        // entries; by the base rule nobody writes it now.
+        // entries; by I5 nobody writes it now.
         let base = self.slot(number).map_or(self.first.0, |slot| slot.base.load(Relaxed));
         let before = (top & (self.page_len() - 1)) as usize;
         let entries = self.on_page(number, guard).get(before..before + count as usize);
