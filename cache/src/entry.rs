@@ -1,9 +1,10 @@
-//! [`CacheEntry`]: a value in the map, with its timer and its times.
+//! [`CacheEntry`]: a value in the map, with its timer and deadlines.
 //!
-//! Two deadlines: that of the timer, and the value's own, until which it is served. They are the
-//! same when it is inserted. A use of it, or a touch, moves the value's own to later and leaves the
-//! timer where it is; when that fires, it is armed anew ([`Map::expire`](super::map::Map::expire)).
-//! So a hit of a cache with a time to idle is a store, and the timer is never the later of the two.
+//! An entry has two deadlines, that of its timer and its own, after which it is not served. They
+//! are equal when the entry is inserted. A use or a touch moves the entry's own deadline to later
+//! and leaves the timer where it is. The timer is armed again when it fires
+//! ([`Map::expire`](super::map::Map::expire)). A hit of a cache with a time to idle is therefore a
+//! store, and the timer is never the later of the two.
 
 #![forbid(unsafe_code)]
 
@@ -12,27 +13,28 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tourbillon::{TimerId, WheelInstant};
 
-/// When a value ends.
+/// The deadlines of an entry.
 #[derive(Clone, Copy)]
 pub(super) struct Lives {
-    /// From when on it is not served, if it is not used until then.
+    /// The entry is not served from here on, unless it is used before.
     pub(super) until: WheelInstant,
-    /// However it is used.
+    /// The entry is not served from here on, even if it is used.
     pub(super) at_most: WheelInstant,
 }
 
 /// A value in the map, with its timer.
 pub(super) struct CacheEntry<V> {
     pub(super) value: V,
-    /// Names this value among all that its key ever had, and the timer that ends it.
+    /// Identifies this value among all that its key ever had, and the timer that ends it.
     pub(super) timer: TimerId,
-    /// [`Lives::until`] and [`Lives::at_most`], in nanoseconds of their [`WheelInstant`]s. Relaxed: it
-    /// stands for itself; those who read it beside a use may come before or after that, and the
-    /// lock of the map orders it for all others.
+    /// [`Lives::until`] and [`Lives::at_most`] as nanoseconds of their [`WheelInstant`]s. Relaxed,
+    /// because each value stands for itself. A read beside a use may see it or not, and the lock of
+    /// the map orders the value for all other readers.
     until: AtomicU64,
     at_most: u64,
-    /// Before when no load ahead begins, in nanoseconds but for the lowest bits: those count the
-    /// loads ahead that have failed. Relaxed: it is written under the lock of the map.
+    /// The instant before which no refresh begins, in nanoseconds except for the lowest bits, which
+    /// count the refreshes that have failed. Relaxed, because it is written under the lock of the
+    /// map.
     pause: AtomicU64,
 }
 
@@ -42,23 +44,23 @@ impl<V> CacheEntry<V> {
         Self { value, timer, until, at_most: lives.at_most.as_nanos(), pause: AtomicU64::new(0) }
     }
 
-    /// From when on it is not served.
+    /// Returns the instant from which the entry is not served.
     pub(super) fn until(&self) -> WheelInstant {
         WheelInstant::from_nanos(self.until.load(Relaxed))
     }
 
-    /// From when on the next value is to be loaded, if that is so long before its end.
+    /// Returns the instant from which the next value is loaded, `ahead` before the entry's end.
     pub(super) fn ages(&self, ahead: Duration) -> WheelInstant {
         WheelInstant::from_nanos(self.at_most.saturating_sub(nanos(ahead)))
     }
 
-    /// Until when the loads ahead that have failed have the next one wait.
+    /// Returns the instant before which no refresh begins, because earlier ones failed.
     pub(super) fn pause(&self) -> WheelInstant {
         WheelInstant::from_nanos(self.pause.load(Relaxed) & !FAILURES)
     }
 
-    /// A load ahead has failed. The next one waits until the moment that `after` makes of how many
-    /// have.
+    /// Records that a refresh failed. The next one waits until the instant that `after` computes
+    /// from the number of failures.
     pub(super) fn refresh_failed(&self, after: impl FnOnce(u32) -> WheelInstant) {
         let failures = (self.pause.load(Relaxed) & FAILURES) + 1;
         let failures = failures.min(FAILURES);
@@ -66,22 +68,22 @@ impl<V> CacheEntry<V> {
         self.pause.store(pause.as_nanos() & !FAILURES | failures, Relaxed);
     }
 
-    /// Whether it is served until later than so long before a moment.
+    /// Returns `true` if the entry is served until later than `before` ahead of `at`.
     pub(super) fn outlives(&self, at: WheelInstant, before: Duration) -> bool {
-        // None: the moment is the last of all, and that long before it is no moment.
+        // `None` if `at` is the last instant of all and no instant lies that long before it.
         at.as_nanos().checked_sub(nanos(before)).is_some_and(|then| self.until().as_nanos() > then)
     }
 
-    /// It was used, and so lives until `idle`, but no longer than it may.
+    /// Records a use, which extends the entry's life to `idle`, but not beyond `at_most`.
     pub(super) fn used(&self, idle: WheelInstant) {
         let until = idle.as_nanos().min(self.at_most);
-        // Mostly by one caller at a time; of several, the latest use holds.
+        // In most cases there is one caller at a time. Of several, the latest use wins.
         if until > self.until.load(Relaxed) {
             self.until.fetch_max(until, Relaxed);
         }
     }
 
-    /// Gives it other times.
+    /// Replaces the deadlines.
     pub(super) fn set_lives(&mut self, lives: Lives) {
         self.until = AtomicU64::new(lives.until.as_nanos());
         self.at_most = lives.at_most.as_nanos();
@@ -89,7 +91,7 @@ impl<V> CacheEntry<V> {
     }
 }
 
-/// The bits of [`CacheEntry::pause`] that count.
+/// The bits of [`CacheEntry::pause`] that count failures.
 const FAILURES: u64 = 0b1_1111;
 
 /// At most 584 years.

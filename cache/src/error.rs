@@ -1,4 +1,5 @@
-//! The errors of a cache. Each says what was wrong and what is allowed; a refused value comes back.
+//! The errors of a cache. Each message says what is wrong and what is allowed. A refused value is
+//! returned.
 
 #![forbid(unsafe_code)]
 
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tourbillon::{BuildError, Refusal};
 
-/// Why a value was refused.
+/// The reason why a value was refused.
 ///
 /// # Examples
 ///
@@ -127,7 +128,7 @@ impl<E: fmt::Display> fmt::Display for LoadError<E> {
         match self {
             LoadError::Failed(error) => {
                 f.write_str("the load failed: ")?;
-                // With the flags, by which some errors show their sources.
+                // With the formatter's flags, because some errors use them to show their sources.
                 error.fmt(f)
             }
             LoadError::Recursive => f.write_str("the load of a key asked the cache for that key"),
@@ -138,7 +139,7 @@ impl<E: fmt::Display> fmt::Display for LoadError<E> {
 
 impl<E: fmt::Debug + fmt::Display> Error for LoadError<E> {}
 
-/// Why a cache could not be built.
+/// The reason why a cache could not be built.
 ///
 /// # Examples
 ///
@@ -159,20 +160,20 @@ pub enum CacheBuildError {
     TimeToLive,
     /// The time to idle is zero.
     TimeToIdle,
-    /// The time in which entries are [refreshed ahead](super::CacheBuilder::refresh_ahead) is zero,
-    /// or not below the shortest time that an entry lives by default.
+    /// The [refresh-ahead](super::CacheBuilder::refresh_ahead) window is zero, or not shorter than
+    /// the shortest default time to live.
     RefreshAhead {
         /// The time to live, less its jitter.
         below: Duration,
     },
-    /// The bound on the entries, or on their weight, is zero, or absurd.
+    /// The maximum number or weight of the entries is zero or too large.
     Capacity {
         /// What was asked for.
         asked: usize,
         /// The most that is allowed.
         most: usize,
     },
-    /// The jitter is more than so many per cent.
+    /// The jitter is out of its range.
     Jitter {
         /// What was asked for.
         asked: u32,

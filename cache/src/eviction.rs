@@ -1,10 +1,10 @@
-//! [`Evicted`] and [`Cause`]: what a listener is told of a value that has left the cache.
+//! [`Evicted`] and [`Cause`]: an entry that has left the cache, and why.
 
 #![forbid(unsafe_code)]
 
 use std::time::Instant;
 
-/// Why a value left the cache.
+/// The reason why an entry left the cache.
 ///
 /// # Examples
 ///
@@ -27,12 +27,12 @@ use std::time::Instant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
-    /// Its deadline had passed, whatever took it out: the sweep, or an insert, a removal or a load
-    /// that came before the sweep. Its key may have a new value by the time the listener is called.
+    /// The entry's deadline had passed. A sweep removed it, or an insert, a removal or a load that
+    /// came before the sweep. Its key may have a new value by the time the listener is called.
     Expired,
     /// Another value was inserted for its key.
     Replaced,
-    /// It was removed, or the cache was cleared.
+    /// The entry was removed, or the cache was cleared.
     Removed,
     /// The cache was full and evicted the entry for another one, or the entry weighs more than a
     /// [part of the cache](super::CacheBuilder::capacity) can hold, or the wheel was full when the
@@ -40,7 +40,7 @@ pub enum Cause {
     Size,
 }
 
-/// A value that has left the cache, with its key.
+/// An entry that has left the cache.
 ///
 /// # Examples
 ///
@@ -71,13 +71,14 @@ pub enum Cause {
 pub struct Evicted<K, V> {
     /// The key.
     pub key: K,
-    /// The value. Clones of it may still be with readers.
+    /// The value. Readers may still hold clones of it.
     pub value: V,
-    /// Why it left.
+    /// The reason why it left.
     pub cause: Cause,
-    /// Until when it was to be served; later than now unless it has [expired](Cause::Expired).
+    /// The deadline of the entry. It is later than now unless the entry has
+    /// [expired](Cause::Expired).
     pub deadline: Instant,
 }
 
-/// Is told of each value that leaves.
+/// The function that is called for each entry that leaves.
 pub(super) type Listener<K, V> = Box<dyn Fn(Evicted<K, V>) + Send + Sync>;

@@ -1,4 +1,4 @@
-//! [`CacheExporter`]: tells what a cache counts to the facade `metrics`.
+//! [`CacheExporter`]: the figures of a cache for the facade `metrics`.
 
 #![forbid(unsafe_code)]
 
@@ -12,7 +12,7 @@ type Total = (&'static str, &'static str, fn(&Snapshot) -> u64);
 /// A gauge: its name, its description, and its value in a snapshot.
 type Level = (&'static str, &'static str, fn(&Snapshot) -> f64);
 
-/// What a cache has counted, and holds.
+/// The counters and the size of a cache.
 #[derive(Debug)]
 struct Snapshot {
     stats: CacheStats,
@@ -34,16 +34,16 @@ const LEVELS: [Level; 2] = [
     ("tourbillon_cache_weight", "What they weigh together.", |s| s.weight as f64),
 ];
 
-/// Tells what a cache counts to the facade `metrics`.
+/// Records the figures of a cache with the facade `metrics`.
 ///
-/// * Counters, `tourbillon_cache_` and: `hits_total`, `misses_total`, `loads_total`,
-///   `loaded_total`, `expired_total`, `evicted_total`; they are the fields of [`CacheStats`].
-/// * Gauges: `tourbillon_cache_entries`, which is [`Cache::len`], and `tourbillon_cache_weight`,
-///   which is [`Cache::weight`].
+/// * The counters `tourbillon_cache_hits_total`, `…_misses_total`, `…_loads_total`,
+///   `…_loaded_total`, `…_expired_total` and `…_evicted_total` are the fields of [`CacheStats`].
+/// * The gauge `tourbillon_cache_entries` is [`Cache::len`], and `tourbillon_cache_weight` is
+///   [`Cache::weight`].
 ///
-/// Each has the label `cache`. Nothing is told by itself: call [`record`](Self::record) from the
-/// handler that is scraped, or from a timer, as with `tourbillon::MetricsExporter`, which tells of
-/// the wheel.
+/// Each has the label `cache`. Nothing is recorded automatically. Call [`record`](Self::record)
+/// from the handler of the scrape, or from a timer, as with `tourbillon::MetricsExporter`, which
+/// records the figures of a wheel.
 ///
 /// # Examples
 ///
@@ -67,8 +67,8 @@ pub struct CacheExporter {
 }
 
 impl CacheExporter {
-    /// Registers and describes the figures with the recorder that is the current one, for good: one
-    /// that is installed later is told nothing. `cache` is the value of the label.
+    /// Registers and describes the figures with the current recorder. A recorder that is installed
+    /// later receives nothing. `cache` is the value of the label.
     ///
     /// # Examples
     ///

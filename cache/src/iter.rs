@@ -1,4 +1,4 @@
-//! All entries of a cache: [`Cache::iter`] and [`Cache::retain`].
+//! [`Cache::iter`] and [`Cache::retain`], which visit all entries of a cache.
 
 #![forbid(unsafe_code)]
 
@@ -8,11 +8,12 @@ use std::fmt;
 use std::hash::Hash;
 
 impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
-    /// Clones of all entries that have not expired, in no order.
+    /// Returns an iterator over clones of all entries that have not expired, in no particular
+    /// order.
     ///
-    /// Each part of the map is looked at as a whole, under its lock, when the iteration comes to
-    /// it: what is inserted or removed meanwhile may be there or not. It counts as no use. O(1) an
-    /// entry, and memory for one part.
+    /// Each part of the map is copied under its lock when the iteration reaches it. An entry that
+    /// is inserted or removed meanwhile may appear or not. The iteration does not count as a use of
+    /// the entries. O(1) per entry, and memory for one part.
     ///
     /// # Examples
     ///
@@ -32,8 +33,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         Entries { shared: &self.shared, next: 0, part: Vec::new().into_iter() }
     }
 
-    /// Removes the entries for which `stays` returns `false`, those included that have expired. The
-    /// listener is told of each. O(entries).
+    /// Removes the entries for which `stays` returns `false`, including expired ones, and calls the
+    /// listener for each. O(entries).
     ///
     /// `stays` runs under the locks of the map, one after the other, and must not use the cache. If
     /// it panics, the entries that it has already rejected are removed, and the listener is not
@@ -45,7 +46,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     ///
     /// # Examples
     ///
-    /// All that depends on one user:
+    /// Everything that depends on one user:
     ///
     /// ```
     /// # use std::time::Duration;
@@ -74,11 +75,11 @@ impl<'a, K: Eq + Hash + Clone + Send + 'static, V: Clone> IntoIterator for &'a C
     }
 }
 
-/// Clones of the entries of a cache; made by [`Cache::iter`].
+/// An iterator over clones of the entries of a cache, created by [`Cache::iter`].
 #[must_use = "an iterator does nothing unless it is asked"]
 pub struct Entries<'a, K, V> {
     shared: &'a Shared<K, V>,
-    /// The part of the map that comes next.
+    /// The index of the next part of the map.
     next: usize,
     part: std::vec::IntoIter<(K, V)>,
 }

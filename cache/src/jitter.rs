@@ -1,4 +1,4 @@
-//! [`Jitter`]: draws times to live around the one asked for. The only file that draws at random.
+//! [`Jitter`]: draws times to live around the requested one. No other file draws random numbers.
 
 #![forbid(unsafe_code)]
 
@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// How far times to live are jitter, and where the next draw comes from.
+/// The range of the times to live, and the source of the next draw.
 #[derive(Debug)]
 pub(super) struct Jitter {
     percent: u32,
@@ -14,36 +14,36 @@ pub(super) struct Jitter {
 }
 
 impl Jitter {
-    /// The widest jitter, in per cent to either side.
+    /// The largest jitter, in per cent to either side.
     pub(super) const MOST: u32 = 50;
 
-    /// From one draw's seed to the next: an odd number, so that none recurs.
+    /// The step from one draw's seed to the next. It is odd, so that no seed recurs.
     const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-    /// A jitter of `percent` to either side; by chance, or the same for the same `seed`.
+    /// Creates a jitter of `percent` to either side, which is reproducible if there is a `seed`.
     pub(super) fn new(percent: u32, seed: Option<u64>) -> Self {
         let seed = seed.unwrap_or_else(|| fastrand::u64(..));
         Self { percent, seeds: AtomicU64::new(seed) }
     }
 
-    /// A time to live around `ttl`, every one in the bounds as likely.
+    /// Returns a time to live around `ttl`, uniformly distributed within the bounds.
     pub(super) fn around(&self, ttl: Duration) -> Duration {
         if self.percent == 0 {
             return ttl;
         }
         let width = Self::width(ttl, self.percent);
-        // Relaxed: each draw needs a seed of its own, in whatever order.
+        // Relaxed, because each draw needs a seed of its own, in any order.
         let seed = self.seeds.fetch_add(Self::STEP, Relaxed);
         let drawn = fastrand::Rng::with_seed(seed).u64(0..=2 * width);
         (ttl - Duration::from_nanos(width)).saturating_add(Duration::from_nanos(drawn))
     }
 
-    /// The least that may be drawn around `ttl`.
+    /// Returns the shortest time to live that may be drawn around `ttl`.
     pub(super) fn least(ttl: Duration, percent: u32) -> Duration {
         ttl - Duration::from_nanos(Self::width(ttl, percent.min(Self::MOST)))
     }
 
-    /// How far a draw may lie from `ttl`, in nanoseconds.
+    /// Returns the largest distance of a draw from `ttl`, in nanoseconds.
     fn width(ttl: Duration, percent: u32) -> u64 {
         let width = u64::try_from((ttl / 100 * percent).as_nanos()).unwrap_or(u64::MAX);
         width.min(u64::MAX / 2)

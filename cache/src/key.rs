@@ -1,16 +1,16 @@
-//! [`IntoKey`]: how a borrowed form of a key becomes a key, when a load needs one.
+//! [`IntoKey`]: converts a borrowed form of a key into a key, if a load needs one.
 
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
 use std::path::Path;
 
-/// A reference from which a cache can make its key `K`: what
-/// [`Cache::get_or_load`](super::Cache::get_or_load) looks keys up by.
+/// A reference from which a cache can create its key `K`.
+/// [`Cache::get_or_load`](super::Cache::get_or_load) looks keys up by such references.
 ///
-/// It is there for `&K`, and for `&str`, `&[T]`, `&Path` and `&OsStr` where `K` is made
-/// [`From`] one of these: `String`, `Arc<str>`, `&'static str`, `Vec<T>`, `PathBuf` and so on.
-/// Implement it for forms of your own.
+/// It is implemented for `&K`, and for `&str`, `&[T]`, `&Path` and `&OsStr` if `K` implements
+/// [`From`] for one of these, as `String`, `Arc<str>`, `&'static str`, `Vec<T>` and `PathBuf` do.
+/// Implement it for your own forms.
 ///
 /// # Examples
 ///
@@ -32,7 +32,7 @@ use std::path::Path;
     note = "look it up by `&{K}`, or implement `tourbillon_cache::IntoKey<{K}>` for `{Self}`"
 )]
 pub trait IntoKey<K> {
-    /// Makes the key. It equals, and hashes like, what it is made of.
+    /// Creates the key. It must be equal to the reference and have the same hash.
     fn into_key(self) -> K;
 }
 

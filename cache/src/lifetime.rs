@@ -1,4 +1,4 @@
-//! How long entries live: [`Cache::touch`] and [`Cache::deadline`].
+//! [`Cache::touch`] and [`Cache::deadline`].
 
 #![forbid(unsafe_code)]
 
@@ -11,9 +11,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     /// Sets a new time to live for the key's value, counted from now and greater than zero. Returns
     /// `true` if the key has a value that has not expired.
     ///
-    /// The jitter applies to it, too, and so does the
-    /// [time to idle](super::CacheBuilder::time_to_idle). It counts as no use for the policy of
-    /// eviction. O(1).
+    /// The jitter and the [time to idle](super::CacheBuilder::time_to_idle) apply to it as well. It
+    /// does not count as a use for the eviction policy. O(1).
     ///
     /// # Errors
     ///
@@ -46,8 +45,9 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         shared.map.change(key, |entry| shared.touch(entry, ttl)).unwrap_or(Ok(false))
     }
 
-    /// Until when the key's value is served, if it is not used, touched or removed until then;
-    /// `None` if it has none that has not expired. It counts as no use of it. O(1).
+    /// Returns the deadline of the key's value, which applies if the value is not used, touched or
+    /// removed before. Returns `None` if the key has no value or it has expired. Does not count as
+    /// a use. O(1).
     ///
     /// # Examples
     ///

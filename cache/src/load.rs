@@ -1,4 +1,4 @@
-//! [`Load`]: a load that is under way, what became of it, and those who wait for that.
+//! [`Load`]: a load in progress, its outcome, and the callers that wait for it.
 //!
 //! In most cases one of the callers runs the load and the others wait. A load that [belongs to its
 //! key](Load::store) is a future that is stored here and polled by any waiting caller, one at a
@@ -18,38 +18,38 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use tourbillon::TimerId;
 
-/// What became of a load. Everyone who waited for it gets a clone.
+/// The outcome of a load. Each waiting caller gets a clone.
 #[derive(Clone)]
 pub(super) enum Outcome<V> {
-    /// It gave a value, whether or not the cache kept that.
+    /// It returned a value, which the cache may have kept or not.
     Loaded(V),
-    /// It failed: an `Arc` of the load's own type of error, which those who wait may not share.
+    /// It failed with this error, an `Arc` of the load's own error type. A waiting caller may have
+    /// another type.
     Failed(Arc<dyn Any + Send + Sync>),
-    /// None: it panicked, or it was a future and was dropped before its end. A caller that waited
-    /// for it loads.
+    /// It panicked, or its future was dropped before the end. One of the waiting callers loads.
     Nothing,
     /// The caller that waits for the load also runs it, so it would wait for itself.
     Recursive,
 }
 
-/// A load that belongs to its key. It ends the [`Load`] by itself.
+/// The future of a load that belongs to its key. It ends the [`Load`] by itself.
 pub(super) type StoredFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A load, shared by whoever runs it and those who wait: threads that it blocks, and tasks.
+/// A load, shared by the caller that runs it and the threads and tasks that wait.
 pub(super) struct Load<V> {
     state: Mutex<State<V>>,
-    /// The load has ended, or is to be polled.
+    /// Notified when the load has ended or wants to be polled.
     changed: Condvar,
 }
 
 struct State<V> {
-    /// Set once: a later one is dropped.
+    /// Set once. A later outcome is dropped.
     outcome: Option<Outcome<V>>,
     /// The tasks that wait.
     waiting: Waiters,
-    /// Between its polls.
+    /// The future of a load that belongs to its key, between two polls.
     stored: Option<(StoredFuture, Waker)>,
-    /// Whether that is to be polled.
+    /// Set if that future wants to be polled.
     woken: bool,
     timer: Option<TimerId>,
 }
@@ -84,7 +84,7 @@ impl<V> Load<V> {
         self.lock().timer = timer;
     }
 
-    /// Polls a load that belongs to its key, if it wants to be polled and no other caller is at it.
+    /// Polls a load that belongs to its key, if it wants to be polled and no other caller polls it.
     pub(super) fn drive(&self) {
         let mut state = self.lock();
         if !state.is_to_be_polled() {
@@ -109,7 +109,7 @@ impl<V> Load<V> {
     fn put_back(&self, stored: (StoredFuture, Waker)) {
         let mut state = self.lock();
         state.stored = Some(stored);
-        // Those who came meanwhile found nothing to poll.
+        // Callers that came meanwhile found nothing to poll.
         let told = if state.woken { state.waiting.take_all() } else { WakeList::default() };
         drop(state);
         self.wake(told);
@@ -194,7 +194,7 @@ impl<V> Joining<V> {
 }
 
 impl<V: Clone> Joining<V> {
-    /// What became of the load, if it has ended; else the task waits for that.
+    /// Returns the outcome of the load if it has ended, and otherwise registers the task.
     fn look(&mut self, waker: Waker) -> Option<Outcome<V>> {
         let mut state = self.load.lock();
         if let Some(outcome) = &state.outcome {
@@ -214,7 +214,7 @@ impl<V: Clone> Future for Joining<V> {
         if Inside::is(&*self.load) {
             return Poll::Ready(Outcome::Recursive);
         }
-        // Before the lock: a waker is its runtime's code.
+        // Before the lock, because a waker is its runtime's code.
         let waker = context.waker().clone();
         if let Some(outcome) = self.look(waker) {
             return Poll::Ready(outcome);

@@ -1,4 +1,4 @@
-//! [`LoadGuard`]: the place of a key whose value is being loaded.
+//! [`LoadGuard`]: the right to load a key's value.
 
 #![forbid(unsafe_code)]
 
@@ -13,8 +13,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use tourbillon::TimerId;
 
-/// The place of a key whose value is being loaded, for the caller that loads it. Dropped without an
-/// end, as by a panic, it has those that wait load.
+/// The right to load a key's value, held by the caller that loads it. If it is dropped without an
+/// end, as by a panic, one of the waiting callers loads.
 pub(super) struct LoadGuard<K: Eq + Hash + Clone + Send, V: Clone> {
     shared: Arc<Shared<K, V>>,
     key: K,
@@ -35,7 +35,7 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> LoadGuard<K, V> {
         &self.key
     }
 
-    /// Runs the load, or as much of it as one poll does.
+    /// Runs the load, or one poll of it.
     pub(super) fn run<R>(&self, part: impl FnOnce() -> R) -> R {
         let _inside = Inside::enter(&*self.load);
         part()
@@ -46,8 +46,8 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> LoadGuard<K, V> {
         poll_fn(|context| self.run(|| load.as_mut().poll(context))).await
     }
 
-    /// Gives the load to its key. It is what `future` makes with the guard, polled by the callers
-    /// that wait for it, one at a time.
+    /// Stores the load under its key. `future` creates it from a weak guard, and the callers that
+    /// wait for it poll it, one at a time.
     pub(super) fn store<F>(
         mut self,
         timer: TimerId,
@@ -70,23 +70,22 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> LoadGuard<K, V> {
         }
     }
 
-    /// Ends the load, which gave nothing to be kept, with what `outcome` makes if a caller waits
-    /// for it.
+    /// Ends the load, which returned nothing to keep. `outcome` is called if a caller waits.
     pub(super) fn fail(self, outcome: impl FnOnce() -> Outcome<V>) {
         self.give_up();
         self.end(outcome);
     }
 
-    /// Takes the load out of the key's place; the next load ahead of what is there waits.
+    /// Gives up the key's place. The next refresh of the present value has to wait.
     fn give_up(&self) {
         self.shared.map.fail(&self.key, &self.load, |entry| self.shared.pause(entry));
     }
 
-    /// Ends the load, with what `outcome` makes if anybody waits for it.
+    /// Ends the load. `outcome` is called if a caller waits.
     pub(super) fn end(mut self, outcome: impl FnOnce() -> Outcome<V>) {
         self.shared.map.land(&self.key, &self.load);
         self.cancel();
-        // Nobody can find the load any more, so that those who wait can only become fewer.
+        // No caller can find the load any more, so the number of waiting callers can only decrease.
         let outcome = (Arc::strong_count(&self.load) > 1).then(outcome);
         self.ended = true;
         if let Some(outcome) = outcome {
@@ -94,8 +93,8 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> LoadGuard<K, V> {
         }
     }
 
-    /// Puts the value into the key's place; it comes back if that was taken away by an insert or a
-    /// removal of the key.
+    /// Puts the value into the key's place. Returns it if an insert or a removal of the key has
+    /// taken the place.
     pub(super) fn keep(&self, entry: CacheEntry<V>) -> Result<Removed<K, V>, CacheEntry<V>> {
         self.shared.map.keep(&self.key, &self.load, entry)
     }
@@ -111,8 +110,8 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Drop for LoadGuard<K, V> {
     }
 }
 
-/// A [`LoadGuard`] of a load that belongs to its key: it keeps neither the cache nor the load, of
-/// which it is a part.
+/// A [`LoadGuard`] of a load that belongs to its key. It keeps neither the cache nor the load
+/// alive, because it is a part of the load.
 pub(super) struct WeakLoadGuard<K: Eq + Hash + Clone + Send, V: Clone> {
     shared: Weak<Shared<K, V>>,
     key: K,
@@ -120,7 +119,7 @@ pub(super) struct WeakLoadGuard<K: Eq + Hash + Clone + Send, V: Clone> {
 }
 
 impl<K: Eq + Hash + Clone + Send, V: Clone> WeakLoadGuard<K, V> {
-    /// The guard, while the cache is there and a caller waits for the load.
+    /// Returns the guard while the cache exists and a caller waits for the load.
     fn guard(&self) -> Option<LoadGuard<K, V>> {
         let (shared, load) = (self.shared.upgrade()?, self.load.upgrade()?);
         Some(LoadGuard::new(shared, self.key.clone(), load))
@@ -136,7 +135,7 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> WeakLoadGuard<K, V> {
 
 impl<K: Eq + Hash + Clone + Send, V: Clone> Drop for WeakLoadGuard<K, V> {
     fn drop(&mut self) {
-        // After an end, this one finds that it has no place any more.
+        // After an end, the guard finds that it has no place any more.
         drop(self.guard());
     }
 }
