@@ -168,16 +168,16 @@ pub enum CacheBuildError {
     },
     /// The maximum number or weight of the entries is zero or too large.
     Capacity {
-        /// What was asked for.
+        /// The requested value.
         asked: usize,
-        /// The most that is allowed.
+        /// The largest allowed value.
         most: usize,
     },
     /// The jitter is out of its range.
     Jitter {
-        /// What was asked for.
+        /// The requested value.
         asked: u32,
-        /// The most that is allowed.
+        /// The largest allowed value.
         most: u32,
     },
     /// The driver, or its wheel, could not be built.

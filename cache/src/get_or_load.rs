@@ -1,4 +1,4 @@
-//! Values that are loaded when they are asked for: [`Cache::get_or_load`].
+//! [`Cache::get_or_load`] and its asynchronous form.
 
 #![forbid(unsafe_code)]
 
@@ -15,23 +15,23 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 
-/// How a look for a value that is loaded where it is missing begins.
+/// The result of looking up a value that is loaded if it is missing.
 pub(super) enum Lookup<K: Eq + Hash + Clone + Send, V: Clone> {
-    /// There is one. The next one may be on its way.
+    /// The value. A refresh may be in progress.
     Hit(V, Option<Arc<Load<V>>>),
     /// Another caller loads it.
     Join(Arc<Load<V>>),
-    /// This one is to. There may be one that ages.
+    /// This caller has to load it. There may be a value that is due for a refresh.
     Load(LoadGuard<K, V>, Option<V>),
 }
 
 impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
-    /// The key's value; if it has none, what `load` gives, which is kept for the cache's time to
-    /// live.
+    /// Returns the key's value, or runs `load` if there is none. The load returns a value, which is
+    /// kept for the cache's time to live, a value with its own time to live, or a [`Loaded`].
     ///
-    /// **It blocks its thread** while the load runs, its own or another caller's: not for an async
-    /// task. A key is looked up by any borrowed form that it can be made of ([`IntoKey`]); only a
-    /// call that loads makes one.
+    /// **It blocks its thread** while the load runs, be it this caller's or another's. Do not call
+    /// it in an async task. The key is looked up by any borrowed form from which it can be created
+    /// ([`IntoKey`]), and only a call that loads creates one.
     ///
     /// Of several callers that miss a key, one runs the load and the others wait for its value or
     /// its error. A backend that is down therefore costs every caller the time of one load, and the
@@ -190,8 +190,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         }
     }
 
-    /// Looks for the key's value, and takes the place of its load if there is none, or if the next
-    /// is to be loaded.
+    /// Looks up the key's value, and takes the place of its load if there is none or it is due for
+    /// a refresh.
     pub(super) fn begin<'q, Q>(&self, key: &'q Q) -> Lookup<K, V>
     where
         K: Borrow<Q>,
@@ -226,8 +226,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         }
     }
 
-    /// What a load of the caller's own means for it: one that gave no value of use, while there is
-    /// one that has not ended, leaves it that.
+    /// Returns the answer to a caller that ran a load itself. If the load returned no value while
+    /// the present one is still live, the answer is the present one.
     pub(super) fn served<Q, E>(
         &self,
         key: &Q,
@@ -243,8 +243,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         }
     }
 
-    /// What another caller's load means for one that waited for it; `None`: it is to look again, as
-    /// after an error that its own type cannot stand for.
+    /// Returns the answer to a caller that waited for another caller's load, or `None` if it has to
+    /// look the key up again, as after an error of another type.
     pub(super) fn joined<Q, E>(
         &self,
         key: &Q,
@@ -263,7 +263,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
             }
             Outcome::Loaded(_) | Outcome::Failed(_) => {}
         }
-        // A write that came meanwhile is newer than a failure.
+        // A value written meanwhile is newer than a failure.
         let found = match outcome {
             Outcome::Loaded(value) => Ok(value),
             failed => self.live(key).ok_or(failed),
@@ -278,7 +278,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     }
 }
 
-/// Ends a load, and keeps what it gave if nothing overtook it.
+/// Ends a load and keeps its value if nothing has overtaken it.
 pub(super) fn finish<K, V, T, E>(
     guard: LoadGuard<K, V>,
     loaded: Result<T, E>,
@@ -301,12 +301,12 @@ where
     shared.counters.add(Count::Loaded);
     let key = guard.key().clone();
     let Ok((timer, lives)) = shared.arm(key.clone(), ttl.unwrap_or(shared.ttl)) else {
-        // Its callers asked for a value, and not that the cache keeps one.
+        // The callers asked for a value, and not that the cache keeps one.
         guard.fail(|| Outcome::Loaded(value.clone()));
         return Ok(value);
     };
     let kept = guard.keep(CacheEntry::new(value.clone(), timer, lives));
-    // A clone that panics does so when the map's side has been seen to.
+    // A clone that panics does so after the map is consistent.
     let end = || guard.end(|| Outcome::Loaded(value.clone()));
     let ended = catch_unwind(AssertUnwindSafe(end));
     match kept {

@@ -1,18 +1,19 @@
-//! [`Map`]: the values of the keys, their loads, and eviction.
+//! [`Map`]: the entries, their loads, and eviction.
 //!
-//! A key belongs to one of some [shards](Shard), and each is a cache of `quick_cache`, with its
-//! policy of eviction, and the loads that are under way, behind one lock. The lock is held for a
-//! look-up, an exchange, and the clone of a value; what the map gives up is returned by each
-//! operation, so that no listener and no `drop` of a value runs under it.
+//! A key belongs to one of several [shards](Shard). Each shard has one lock, behind which it keeps
+//! a cache of `quick_cache` with its eviction policy, and the loads in progress. The lock is held
+//! for a look-up, an exchange, and the clone of a value. Each operation returns what the map gives
+//! up, so that no listener and no `drop` of a value runs under the lock.
 //!
-//! **A load holds the key's place, not the lock** ([`LoadGuard`](super::load_guard::LoadGuard)). An insert or
-//! a removal of the key, a clear or a retain, takes the place away under the same lock: what the
-//! load gives is then not kept, and a caller that misses the key after that begins a new load.
+//! **A load holds the key's place, not the lock** ([`LoadGuard`](super::load_guard::LoadGuard)). An
+//! insert or a removal of the key, a clear or a retain takes the place away under the same lock.
+//! The result of the load is then not kept, and a caller that misses the key later begins a new
+//! load.
 //!
-//! **Memory.** `quick_cache` does not shrink, so a shard that is down to a quarter of the most that
-//! it held since the last time is built anew, with what it holds. That is paid by the removal that
-//! brings it there, under the shard's lock: a quarter of what the last growth of the shard moved,
-//! and O(1) for each removal in the long run. The policy forgets then what was used how often.
+//! **Memory.** `quick_cache` does not shrink. A shard that is down to a quarter of its maximum
+//! since the last rebuild is therefore rebuilt with its entries. The removal that reaches that
+//! point pays for it under the shard's lock. It moves a quarter of the entries that the last growth
+//! moved, which is O(1) per removal, amortised. The policy then forgets the use counts.
 
 #![forbid(unsafe_code)]
 
@@ -35,35 +36,35 @@ pub(super) struct Map<K, V> {
     hasher: Hashes,
 }
 
-/// What a value is good for.
+/// The state of an entry.
 pub(super) enum Served<V> {
     /// It is served.
     Value(V),
-    /// It is, but the next one is to be loaded.
+    /// It is served, but is due for a refresh.
     RefreshDue(V),
-    /// It is, and the next one is being loaded.
+    /// It is served, and the next value is being loaded.
     Refreshing(V, Arc<Load<V>>),
-    /// It is not.
+    /// It is not served.
     Expired,
 }
 
-/// What [`Map::value_or_load`] found.
+/// The result of [`Map::value_or_load`].
 pub(super) enum Found<K, V> {
     Value(V),
-    /// It was no longer to be served, and is out of the map.
+    /// It was expired and has been removed from the map.
     Expired(K, CacheEntry<V>),
     /// Another caller is loading it.
     Loading(Arc<Load<V>>),
-    /// No caller is. This one, whose place it is now, is to load it. Until then there is the value
-    /// that ages, if there is one.
+    /// No caller is. This one now has the key's place and has to load. The value is one that is due
+    /// for a refresh, if there is one.
     Missing(K, Arc<Load<V>>, Option<V>),
 }
 
 impl<K: Eq + Hash, V: Clone> Map<K, V> {
-    /// The most entries that a capacity may allow.
+    /// The largest capacity in entries.
     pub(super) const MOST: usize = 1 << 30;
 
-    /// An empty map with a bound, which is split evenly among the shards.
+    /// Creates an empty map with a bound, which is split evenly among the shards.
     pub(super) fn new(bound: &Bound<K, V>) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let shards = bound.shards((4 * cores).next_power_of_two());
@@ -71,8 +72,8 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         Self { shards: (0..shards).map(|_| shard()).collect(), hasher: HASHER.clone() }
     }
 
-    /// What `serve` says of the key's value, which counts as a use of it; it is not to be loaded by
-    /// one more caller.
+    /// Returns what `serve` returns for the key's entry, which counts as a use. If a refresh is due
+    /// but another caller loads, returns that load.
     pub(super) fn get<Q>(
         &self,
         key: &Q,
@@ -93,7 +94,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         }
     }
 
-    /// What `look` makes of the key's value, without a word to the policy of eviction.
+    /// Returns what `look` returns for the key's entry. The eviction policy does not learn of it.
     pub(super) fn peek<Q, R>(&self, key: &Q, look: impl FnOnce(&CacheEntry<V>) -> R) -> Option<R>
     where
         K: Borrow<Q>,
@@ -103,7 +104,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         self.read(&key).entries.peek(&key).map(look)
     }
 
-    /// What `change` makes of the key's value, whose weight it must leave alone.
+    /// Returns what `change` returns for the key's entry. `change` must not alter the weight.
     pub(super) fn change<Q, R>(
         &self,
         key: &Q,
@@ -117,7 +118,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         self.write(&key).entries.peek_mut(&key).map(|mut entry| change(&mut entry))
     }
 
-    /// Puts a value in, unless the key has one that is to be served: it comes back then.
+    /// Inserts an entry, or returns it if the key has a live one.
     pub(super) fn insert_if(
         &self,
         key: K,
@@ -132,7 +133,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         Ok(shard.put(key, entry))
     }
 
-    /// The keys and values of one shard that are to be served, or `None` beyond the last one.
+    /// Returns clones of the live entries of one shard, or `None` beyond the last one.
     pub(super) fn shard_of(
         &self,
         number: usize,
@@ -146,9 +147,8 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         Some(live.map(|(StoredKey(key), entry)| (key.clone(), entry.value.clone())).collect())
     }
 
-    /// Removes what `stays` does not want, one shard after the other, each at once. Loads that are
-    /// under way are overtaken: what they have read so far is no value yet that it could be asked
-    /// about.
+    /// Removes the entries that `stays` rejects, shard by shard. Loads in progress are overtaken,
+    /// because there is no value yet about which `stays` could be asked.
     pub(super) fn retain(&self, mut stays: impl FnMut(&K, &V) -> bool) -> Removed<K, V>
     where
         K: Clone,
@@ -184,9 +184,9 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         removed
     }
 
-    /// A timer of the key has come, or was handed back. If it is that of a load that [belongs to
-    /// its key](Load::store), the load loses its place, unless a caller waits for it and the timer
-    /// can be armed again.
+    /// Handles a timer of the key that fired or was handed back. If it belongs to a load that
+    /// [belongs to its key](Load::store), the load loses its place, unless a caller waits for it
+    /// and the timer can be armed again.
     pub(super) fn check_load(
         &self,
         key: &K,
@@ -200,7 +200,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         }
         let mut shard = self.write(&lookup);
         let Some(load) = shard.loads.get(key).filter(is_its) else { return };
-        // Callers have it from the map, under this lock.
+        // Callers get it from the map, under this lock.
         let next = (Arc::strong_count(load) > 1).then(arm).flatten();
         match next {
             Some(_) => load.set_timer(next),
@@ -208,8 +208,8 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         }
     }
 
-    /// This timer has fired: removes the value that it ends, if the key still has that one. Or arms
-    /// it anew, if it is to be served for longer; if that is refused, it goes.
+    /// Handles a fired timer. Removes the entry that it ends, if the key still has it. Arms the
+    /// timer again if the entry is live, and removes the entry if that is refused.
     pub(super) fn expire(
         &self,
         key: &K,
@@ -226,7 +226,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
                         entry.timer = timer;
                         return None;
                     }
-                    // It is served until then, as others whose timers were handed back.
+                    // It is served until then, like others whose timers were handed back.
                     Err(Refusal::Closed) => return None,
                     Err(_) => {}
                 }
@@ -235,7 +235,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         shard.remove_of(&lookup, timer)
     }
 
-    /// Removes the value of this timer, which is gone, if it is no longer to be served.
+    /// Removes the entry of this timer, which has ended, unless it is live.
     pub(super) fn remove_of(
         &self,
         key: &K,
@@ -248,7 +248,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         if stays { None } else { shard.remove_of(&lookup, timer) }
     }
 
-    /// Removes all: one shard after the other, each at once.
+    /// Removes all entries, shard by shard.
     pub(super) fn drain(&self) -> Removed<K, V> {
         let mut all = Removed::new();
         for shard in &self.shards {
@@ -258,20 +258,20 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         all
     }
 
-    /// How many values the map holds. O(shards).
+    /// Returns the number of entries. O(shards).
     pub(super) fn len(&self) -> usize {
         let len = |shard: &RwLock<Shard<K, V>>| ignore_poison(shard.read()).entries.len();
         self.shards.iter().map(|shard| len(shard)).sum()
     }
 
-    /// What the values weigh together. O(shards).
+    /// Returns the total weight of the entries. O(shards).
     pub(super) fn weight(&self) -> u64 {
         let weight = |shard: &RwLock<Shard<K, V>>| ignore_poison(shard.read()).entries.weight();
         self.shards.iter().map(|shard| weight(shard)).fold(0, u64::saturating_add)
     }
 
-    /// The key's value if it is to be served; else the load that is under way, or the right to load
-    /// it, for one caller at a time, with the key that `make_key` makes.
+    /// Returns the key's value if it is live, and otherwise the load in progress, or the right to
+    /// load for one caller at a time, with the key that `make_key` creates.
     pub(super) fn value_or_load<Q>(
         &self,
         key: &Q,
@@ -283,7 +283,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         Q: Eq + Hash + ?Sized,
     {
         let lookup = self.lookup_key(key);
-        // Before the lock, and so dropped after it.
+        // Declared before the lock and therefore dropped after it.
         let mut ageing = None;
         let mut shard = self.write(&lookup);
         if let Some(entry) = shard.entries.get(&lookup) {
@@ -306,7 +306,8 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         ageing.take().map_or_else(|| Found::Loading(Arc::clone(load)), Found::Value)
     }
 
-    /// The right to load the key's value, for one caller at a time, if it has one that `ages`.
+    /// Returns the right to load the key's value, for one caller at a time, if it has an entry for
+    /// which `ages` returns `true`.
     pub(super) fn load_ahead<Q>(
         &self,
         key: &Q,
@@ -321,7 +322,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         let wanted = |shard: &Shard<K, V>| {
             shard.entries.peek(&lookup).is_some_and(&ages) && !shard.loads.contains_key(key)
         };
-        // Mostly not, which readers find out side by side.
+        // In most cases the answer is no, which readers find concurrently.
         if !wanted(&self.read(&lookup)) {
             return None;
         }
@@ -329,8 +330,8 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         wanted(&shard).then(|| shard.begin(make_key()))
     }
 
-    /// Puts what a load gave into the key's place; it comes back if that was taken away by an
-    /// insert or a removal of the key.
+    /// Puts the result of a load into the key's place. Returns it if an insert or a removal of the
+    /// key has taken the place.
     pub(super) fn keep(
         &self,
         key: &K,
@@ -346,13 +347,13 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
 }
 
 impl<K: Eq + Hash, V> Map<K, V> {
-    /// Ends a load's hold on the key's place.
+    /// Releases the key's place that a load holds.
     pub(super) fn land(&self, key: &K, load: &Arc<Load<V>>) {
         self.write(&self.lookup_key(key)).land(key, load);
     }
 
-    /// As [`land`](Self::land), for a load that gave nothing to be kept: tells the value that it
-    /// was to replace, if there is one.
+    /// Releases the place of a load that returned nothing to keep, and passes the entry that it was
+    /// to replace to `tell`, if there is one.
     pub(super) fn fail(&self, key: &K, load: &Arc<Load<V>>, tell: impl FnOnce(&CacheEntry<V>)) {
         let lookup = self.lookup_key(key);
         let mut shard = self.write(&lookup);
@@ -366,7 +367,7 @@ impl<K: Eq + Hash, V> Map<K, V> {
     }
 
     fn shard<Q: ?Sized>(&self, key: &LookupKey<'_, Q>) -> &RwLock<Shard<K, V>> {
-        // Bits from the middle: the table of a shard goes by the lowest and the highest ones.
+        // Bits from the middle, because the table of a shard uses the lowest and the highest ones.
         let hash = key.hash.rotate_right(usize::BITS / 2);
         let last = self.shards.len() - 1;
         // The count of shards is a power of two.
@@ -382,13 +383,13 @@ impl<K: Eq + Hash, V> Map<K, V> {
     }
 }
 
-/// The shard, alone. A panic of a key or a clone leaves nothing half done.
+/// Locks a shard for writing. A panic of a key or a clone leaves it consistent.
 fn lock<K, V>(shard: &RwLock<Shard<K, V>>) -> Writing<'_, K, V> {
     Writing { shard: ignore_poison(shard.write()), overtaken: Overtaken(Vec::new()) }
 }
 
-/// A shard that its holder alone has. The loads that lose their places meanwhile are dropped when
-/// the lock has been given back: they may hold the user's futures.
+/// The exclusive guard of a shard. Loads that lose their places meanwhile are dropped after the
+/// lock is released, because they may hold the user's futures.
 struct Writing<'a, K, V> {
     shard: RwLockWriteGuard<'a, Shard<K, V>>,
     /// After the lock in the order of drops.

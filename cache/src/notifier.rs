@@ -1,4 +1,4 @@
-//! [`Notifier`]: calls the listener of a cache, on each thread for one value after the other.
+//! [`Notifier`]: calls the listener of a cache, on each thread for one entry after another.
 //!
 //! A listener may use the cache and make further values leave. Those values wait until its call has
 //! returned. Otherwise a listener that inserts each value that left would call itself recursively
@@ -15,12 +15,13 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{self, ThreadId};
 
-/// The listener of a cache, and what waits for it.
+/// The listener of a cache and the entries that wait for it.
 pub(super) struct Notifier<K, V> {
     listener: Listener<K, V>,
-    /// What left on a thread that is in a call of the listener.
+    /// The entries that left on a thread during a call of the listener.
     waiting: Mutex<HashMap<ThreadId, Vec<Evicted<K, V>>>>,
-    /// How many threads have something there. Relaxed: a thread asks for what it has put there.
+    /// The number of threads with waiting entries. Relaxed, because a thread asks for its own
+    /// entries.
     threads: AtomicUsize,
 }
 
@@ -47,7 +48,7 @@ impl<K, V> Notifier<K, V> {
         }
     }
 
-    /// What waits on this thread.
+    /// Takes the entries that wait on this thread.
     fn take(&self) -> Option<Vec<Evicted<K, V>>> {
         if self.threads.load(Relaxed) == 0 {
             return None;

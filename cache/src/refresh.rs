@@ -1,4 +1,4 @@
-//! [`Refresh`]: the right to load a value anew before the one that there is has ended.
+//! [`Refresh`]: the right to load a new value before the present one expires.
 
 #![forbid(unsafe_code)]
 
@@ -14,16 +14,16 @@ use std::pin::pin;
 use std::sync::Arc;
 
 impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
-    /// Returns the right to load the key's value anew if the value is in the last part of its life
-    /// ([`CacheBuilder::refresh_ahead`](super::CacheBuilder::refresh_ahead)), no other caller is
-    /// loading it, and no pause after a failed load is in effect. The right is given to one caller
-    /// at a time. The call does not count as a use of the entry. O(1).
+    /// Returns the right to load a new value for the key if the present one is in the refresh-ahead
+    /// window ([`CacheBuilder::refresh_ahead`](super::CacheBuilder::refresh_ahead)), no other
+    /// caller is loading it, and no pause after a failed load is in effect. The right is given to
+    /// one caller at a time. The call does not count as a use of the entry. O(1).
     ///
     /// The load can run elsewhere, while this caller serves what [`get`](Self::get) has found.
     ///
     /// # Examples
     ///
-    /// Nobody waits for a page that is there:
+    /// No caller waits for a page that is there:
     ///
     /// ```
     /// use std::time::Duration;
@@ -72,10 +72,10 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     }
 }
 
-/// The right to load a key's value anew, before the one that there is has ended; made by
+/// The right to load a new value for a key before the present one expires, created by
 /// [`Cache::try_refresh`].
 ///
-/// Until it is dropped, whoever misses the key waits for what it gives. It keeps the cache.
+/// Until it is dropped, callers that miss the key wait for its result. It keeps the cache alive.
 ///
 /// # Examples
 ///
@@ -99,13 +99,13 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
 /// assert_eq!(pages.get(&7).as_deref(), Some("page 7, again"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "whoever misses the key waits for it"]
+#[must_use = "callers that miss the key wait for it"]
 pub struct Refresh<K: Eq + Hash + Clone + Send, V: Clone> {
     guard: LoadGuard<K, V>,
 }
 
 impl<K: Eq + Hash + Clone + Send, V: Clone> Refresh<K, V> {
-    /// The key.
+    /// Returns the key.
     #[must_use]
     pub fn key(&self) -> &K {
         self.guard.key()
@@ -114,7 +114,7 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Refresh<K, V> {
     /// Runs the load and replaces the present value with its result, unless the key was inserted or
     /// removed meanwhile. The load may determine how long its value is kept ([`Loaded`]).
     ///
-    /// A value that is not to be kept, or cannot be, is returned, and the present value stays.
+    /// A value that should not or cannot be kept is returned, and the present value stays.
     ///
     /// # Errors
     ///
@@ -151,12 +151,12 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Refresh<K, V> {
         finish(self.guard, loaded)
     }
 
-    /// As [`load`](Self::load), for tasks. If it is dropped before its end, one of those who wait
-    /// loads in its place.
+    /// Runs the load like [`load`](Self::load), for tasks. If the future is dropped before its end,
+    /// one of the waiting callers loads instead.
     ///
     /// # Errors
     ///
-    /// As [`load`](Self::load).
+    /// Fails like [`load`](Self::load).
     ///
     /// # Examples
     ///
