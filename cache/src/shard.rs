@@ -1,5 +1,5 @@
-//! [`Shard`]: the keys of one lock of the [`Map`](super::map::Map), with the loads that are under
-//! way. The only file that knows of `quick_cache`.
+//! [`Shard`]: the entries and loads behind one lock of the [`Map`](super::map::Map). No other file
+//! uses `quick_cache`.
 
 #![forbid(unsafe_code)]
 
@@ -15,10 +15,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, LazyLock};
 use tourbillon::TimerId;
 
-/// Hashes keys.
+/// The hasher of keys.
 pub(super) type Hashes = DefaultHashBuilder;
 
-/// How keys are hashed, in all caches of the process.
+/// The hasher of the keys of all caches in the process.
 pub(super) static HASHER: LazyLock<Hashes> = LazyLock::new(Hashes::default);
 
 /// A key in the table of a shard.
@@ -38,8 +38,8 @@ impl<K: Eq> PartialEq for StoredKey<K> {
 
 impl<K: Eq> Eq for StoredKey<K> {}
 
-/// A key that is looked up, or a borrowed form of one, with its hash: shard and table both go by
-/// that.
+/// A key that is looked up, in a borrowed form, with its hash. The shard and its table both use the
+/// hash.
 pub(super) struct LookupKey<'q, Q: ?Sized> {
     pub(super) key: &'q Q,
     pub(super) hash: u64,
@@ -57,7 +57,7 @@ impl<K: Borrow<Q>, Q: Eq + ?Sized> Equivalent<StoredKey<K>> for LookupKey<'_, Q>
     }
 }
 
-/// Hashes hashes.
+/// Returns hashes as they are.
 #[derive(Default)]
 pub(super) struct IdentityHasher(u64);
 
@@ -75,13 +75,13 @@ impl Hasher for IdentityHasher {
     }
 }
 
-/// What an operation made the map give up.
+/// The entries that an operation removed from the map.
 pub(super) type Removed<K, V> = Vec<(K, CacheEntry<V>)>;
 
-/// Collects what a shard gives up, for the caller to see to outside of its lock.
+/// Collects the entries that a shard evicts. The caller handles them outside the lock.
 #[derive(Clone)]
 pub(super) struct Collect {
-    /// Set while an entry is put in that is heavier than the policy by itself lets in.
+    /// Set while an entry is inserted that is heavier than the policy admits by itself.
     heavy: Arc<AtomicBool>,
 }
 
@@ -90,7 +90,7 @@ impl<K, V> Lifecycle<StoredKey<K>, CacheEntry<V>> for Collect {
 
     /// Returns `true` once for a heavy entry, which is the first that the policy asks about.
     fn is_pinned(&self, _: &StoredKey<K>, _: &CacheEntry<V>) -> bool {
-        // Relaxed, both: the lock of the shard orders them.
+        // Relaxed, both, because the lock of the shard orders them.
         let heavy = self.heavy.load(Relaxed);
         if heavy {
             self.heavy.store(false, Relaxed);
@@ -114,13 +114,13 @@ pub(super) type Weigher<K, V> = dyn Fn(&K, &V) -> u64 + Send + Sync;
 /// The weight of an entry in the bound, one by default.
 pub(super) struct Weigh<K, V> {
     weigher: Option<Arc<Weigher<K, V>>>,
-    /// What heavier entries count for.
+    /// The largest weight that counts. Heavier entries are clamped to it.
     heaviest: u64,
 }
 
 impl<K, V> Weighter<StoredKey<K>, CacheEntry<V>> for Weigh<K, V> {
     fn weight(&self, StoredKey(key): &StoredKey<K>, entry: &CacheEntry<V>) -> u64 {
-        // What weighs nothing would never be evicted.
+        // An entry of weight zero would never be evicted.
         self.weigher.as_ref().map_or(1, |weigh| weigh(key, &entry.value).clamp(1, self.heaviest))
     }
 }
@@ -129,46 +129,46 @@ pub(super) type Entries<K, V> =
     Cache<StoredKey<K>, CacheEntry<V>, Weigh<K, V>, BuildHasherDefault<IdentityHasher>, Collect>;
 type Loads<K, V> = HashMap<K, Arc<Load<V>>, Hashes>;
 
-/// The keys of one lock.
+/// The entries and loads behind one lock.
 pub(super) struct Shard<K, V> {
     pub(super) entries: Entries<K, V>,
     pub(super) loads: Loads<K, V>,
     /// Loads that have lost their places, to be dropped without the lock.
     pub(super) overtaken: Vec<Arc<Load<V>>>,
-    /// The most entries since these were built anew.
+    /// The maximum number of entries since the last rebuild.
     most: usize,
     bound: Bound<K, V>,
     /// As in [`Collect`].
     heavy: Arc<AtomicBool>,
 }
 
-/// How much there may be.
+/// The bound of a map or of one shard.
 pub(super) struct Bound<K, V> {
-    /// The most, by weight.
+    /// The maximum weight.
     pub(super) most: Option<usize>,
     pub(super) weigher: Option<Arc<Weigher<K, V>>>,
-    /// How many entries are expected.
+    /// The expected number of entries.
     pub(super) expected: Option<usize>,
 }
 
 impl<K, V> Bound<K, V> {
-    /// The most that entries may be allowed to weigh.
+    /// The largest capacity in weight.
     pub(super) const HEAVIEST: usize = if usize::BITS < 64 { 1 << 30 } else { usize::MAX >> 17 };
 
-    /// The fewest entries for which it is worth to have a further shard.
+    /// The number of entries that justifies a further shard.
     const SHARD: usize = 32;
 
-    /// What an entry is taken to weigh where nothing is known of it.
+    /// The assumed weight of an entry if nothing is known.
     const TYPICAL: usize = 1 << 10;
 
-    /// For how many entries at most there are shards where a weight is all that is known: an entry
-    /// may weigh a quarter of the bound then.
+    /// The number of entries for which shards are made if only a weight is known. An entry may then
+    /// weigh a quarter of the bound.
     const FEW: usize = 4 * Self::SHARD;
 
-    /// For how many entries the policy of a shard is made where nothing is known.
+    /// The number of entries for which the policy of a shard is sized if nothing is known.
     const GUESS: usize = 1 << 10;
 
-    /// How many shards there are to be, at most so many: a power of two.
+    /// Returns the number of shards, a power of two of at most `wanted`.
     pub(super) fn shards(&self, wanted: usize) -> usize {
         let expected = match (self.most, &self.weigher) {
             (None, _) => self.expected,
@@ -183,7 +183,7 @@ impl<K, V> Bound<K, V> {
         1 << worth.min(wanted).ilog2()
     }
 
-    /// The bound of one of so many shards.
+    /// Returns the bound of one of `shards` shards.
     pub(super) fn share(&self, shards: usize) -> Self {
         Self {
             most: self.most.map(|most| most / shards),
@@ -192,14 +192,14 @@ impl<K, V> Bound<K, V> {
         }
     }
 
-    /// How many entries the policy of a shard, whose bound this is, has to remember.
+    /// Returns the number of entries that the policy of a shard with this bound has to remember.
     fn known(&self) -> usize {
         let counted = self.most.filter(|_| self.weigher.is_none());
         counted.or(self.expected).or(self.most.map(|_| Self::GUESS)).unwrap_or(0)
     }
 
-    /// How the entries of a shard are weighed. Their sum is no more than can be counted: those of a
-    /// bounded shard weigh no more than that allows, and of others there are fewer than 2^32.
+    /// Returns the weigher of a shard. The sum of the weights fits into a `u64`, because the bound
+    /// limits it, or there are fewer than 2^32 entries of clamped weight.
     fn weigh(&self) -> Weigh<K, V> {
         let heaviest = if self.most.is_some() { u64::MAX } else { u64::from(u32::MAX) };
         Weigh { weigher: self.weigher.clone(), heaviest }
@@ -207,11 +207,11 @@ impl<K, V> Bound<K, V> {
 }
 
 impl<K: Eq + Hash, V> Shard<K, V> {
-    /// Fewer entries are not worth to be built anew.
+    /// The smallest maximum that is worth a rebuild.
     const WORTH: usize = 64;
 
-    /// How much of the bound the policy keeps for what is used again. By itself it lets no entry in
-    /// that is heavier than this.
+    /// The share of the bound that the policy keeps for reused entries. By itself the policy admits
+    /// no heavier entry.
     const HOT: f64 = 0.97;
 
     pub(super) fn new(bound: Bound<K, V>) -> Self {
@@ -248,12 +248,12 @@ impl<K: Eq + Hash, V> Shard<K, V> {
         removed
     }
 
-    /// Puts an entry in. It is kept if it weighs no more than the bound.
+    /// Inserts an entry. It is kept if it weighs no more than the bound.
     fn admit(&mut self, stored: StoredKey<K>, entry: CacheEntry<V>, removed: &mut Removed<K, V>) {
         let (timer, before) = (entry.timer, removed.len());
         self.let_in(stored, entry, removed);
-        // One that replaces another, or that was evicted not long ago, is itself among those that
-        // the policy may evict for it. As a new one it is not.
+        // An entry that replaces another, or was evicted recently, is itself a candidate for
+        // eviction. A new entry is not.
         let evicted = removed[before..].iter().position(|(_, entry)| entry.timer == timer);
         if let Some(at) = evicted {
             let (key, entry) = removed.remove(before + at);
@@ -266,26 +266,27 @@ impl<K: Eq + Hash, V> Shard<K, V> {
     fn let_in(&mut self, stored: StoredKey<K>, entry: CacheEntry<V>, removed: &mut Removed<K, V>) {
         if let (Some(most), Some(_)) = (self.bound.most, &self.bound.weigher) {
             let weight = self.bound.weigh().weight(&stored, &entry);
-            // Relaxed: as where it is read.
+            // Relaxed, as at the read.
             self.heavy.store(Self::is_heavy(weight, most as u64), Relaxed);
         }
         self.entries.insert_with_lifecycle(stored, entry, removed);
     }
 
-    /// Whether an entry fits, but is heavier than what the policy lets in, as that reckons.
+    /// Returns `true` if an entry fits but is heavier than the policy admits, by the policy's
+    /// arithmetic.
     #[allow(clippy::cast_possible_truncation, reason = "the policy rounds down, too")]
     fn is_heavy(weight: u64, most: u64) -> bool {
         let hot = ((most as f64 * Self::HOT) as u64).max(1);
         weight > hot && weight <= most
     }
 
-    /// Inserts, in the place of a load that is under way, if one is.
+    /// Inserts an entry and takes the place of a load in progress, if there is one.
     pub(super) fn put(&mut self, key: K, entry: CacheEntry<V>) -> Removed<K, V> {
         self.overtake(&key);
         self.insert(key, entry)
     }
 
-    /// Takes the place of a load that is under way, if one is.
+    /// Takes the place of a load in progress, if there is one.
     pub(super) fn overtake<Q>(&mut self, key: &Q)
     where
         K: Borrow<Q>,
@@ -297,12 +298,12 @@ impl<K: Eq + Hash, V> Shard<K, V> {
         }
     }
 
-    /// Takes the places of all loads that are under way.
+    /// Takes the places of all loads in progress.
     pub(super) fn overtake_all(&mut self) {
         self.overtaken.extend(std::mem::replace(&mut self.loads, no_loads()).into_values());
     }
 
-    /// Takes the place of this load, and returns whether it still had it.
+    /// Takes the place of this load and returns `true` if the load still had it.
     pub(super) fn land(&mut self, key: &K, load: &Arc<Load<V>>) -> bool {
         let has_place = self.loads.get(key).is_some_and(|other| Arc::ptr_eq(other, load));
         if has_place {
@@ -311,14 +312,14 @@ impl<K: Eq + Hash, V> Shard<K, V> {
         has_place
     }
 
-    /// Takes everything out, also the places of the loads.
+    /// Removes all entries, and the places of all loads.
     pub(super) fn take(&mut self) -> Entries<K, V> {
         self.overtake_all();
         self.most = 0;
         std::mem::replace(&mut self.entries, Self::fresh(&self.bound, &self.heavy))
     }
 
-    /// Gives back the memory of entries that have gone.
+    /// Gives back the memory of removed entries.
     pub(super) fn shrink(&mut self) {
         let len = self.entries.len();
         if self.most <= Self::WORTH || len > self.most / 4 {
@@ -328,7 +329,7 @@ impl<K: Eq + Hash, V> Shard<K, V> {
         let mut old = std::mem::replace(&mut self.entries, fresh);
         self.entries.reserve(len);
         for (stored, entry) in old.drain() {
-            // None is evicted: they weigh no more than before.
+            // None is evicted, because they weigh no more than before.
             self.admit(stored, entry, &mut Removed::new());
         }
         self.most = len;
@@ -342,7 +343,7 @@ impl<K: Eq + Hash, V> Shard<K, V> {
         self.entries.remove(key).map(|(StoredKey(key), entry)| (key, entry))
     }
 
-    /// Removes the value that this timer ends, if the key still has that one.
+    /// Removes the entry that this timer ends, if the key still has it.
     pub(super) fn remove_of(
         &mut self,
         key: &LookupKey<'_, K>,

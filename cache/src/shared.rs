@@ -1,20 +1,22 @@
-//! [`Shared`]: what the handles of a cache share, and the steps that keep map and wheel together.
+//! [`Shared`]: the state that the handles of a cache share, and the steps that keep map and wheel
+//! consistent.
 //!
-//! **The map decides who has a value; the wheel only says when.** A value goes through three steps:
+//! **The map decides which value a key has, and the wheel only decides when it ends.** A value goes
+//! through three steps:
 //!
-//! 1. *Arm*: its timer, with the key, goes into the wheel, which returns the id. It is refused
-//!    here, if at all, before anything has changed.
-//! 2. *Publish*: the value goes into the map, with the id.
-//! 3. *Part*: one caller takes it out of the map: a sweep's [`fire`](Shared::fire), an insert, a
-//!    removal, or the policy of eviction. Only whoever had it from the map cancels its timer,
-//!    counts it and tells the listener, outside of the map's locks: so it is told once, with one
-//!    cause.
+//! 1. *Arm.* Its timer, which contains the key, goes into the wheel, which returns the id. If the
+//!    value is refused, it is refused here, before anything has changed.
+//! 2. *Publish.* The value goes into the map, with the id.
+//! 3. *Evict.* One caller takes it out of the map. The caller is a sweep's [`fire`](Shared::fire),
+//!    an insert, a removal, or the eviction policy. Only the caller that got it from the map
+//!    cancels its timer, counts it and calls the listener, outside the locks of the map. The
+//!    listener is therefore called once, with one cause.
 //!
-//! A fire takes out of the map only the value that has the fired timer's id, and ids never recur:
-//! the timer of an old value, which lost its race with a cancel, finds nothing. A timer may also
-//! fire between steps 1 and 2, and finds nothing to take; so whoever publishes looks afterwards
-//! whether the timer is still armed, and if it has fired, [takes the value out](Shared::settle)
-//! itself. Both may try; the map gives it to one.
+//! A fire takes only the value with the fired timer's id out of the map, and ids never recur. The
+//! timer of an old value that lost its race with a cancel finds nothing. A timer may also fire
+//! between steps 1 and 2, when there is nothing to take. The publisher therefore checks afterwards
+//! if the timer is still armed, and [takes the value out](Shared::settle) itself if not. Both may
+//! try, and the map gives the value to one.
 
 #![forbid(unsafe_code)]
 
@@ -40,41 +42,41 @@ use tourbillon::Unfired;
 use tourbillon::Wheel;
 use tourbillon::WheelInstant;
 
-/// What the handles of a cache share.
+/// The state that the handles of a cache share.
 pub(super) struct Shared<K, V> {
     pub(super) map: Map<K, V>,
     pub(super) wheel: Wheel<CacheTimer<K>>,
     pub(super) ttl: Duration,
-    /// How long a value lives that is not used.
+    /// The time to idle.
     pub(super) idle: Option<Duration>,
-    /// How long before its end the next value is loaded.
+    /// The refresh-ahead window.
     pub(super) ahead: Option<Duration>,
     pub(super) jitter: Jitter,
     pub(super) listener: Option<Notifier<K, V>>,
     pub(super) counters: Counters,
-    /// Set once, by a cache that has a driver of its own.
+    /// Set once, by a cache with a driver of its own.
     pub(super) driver: OnceLock<Driver<CacheTimer<K>>>,
-    /// [`Shared::forget`], for `drop`, which knows nothing of the key.
+    /// [`Shared::forget`], for `drop`, which has no bounds on the key.
     pub(super) forget: fn(&Self),
 }
 
 impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
-    /// How long no load ahead begins after the first that failed, at most.
+    /// The longest pause after the first failed refresh.
     const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
-    /// And after any.
+    /// The longest pause after any failed refresh.
     const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-    /// How long a load that belongs to its key waits for a caller.
+    /// The interval at which a load that belongs to its key is checked for waiting callers.
     const LOAD_WAITS: Duration = Duration::from_secs(60);
 
-    /// Whether a value is to be served.
+    /// Returns `true` if an entry has not expired.
     #[inline]
     pub(super) fn is_live(&self, entry: &CacheEntry<V>) -> bool {
         !self.wheel.has_passed(entry.until())
     }
 
-    /// What a value is good for; to be served is a use of it.
+    /// Returns the state of an entry, and records a use if it is served.
     #[inline]
     pub(super) fn serve(&self, entry: &CacheEntry<V>) -> Served<V> {
         let is_live = match self.idle {
@@ -88,10 +90,12 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
         if self.ages(entry) { Served::RefreshDue(value) } else { Served::Value(value) }
     }
 
-    /// As [`is_live`](Self::is_live), where that is a use: by one look at the clock, mostly.
+    /// Returns `true` if an entry has not expired, and records the use. In most cases it reads the
+    /// clock once.
     #[inline]
     fn use_if_live(&self, entry: &CacheEntry<V>, idle: Duration) -> bool {
-        // With the lag that is added to delays, it is no earlier than that long after now.
+        // The result includes the lag that is added to delays, so it is no earlier than `idle` from
+        // now.
         let used = self.wheel.wheel_instant_after(idle);
         let is_live = entry.outlives(used, idle) || self.is_live(entry);
         if is_live {
@@ -100,7 +104,7 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
         is_live
     }
 
-    /// Whether the next value is to be loaded in the place of this one, which is served until then.
+    /// Returns `true` if the next value is due to be loaded, while this one is served.
     #[inline]
     fn ages(&self, entry: &CacheEntry<V>) -> bool {
         self.ahead.is_some_and(|ahead| {
@@ -108,7 +112,8 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
         })
     }
 
-    /// A load ahead of this value has failed: the next one waits, and twice as long each time.
+    /// Records a failed refresh of this entry. Each failure doubles the pause before the next
+    /// refresh.
     pub(super) fn pause(&self, entry: &CacheEntry<V>) {
         let Some(ahead) = self.ahead else { return };
         entry.refresh_failed(|failures| {
@@ -118,12 +123,12 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
         });
     }
 
-    /// As [`ages`](Self::ages), of a value that may have ended.
+    /// Returns `true` if an entry that may have expired is live and due for a refresh.
     pub(super) fn is_live_and_ages(&self, entry: &CacheEntry<V>) -> bool {
         self.is_live(entry) && self.ages(entry)
     }
 
-    /// Step 1: arms the timer of a value that is to live for about `ttl`.
+    /// Step 1. Arms the timer of a value with a time to live of about `ttl`.
     pub(super) fn arm(&self, key: K, ttl: Duration) -> Result<(TimerId, Lives), CacheRefusal> {
         let drawn = self.draw(ttl)?;
         let unused = self.unused(drawn);
@@ -133,24 +138,25 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
         Ok((timer, self.lives(self.until(unused, pinned.deadline(timer)), drawn)))
     }
 
-    /// How long a value lives that is to live for about `ttl`.
+    /// Draws the time to live of a value around `ttl`.
     fn draw(&self, ttl: Duration) -> Result<Duration, CacheRefusal> {
         if ttl.is_zero() { Err(CacheRefusal::TimeToLive) } else { Ok(self.jitter.around(ttl)) }
     }
 
-    /// The delay of the timer of a value that lives so long: less, if that is beyond the wheel's
-    /// range. The timer is armed again when it fires ([`expire`](Self::expire)).
+    /// Returns the delay of the timer of a value with this lifetime, which is shorter if the
+    /// lifetime is beyond the wheel's range. The timer is armed again when it fires
+    /// ([`expire`](Self::expire)).
     fn first_hop(&self, unused: Duration) -> Duration {
         if unused <= self.wheel.longest_delay() { unused } else { self.hop() }
     }
 
-    /// Half of the wheel's range, so that it is in range also when the sweeper is late.
+    /// Returns half of the wheel's range, which is in range even if the sweeper is late.
     fn hop(&self) -> Duration {
         self.wheel.longest_delay() / 2
     }
 
-    /// Until when a value is served that lives so long: until the deadline of its timer, which has
-    /// none if it has fired, or was drained, since it was armed.
+    /// Returns the instant until which a value with this lifetime is served. That is the deadline
+    /// of its timer. A timer that has fired or was drained since it was armed has none.
     fn until(&self, unused: Duration, deadline: Option<Instant>) -> WheelInstant {
         let in_range = deadline.filter(|_| unused <= self.wheel.longest_delay());
         in_range.map_or_else(
@@ -159,7 +165,7 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
         )
     }
 
-    /// How much of that it lives if it is not used.
+    /// Returns the lifetime of a value that is not used.
     fn unused(&self, drawn: Duration) -> Duration {
         self.idle.map_or(drawn, |idle| idle.min(drawn))
     }
@@ -169,8 +175,8 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
         Lives { until, at_most: self.idle.map_or(until, |_| used()) }
     }
 
-    /// Gives a value, with the map's lock held, another time to live; whether it is to be served at
-    /// all.
+    /// Sets another time to live for an entry, with the map's lock held. Returns `true` if the
+    /// entry is live.
     pub(super) fn touch(
         &self,
         entry: &mut CacheEntry<V>,
@@ -185,7 +191,7 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
         let refused = |refusal| Err(CacheRefusal::Wheel(refusal));
         let deadline = match reset {
             Ok(true) => pinned.deadline(entry.timer),
-            // Its timer has fired for an earlier time: whoever sweeps arms it anew.
+            // Its timer has fired for an earlier deadline. The thread that sweeps arms it again.
             Ok(false) if !self.wheel.is_closed() => None,
             Ok(false) => return refused(Refusal::Closed),
             Err(beyond) => return refused(Refusal::BeyondRange(beyond)),
@@ -194,11 +200,11 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
         Ok(true)
     }
 
-    /// After step 2: sees to what the map gave up for the value of `timer`, and to that value
-    /// itself if its timer fired before it was in the map.
+    /// After step 2. Handles the entries that the map gave up for the value of `timer`, and that
+    /// value itself if its timer fired before it was in the map.
     pub(super) fn settle(&self, key: &K, (timer, lives): (TimerId, Lives), removed: Removed<K, V>) {
-        // In this order: a wheel is closed before it is drained, and a timer that was drained did
-        // not fire, unless its time has come.
+        // In this order, because a wheel is closed before it is drained. A timer that was drained
+        // did not fire, unless its deadline has passed.
         let gone = !self.wheel.contains(timer);
         let fired = || !self.wheel.is_closed() || self.wheel.has_passed(lives.until);
         let missed = if gone && fired() { self.expire(key, timer) } else { None };
@@ -210,20 +216,19 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
         self.evict(removed.chain(missed.map(|(key, entry)| (key, entry, Cause::Size))));
     }
 
-    /// Takes the value out of the map that this timer ends, if it is still there and was not used
-    /// since.
+    /// Removes the entry that this timer ends, if the key still has it and it was not used since.
     pub(super) fn fire(&self, timer: &Expired<CacheTimer<K>>) {
         let key = &timer.value.key;
         let expired = self.expire(key, timer.id);
         if expired.is_none() {
             self.map.check_load(key, timer.id, || self.arm_load(key.clone()));
         }
-        // For want of a place in the wheel, if its time has not come.
+        // `Size` if its deadline has not passed, because the wheel had no room.
         self.evict(expired.map(|(key, entry)| (key, entry, Cause::Size)));
     }
 
-    /// Arms the timer of a load that belongs to its key: it is dropped then if no caller waits for
-    /// it.
+    /// Arms the timer of a load that belongs to its key. When it fires, the load is dropped if no
+    /// caller waits for it.
     pub(super) fn arm_load(&self, key: K) -> Option<TimerId> {
         let wait = Self::LOAD_WAITS.min(self.wheel.longest_delay());
         self.wheel.insert(CacheTimer { key }, wait).ok()
@@ -243,8 +248,8 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
         })
     }
 
-    /// Takes out the values whose timers were handed back when the wheel was closed, if their time
-    /// has come.
+    /// Removes the expired entries among those whose timers were handed back when the wheel was
+    /// closed.
     pub(super) fn end(&self, unfired: Vec<Unfired<CacheTimer<K>>>) {
         let ended =
             unfired.into_iter().filter_map(|Unfired { value: CacheTimer { key }, id, .. }| {
@@ -255,9 +260,10 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
         self.evict(ended);
     }
 
-    /// Step 3, for values that the caller had from the map: cancels their timers, counts them and
-    /// tells the listener. A value whose time has passed has expired, whatever took it out. A panic
-    /// of the listener, or of the drop of a value, goes on to the caller when all are told.
+    /// Step 3, for entries that the caller got from the map. Cancels their timers, counts them and
+    /// calls the listener. The cause is `Expired` if the deadline has passed, regardless of what
+    /// removed the entry. A panic of the listener, or of the drop of a value, propagates to the
+    /// caller after the last call.
     pub(super) fn evict(&self, removed: impl IntoIterator<Item = (K, CacheEntry<V>, Cause)>) {
         let mut each = DropEach::default();
         for (key, entry, cause) in removed {
@@ -277,15 +283,15 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
         }
     }
 
-    /// Ends the timers of all values when the last handle goes: a wheel that lives on is not to
-    /// keep the keys. A drop that panics has nobody to tell, and ends nothing.
+    /// Cancels the timers of all entries when the last handle is dropped, so that a wheel that
+    /// lives on does not keep the keys. A drop that panics is discarded and stops nothing.
     pub(super) fn forget(&self) {
         for (key, entry) in self.map.drain() {
             self.wheel.cancel(entry.timer);
             quietly(|| drop((key, entry)));
         }
         if self.wheel.is_closed() {
-            // Nothing of the cache is armed there any more: whoever sweeps until then is told.
+            // The cache has no armed timers left there. This wakes a thread that sweeps until then.
             self.wheel.close();
         }
     }

@@ -1,5 +1,5 @@
-//! [`CacheStats`] and the counters behind it. Each of up to 64 threads has a row of counters that it
-//! alone writes, so that counting is a plain load and store.
+//! [`CacheStats`] and the counters behind it. Each of up to 64 threads has a row of counters that
+//! it alone writes, so that counting is a plain load and store.
 
 #![forbid(unsafe_code)]
 
@@ -8,11 +8,11 @@ use crossbeam_utils::CachePadded;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What a cache has counted since it was made.
+/// The counters of a cache since its creation.
 ///
 /// # Examples
 ///
-/// How often the cache has spared a load:
+/// The share of reads that needed no load:
 ///
 /// ```
 /// use std::time::Duration;
@@ -31,22 +31,22 @@ use std::sync::atomic::Ordering::Relaxed;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheStats {
-    /// Reads that found a value, or had one from another caller's load.
+    /// Reads that found a value or received one from another caller's load.
     pub hits: u64,
-    /// Reads that found none, or one that had expired, or whose next they loaded ahead; those
-    /// included that waited for another caller's load in vain.
+    /// Reads that found no live value or loaded the next value ahead, and those that waited in vain
+    /// for another caller's load.
     pub misses: u64,
     /// Loads that began.
     pub loads: u64,
-    /// Loads that gave a value; the others failed, panicked, or still run.
+    /// Loads that returned a value. The others failed, panicked, or are still running.
     pub loaded: u64,
-    /// Values that left the cache because their time had passed.
+    /// Entries that left the cache because their deadline had passed.
     pub expired: u64,
-    /// Values that gave way to others because the cache was full.
+    /// Entries that were evicted because the cache was full.
     pub evicted: u64,
 }
 
-/// What is counted.
+/// The counted events.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Count {
     Hit,
@@ -75,8 +75,9 @@ impl Counters {
     }
 
     pub(super) fn add(&self, count: Count) {
-        // Relaxed, as all here: a figure. A row passes from one thread to the next under a lock, so
-        // that the next owner continues from the previous one's counts.
+        // Relaxed, as everywhere in this file, because these are statistics. A row passes from one
+        // thread to the next under a lock, so the next owner continues from the previous one's
+        // counts.
         match row::current() {
             Some(row) => {
                 let counter = &self.own[row][count as usize];

@@ -1,5 +1,5 @@
-//! Loads that belong to their keys instead of the callers that began them:
-//! [`Cache::get_or_load_shared`].
+//! [`Cache::get_or_load_shared`], whose loads belong to their keys instead of the callers that
+//! began them.
 
 #![forbid(unsafe_code)]
 

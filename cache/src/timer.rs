@@ -1,14 +1,14 @@
-//! [`CacheTimer`]: what the wheel of a cache holds.
+//! [`CacheTimer`]: the values in the wheel of a cache.
 
 #![forbid(unsafe_code)]
 
 use std::fmt;
 
-/// What the wheel of a cache holds: the timer of one value. Only the cache looks inside.
+/// The value of a timer in the wheel of a cache. Its content is private to the cache.
 ///
 /// # Examples
 ///
-/// A turn of an event loop that sweeps for its cache:
+/// One iteration of an event loop that sweeps for its cache:
 ///
 /// ```
 /// use std::time::{Duration, Instant};

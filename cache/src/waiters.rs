@@ -1,5 +1,5 @@
-//! [`Waiters`]: the wakers of the tasks that wait for one event. They are guarded by the lock of the
-//! event's state.
+//! [`Waiters`]: the wakers of the tasks that wait for one event. The lock of the event's state
+//! guards them.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! [`WeakCache`]: a handle that does not keep the cache, for what the cache itself holds.
+//! [`WeakCache`]: a handle that does not keep the cache alive, for use within the cache itself.
 
 #![forbid(unsafe_code)]
 
@@ -7,8 +7,8 @@ use super::shared::Shared;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-/// A handle of a cache that does not keep it: for its own listener, and whatever else lives as long
-/// as the cache. Made by [`Cache::downgrade`] or
+/// A handle that does not keep the cache alive. Use it in the cache's listener and in everything
+/// else that lives as long as the cache. Created by [`Cache::downgrade`] or
 /// [`CacheBuilder::listener_with`](super::CacheBuilder::listener_with).
 ///
 /// # Examples
@@ -35,8 +35,7 @@ pub struct WeakCache<K, V> {
 }
 
 impl<K, V> WeakCache<K, V> {
-    /// A handle of the cache, or `None` if the last one has been dropped. While it is held it keeps
-    /// the cache like any other.
+    /// Returns a handle that keeps the cache alive, or `None` if the last one was dropped.
     ///
     /// # Examples
     ///
@@ -59,7 +58,7 @@ impl<K, V> WeakCache<K, V> {
 }
 
 impl<K, V> Cache<K, V> {
-    /// A handle that does not keep the cache.
+    /// Returns a handle that does not keep the cache alive.
     #[must_use]
     pub fn downgrade(&self) -> WeakCache<K, V> {
         WeakCache { shared: Arc::downgrade(&self.shared) }
