@@ -43,6 +43,7 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Config {
     /// As [`Builder::resolution`].
     #[serde(serialize_with = "write_duration", deserialize_with = "read_duration")]
@@ -81,7 +82,8 @@ impl Config {
     /// ```
     /// use tourbillon::{BuildError, Config};
     ///
-    /// let config = Config { shards: Some(0), ..Config::default() };
+    /// let mut config = Config::default();
+    /// config.shards = Some(0);
     /// let refused = config.builder().build::<()>();
     /// assert!(matches!(refused, Err(BuildError::Shards(0))));
     /// ```
@@ -122,7 +124,8 @@ impl Config {
     /// ```
     /// use tourbillon::{Config, Expired, ManualClock};
     ///
-    /// let config = Config { batch: Some(64), ..Config::default() };
+    /// let mut config = Config::default();
+    /// config.batch = Some(64);
     /// let wheel = config.builder().clock(ManualClock::new());
     /// let driver = config.driver_of(wheel).spawn(|_: Expired<()>| ())?;
     /// # drop(driver);

@@ -4,14 +4,14 @@ use std::time::Duration;
 use tourbillon::{Builder, Config, Expired};
 
 fn full() -> Config {
-    Config {
-        resolution: Duration::from_micros(2500),
-        shards: Some(3),
-        capacity: Some(1_000_000),
-        batch: Some(64),
-        max_in_flight: Some(10_000),
-        thread_name: String::from("timeouts"),
-    }
+    let mut config = Config::default();
+    config.resolution = Duration::from_micros(2500);
+    config.shards = Some(3);
+    config.capacity = Some(1_000_000);
+    config.batch = Some(64);
+    config.max_in_flight = Some(10_000);
+    config.thread_name = String::from("timeouts");
+    config
 }
 
 /// What the builders say that they are.
@@ -28,7 +28,8 @@ fn a_configuration_comes_back_as_it_was_written() {
         assert_eq!(toml::from_str::<Config>(&toml).unwrap(), config, "{toml}");
     }
     let odd = Duration::new(90_061, 1_002_003);
-    let config = Config { resolution: odd, ..Config::default() };
+    let mut config = Config::default();
+    config.resolution = odd;
     let json = serde_json::to_string(&config).unwrap();
     assert_eq!(serde_json::from_str::<Config>(&json).unwrap().resolution, odd, "{json}");
 }
@@ -57,7 +58,9 @@ fn what_is_missing_is_as_the_builders_have_it() {
     let builders = format!("{:?} {:?}", Builder::new(), Builder::new().driver());
     assert_eq!(described(&config), builders);
     let some: Config = toml::from_str("shards = 2").unwrap();
-    assert_eq!(some, Config { shards: Some(2), ..Config::default() });
+    let mut expected = Config::default();
+    expected.shards = Some(2);
+    assert_eq!(some, expected);
 }
 
 #[test]
