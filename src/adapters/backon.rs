@@ -1,12 +1,12 @@
-//! Retries on the wheel: a [`Timer`] is a [`Sleeper`] of backon's.
+//! [`Timer`] as a [`Sleeper`] of backon, for the delays between retries.
 //!
-//! The future of a sleeper has no way to report an error. When the wheel refuses a delay, the
-//! future can only end early or never end. It ends early, because a future that never ends would
-//! block everything that waits for the retries, such as a server that is shutting down. Retries
-//! without delays end after as many attempts as the backoff allows. Those of an unlimited backoff
-//! do not end, and if each attempt fails at once, they would never yield their thread. A refused
-//! delay therefore yields to other tasks before it ends ([`OrEnd`]), and the retries can be ended
-//! by a condition or dropped.
+//! The future of a sleeper cannot report an error. If the wheel refuses a delay, the future can
+//! only end early or never end. It ends early, because a future that never ends would block
+//! everything that waits for the retries, such as a server that is shutting down. Retries without
+//! delays end after as many attempts as the backoff allows. Those of an unlimited backoff do not
+//! end, and if each attempt fails at once, they would never yield their thread. A refused delay
+//! therefore yields to other tasks before it ends ([`OrEnd`]). A condition or a drop ends the
+//! retries.
 
 #![forbid(unsafe_code)]
 
@@ -37,8 +37,8 @@ use std::time::Duration;
 /// # Ok::<(), tourbillon::BuildError>(())
 /// ```
 ///
-/// When the timer was shut down, retries without an end would go on without delay. They end with
-/// it by a condition:
+/// After a shutdown of the timer, unlimited retries would continue without delay. A condition ends
+/// them with the timer:
 ///
 /// ```
 /// use backon::{ConstantBuilder, Retryable};

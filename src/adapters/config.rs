@@ -1,7 +1,7 @@
-//! [`Config`]: what a wheel and its driver should be like, as data that serde reads and writes.
+//! [`Config`]: the settings of a wheel and its driver, read and written with serde.
 //!
-//! The only file that knows of serde. What is allowed is said by the builders alone, when they
-//! build: a configuration may hold nonsense, which they refuse.
+//! No other file uses serde. The builders alone check the settings, so a configuration may hold
+//! values that they refuse.
 
 #![forbid(unsafe_code)]
 
@@ -11,11 +11,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::time::Duration;
 
-/// What a wheel and its driver should be like, for a configuration file.
+/// The settings of a wheel and its driver, for a configuration file.
 ///
-/// A length of time is text such as `"1ms"` or `"2s 500ms"`. A field that is missing has its
-/// default, one that is unknown is refused. The ranges are those of [`Builder`] and
-/// [`DriverBuilder`], whose `build` and `spawn` refuse what lies outside and say what is allowed.
+/// A duration is text such as `"1ms"` or `"2s 500ms"`. A missing field has its default. An unknown
+/// field is refused. The ranges are those of [`Builder`] and [`DriverBuilder`]. Their `build` and
+/// `spawn` refuse a value that is out of range and name the allowed values.
 ///
 /// # Examples
 ///
@@ -34,7 +34,7 @@ use std::time::Duration;
 /// assert_eq!(config.resolution, Duration::from_millis(10));
 /// assert_eq!(config.batch, Config::default().batch);
 ///
-/// // What is no data is said to the builder.
+/// // A clock is no data, and is set on the builder.
 /// let builder = config.builder().clock(ManualClock::new());
 /// let (wheel, sweeper) = builder.build::<u32>()?;
 /// let driver = config.driver().spawn(|_: tourbillon::Expired<u32>| ())?;
@@ -48,20 +48,20 @@ pub struct Config {
     /// As [`Builder::resolution`].
     #[serde(serialize_with = "write_duration", deserialize_with = "read_duration")]
     pub resolution: Duration,
-    /// As [`Builder::shards`]; without it, as many as the machine has cores.
+    /// As [`Builder::shards`]. The default is the number of the machine's cores.
     pub shards: Option<usize>,
-    /// As [`Builder::capacity`]; without it, unbounded.
+    /// As [`Builder::capacity`]. Unbounded by default.
     pub capacity: Option<u64>,
-    /// As [`DriverBuilder::batch`]; without it, as many as the driver makes by default.
+    /// As [`DriverBuilder::batch`]. The default is the driver's.
     pub batch: Option<usize>,
-    /// As [`DriverBuilder::max_in_flight`]; without it, unbounded.
+    /// As [`DriverBuilder::max_in_flight`]. Unbounded by default.
     pub max_in_flight: Option<usize>,
     /// As [`DriverBuilder::thread_name`].
     pub thread_name: String,
 }
 
 impl Default for Config {
-    /// What the builders do by default.
+    /// Returns the builders' defaults.
     fn default() -> Self {
         Self {
             resolution: Duration::from_millis(1),
@@ -75,7 +75,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// A builder of such a wheel. It passes over what concerns only a driver.
+    /// Returns the builder of a wheel with these settings. It ignores the driver's settings.
     ///
     /// # Examples
     ///
@@ -98,8 +98,8 @@ impl Config {
         builder
     }
 
-    /// A builder of such a driver. For one whose wheel is to have a clock of its own, or the
-    /// like, there is [`driver_of`](Self::driver_of).
+    /// Returns the builder of a driver with these settings. If the wheel needs other settings as
+    /// well, such as a clock, use [`driver_of`](Self::driver_of).
     ///
     /// # Examples
     ///
@@ -115,7 +115,7 @@ impl Config {
         self.driver_of(self.builder())
     }
 
-    /// A builder of such a driver, for a wheel of that builder.
+    /// Returns the builder of a driver with these settings, on the wheel of another builder.
     ///
     /// # Examples
     ///
@@ -151,18 +151,18 @@ fn read_duration<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Erro
     from.deserialize_str(DurationText)
 }
 
-/// Reads a length of time.
+/// Reads a duration.
 struct DurationText;
 
 impl Visitor<'_> for DurationText {
     type Value = Duration;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a length of time with its unit, such as \"1ms\"")
+        f.write_str("a duration with its unit, such as \"1ms\"")
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Duration, E> {
         humantime::parse_duration(text)
-            .map_err(|error| E::custom(format_args!("{text:?} is no length of time: {error}")))
+            .map_err(|error| E::custom(format_args!("invalid duration {text:?}: {error}")))
     }
 }

@@ -1,9 +1,9 @@
-//! [`MetricsExporter`]: tells what a wheel counts to the facade `metrics`, and through it to whatever
-//! recorder the program has.
+//! [`MetricsExporter`]: the figures of a wheel for the facade `metrics`, and through it for the
+//! program's recorder.
 //!
-//! A snapshot holds totals since the wheel was made, and so a counter is set, not increased. A
-//! histogram of the facade takes samples: there, the exporter remembers what it has told and tells
-//! what has come since.
+//! A snapshot holds totals since the wheel was built, so a counter is set and not increased. A
+//! histogram of the facade takes samples, so the exporter remembers what it has recorded, and
+//! records the difference.
 
 #![forbid(unsafe_code)]
 
@@ -13,16 +13,16 @@ use ::metrics::{
     gauge, histogram,
 };
 
-/// Where a figure stands in a snapshot `S`.
+/// Reads a figure from a snapshot `S`.
 type Figure<S, N> = fn(&S) -> N;
 
-/// A counter: its name, what it is, and where it stands in a snapshot `S`.
+/// A counter's name, its description, and its figure in a snapshot `S`.
 pub(super) type Total<S> = (&'static str, &'static str, Figure<S, u64>);
 
-/// A gauge: its name, its unit, what it is, and where it stands in a snapshot `S`.
+/// A gauge's name, unit, description, and figure in a snapshot `S`.
 pub(super) type Level<S> = (&'static str, Unit, &'static str, Figure<S, f64>);
 
-/// The counters and gauges that are told of snapshots `S`, as they are registered.
+/// The registered counters and gauges for snapshots `S`.
 #[derive(Debug)]
 pub(super) struct Figures<S> {
     totals: Vec<(Counter, Figure<S, u64>)>,
@@ -30,7 +30,7 @@ pub(super) struct Figures<S> {
 }
 
 impl<S> Figures<S> {
-    /// Registers and describes them, each with a label: `label` is its name, `of` its value.
+    /// Registers and describes them, each with the label `label`, whose value is `of`.
     pub(super) fn register(
         label: &'static str,
         of: &str,
@@ -80,7 +80,7 @@ const LEVELS: [Level<Metrics>; 6] = [
     ("tourbillon_batches_in_flight", Unit::Count, "Batches with the executor.", |m| {
         m.batches_in_flight as f64
     }),
-    ("tourbillon_memory_bytes", Unit::Bytes, "Bytes of timers and names.", |m| m.bytes as f64),
+    ("tourbillon_memory_bytes", Unit::Bytes, "Bytes of timers and references.", |m| m.bytes as f64),
     ("tourbillon_longest_sweep_seconds", Unit::Seconds, "The longest sweep so far.", |m| {
         m.longest_sweep.as_secs_f64()
     }),
@@ -88,28 +88,24 @@ const LEVELS: [Level<Metrics>; 6] = [
 
 /// The histograms of lateness.
 const LATENESS: [(&str, &str, Figure<Metrics, Lateness>); 2] = [
-    ("tourbillon_lateness_seconds", "How long after their deadlines timers fired.", |m| {
-        m.lateness.clone()
+    ("tourbillon_lateness_seconds", "Time from deadlines to firing.", |m| m.lateness.clone()),
+    ("tourbillon_handler_lateness_seconds", "Time from deadlines to the start of handlers.", |m| {
+        m.handler_lateness.clone()
     }),
-    (
-        "tourbillon_handler_lateness_seconds",
-        "How long after the deadlines of timers their handlers began.",
-        |m| m.handler_lateness.clone(),
-    ),
 ];
 
-/// Tells what a wheel counts to the facade `metrics`.
+/// Records the figures of a wheel with the facade `metrics`. Their names begin with `tourbillon_`.
 ///
-/// * Counters, `tourbillon_` and: `inserted_total`, `reset_total`, `cancelled_total`,
-///   `fired_total`, `returned_total`, `requeued_total`, `sweeps_total`, `handler_panics_total`.
-/// * Gauges, `tourbillon_` and: `timers_armed`, `stale_references`, `timers_in_flight`,
-///   `batches_in_flight`, `memory_bytes`, `longest_sweep_seconds`.
-/// * Histograms, `tourbillon_` and: `lateness_seconds`, `handler_lateness_seconds`. A recorder that
-///   computes summaries misjudges samples that are recorded in bursts, so configure buckets for
-///   these, such as powers of two from 1 ms to 1 min.
+/// * The counters are `inserted_total`, `reset_total`, `cancelled_total`, `fired_total`,
+///   `returned_total`, `requeued_total`, `sweeps_total` and `handler_panics_total`.
+/// * The gauges are `timers_armed`, `stale_references`, `timers_in_flight`, `batches_in_flight`,
+///   `memory_bytes` and `longest_sweep_seconds`.
+/// * The histograms are `lateness_seconds` and `handler_lateness_seconds`. A recorder that computes
+///   summaries misjudges samples that are recorded in bursts, so configure buckets for these, such
+///   as powers of two from 1 ms to 1 min.
 ///
-/// They are the fields of [`Metrics`], each with the label `wheel`. Nothing is told by itself: call
-/// [`record`](Self::record) from the handler that is scraped, or from a timer.
+/// They are the fields of [`Metrics`], each with the label `wheel`. Nothing is recorded
+/// automatically. Call [`record`](Self::record) from the handler of the scrape, or from a timer.
 ///
 /// # Examples
 ///
@@ -164,8 +160,8 @@ impl Samples {
 }
 
 impl MetricsExporter {
-    /// Registers and describes the figures with the recorder that is the current one, for good: one
-    /// that is installed later is told nothing. `wheel` is the value of the label.
+    /// Registers and describes the figures with the current recorder. A recorder that is installed
+    /// later receives nothing. `wheel` is the value of the label.
     ///
     /// # Examples
     ///
@@ -185,8 +181,8 @@ impl MetricsExporter {
         Self { figures, lateness }
     }
 
-    /// Tells a snapshot of [`Wheel::metrics`](crate::Wheel::metrics) or
-    /// [`Driver::metrics`](crate::Driver::metrics), always of the same wheel.
+    /// Records a snapshot of [`Wheel::metrics`](crate::Wheel::metrics) or
+    /// [`Driver::metrics`](crate::Driver::metrics), which must be of the same wheel at each call.
     ///
     /// For each histogram of lateness, it records the timers that have fired since the last call,
     /// each with the upper bound of its bucket. The facade `metrics` has no bulk operation, and a

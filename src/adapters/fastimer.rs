@@ -1,5 +1,4 @@
-//! Delays on the wheel for what is written against fastimer, from version 0.10 on: a [`Timer`] is a
-//! [`MakeDelay`].
+//! [`Timer`] as a [`MakeDelay`] of fastimer, from version 0.10.
 //!
 //! The delays of fastimer cannot report an error. A delay that the wheel refuses ends early
 //! ([`OrEnd`]), for the reasons given in the backon adapter.

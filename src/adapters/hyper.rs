@@ -1,15 +1,14 @@
-//! A [`Timer`] as hyper's own: the time-outs of its connections, and of hyper-util's pools.
+//! [`Timer`] as the timer of hyper, for the timeouts of its connections and of hyper-util's pools.
 //!
-//! Hyper keeps a boxed sleep for each connection, polls it beside everything else and moves it
-//! often: a [`Timer`] makes it of a [`Sleep`], and a reset moves that where it lies.
+//! Hyper keeps a boxed sleep for each connection, polls it together with the connection and resets
+//! it often. A [`Timer`] makes it from a [`Sleep`], which a reset moves in place.
 //!
-//! **A refusal ends it.** What hyper is told by a sleep is that it has ended, and not why. One
-//! that cannot be armed, because the timer was shut down or is full, ends at once: what waits for
-//! it is cut, and nothing waits for ever. Two things keep that from spinning in those who ask
-//! again and again whether time has passed, as a pool does that looks for idle connections. The
-//! clock of a timer that was shut down stands at the end of all time-outs, so that what they find
-//! has expired; and a sleep that is refused at once lets its task go before it ends, as every
-//! [`Sleep`] does, so that a runtime's thread is never held.
+//! **A refused sleep ends at once.** A sleep can tell hyper only that it has ended, and not why. If
+//! the timer was shut down or is full, the sleep ends at once, so that the connection is closed and
+//! nothing waits forever. Two things keep this from spinning a task that checks repeatedly if time
+//! has passed, such as a pool that looks for idle connections. The clock of a timer that was shut
+//! down is beyond the end of all timeouts, so that each of them has expired. And a refused sleep,
+//! like every [`Sleep`], yields once before it ends, so that it never occupies a runtime's thread.
 
 #![forbid(unsafe_code)]
 
@@ -20,19 +19,19 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// How far the clock leaps when the timer is shut down: 2^32 s, 136 years, the longest delay.
+/// The leap of the clock at the shutdown of the timer. 2^32 s, 136 years, is the longest delay.
 const END: Duration = Duration::from_secs(1 << 32);
 
-/// For `.timer(…)` of hyper's builders and of hyper-util's, and `.pool_timer(…)` of its client;
-/// with the feature `hyper`.
+/// The argument of `.timer(…)` of the builders of hyper and hyper-util, and of `.pool_timer(…)` of
+/// hyper-util's client. Needs the feature `hyper`.
 ///
-/// A sleep is one allocation, as the trait asks for; a reset of it is none. (Hyper makes a new
-/// one for each head that it reads.) Clone the timer for each connection, or for each thread:
-/// the sleeps of one clone share a counter.
+/// A sleep costs one allocation, as the trait requires. A reset costs none. (Hyper creates a sleep
+/// for each head that it reads.) Clone the timer for each connection or thread, because the sleeps
+/// of one clone share a counter.
 ///
-/// Once the timer is shut down, each sleep ends, new ones at once, and [`now`](rt::Timer::now) is
-/// 136 years later: hyper cuts the connections whose heads or pings it waits for, and a pool drops
-/// those that are idle. A timer that is full cuts what it has no place for.
+/// After a shutdown of the timer, each sleep ends, new ones at once, and [`now`](rt::Timer::now) is
+/// 136 years later. Hyper then closes the connections whose heads or pings it waits for, and a pool
+/// drops idle connections. A full timer closes the connections for which it has no room.
 ///
 /// # Examples
 ///
@@ -64,8 +63,8 @@ impl rt::Timer for Timer {
         HyperSleep::of(self.sleep_until(deadline))
     }
 
-    /// What the timer's clock says, and as much more as it may lie behind the truth: a deadline
-    /// counted from it is never early.
+    /// Returns the time of the timer's clock plus its lag, so that a deadline counted from it is
+    /// never early.
     fn now(&self) -> Instant {
         let clock = self.wheel().clock();
         let now = clock.now();
@@ -76,7 +75,7 @@ impl rt::Timer for Timer {
     fn reset(&self, sleep: &mut Pin<Box<dyn rt::Sleep>>, new_deadline: Instant) {
         match sleep.as_mut().downcast_mut_pin::<HyperSleep>() {
             Some(own) => own.get_mut().sleep.reset(new_deadline),
-            // Another timer's: whoever polls it next finds ours in its place.
+            // The sleep of another timer. The next poll finds this timer's sleep in its place.
             None => *sleep = rt::Timer::sleep_until(self, new_deadline),
         }
     }

@@ -1,4 +1,4 @@
-//! The wheel behind other crates' interfaces: a feature and a file for each crate.
+//! The wheel behind the interfaces of other crates. Each crate has a feature and a file.
 
 #[cfg(feature = "backon")]
 mod backon;

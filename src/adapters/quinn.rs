@@ -1,18 +1,18 @@
-//! QUIC on the wheel: [`WheelRuntime`] gives quinn's connections their timers.
+//! [`WheelRuntime`]: the timers of quinn's connections on a wheel.
 //!
-//! A connection has one timer, for all it waits for (loss, idleness, pacing, keep-alive and more),
-//! and moves it with nearly every packet: here that is the wheel's reset, on the [`Sleep`] that the
-//! connection has from its beginning to its end.
-//!
-//! **One clock.** A connection asks its runtime for the time and compares it with its deadlines;
-//! so that is the wheel's clock too, and a deadline that the wheel has passed has passed for the
+//! A connection has one timer for loss, idleness, pacing, keep-alive and more, and resets it with
+//! nearly every packet. Here that is a reset of one [`Sleep`], which lives as long as the
 //! connection.
 //!
-//! **When the wheel refuses.** A connection whose timer is ready before its time sets it again, and
-//! polls again at once: one that could say nothing but "refused" would keep it spinning, and one
-//! that says nothing would let it hang. So a refused deadline is handed to a timer of the runtime
-//! below, after as much time of its clock as is left by the wheel's. It is asked for only then, and
-//! given up when a later deadline finds room in the wheel.
+//! **One clock.** A connection reads the time from its runtime and compares it with its deadlines.
+//! The runtime therefore returns the wheel's clock, so that a deadline that the wheel has passed
+//! has also passed for the connection.
+//!
+//! **Refused deadlines.** A connection whose timer is ready early resets it and polls again at
+//! once. A timer that reported a refusal as an expiry would keep the connection spinning, and one
+//! that never became ready would let it hang. A refused deadline is therefore passed to a timer of
+//! the runtime below, with the remaining time measured on its clock. That timer is created only
+//! then, and dropped when a later deadline finds room in the wheel.
 
 #![forbid(unsafe_code)]
 
@@ -25,19 +25,19 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-/// A runtime for quinn that keeps the timers of connections on the wheel of a [`Timer`], and leaves
-/// the sockets and tasks to another runtime.
+/// A runtime for quinn that keeps the timers of connections on the wheel of a [`Timer`] and
+/// delegates sockets and tasks to another runtime.
 ///
-/// After [`Timer::shutdown`], or at the wheel's capacity, deadlines are kept by that runtime:
-/// connections go on and end as they would.
+/// After [`Timer::shutdown`], or if the wheel is full, the other runtime keeps the deadlines.
+/// Connections continue and end as usual.
 ///
-/// Endpoints may share a `WheelRuntime`. All connections then count their sleeps together; give
-/// each endpoint one of its own, with a clone of the timer, if that counter is ever felt.
+/// Endpoints may share a `WheelRuntime`. All connections then share one counter of sleeps. If that
+/// counter becomes a bottleneck, give each endpoint a runtime with its own clone of the timer.
 ///
 /// # Examples
 ///
-/// An endpoint, say with `Arc::new(quinn::TokioRuntime)` as `below` (the example `quic_echo` has a
-/// server and a client):
+/// An endpoint, with `Arc::new(quinn::TokioRuntime)` as `below`, for example. (The example
+/// `quic_echo` has a server and a client.)
 ///
 /// ```
 /// use quinn::{Endpoint, EndpointConfig, Runtime, ServerConfig};
@@ -75,7 +75,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug)]
 pub struct WheelRuntime(Arc<Layers>);
 
-/// The wheel, and what lies below it.
+/// The wheel and the runtime below it.
 #[derive(Debug)]
 struct Layers {
     timer: Timer,
@@ -83,13 +83,13 @@ struct Layers {
 }
 
 impl WheelRuntime {
-    /// Timers from `timer`, the rest from `below`.
+    /// Creates a runtime with timers from `timer` and everything else from `below`.
     #[must_use]
     pub fn new(timer: Timer, below: Arc<dyn Runtime>) -> Self {
         Self(Arc::new(Layers { timer, below }))
     }
 
-    /// The timer.
+    /// Returns the timer.
     pub fn timer(&self) -> &Timer {
         &self.0.timer
     }
@@ -126,10 +126,10 @@ struct WheelTimer {
 }
 
 impl WheelTimer {
-    /// The deadline by the clock of the runtime below.
+    /// Returns the deadline on the clock of the runtime below.
     fn deadline_below(&self) -> Instant {
         let Layers { timer, below } = &*self.layers;
-        // 136 years at most, so that the end of all time is not now.
+        // At most 136 years, so that the last instant of all is not now.
         let far = Duration::from_secs(1 << 32);
         let left = self.sleep.deadline().saturating_duration_since(timer.now()).min(far);
         let now = below.now();

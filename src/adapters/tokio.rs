@@ -1,4 +1,5 @@
-//! On tokio: a clock by `tokio::time`, and the task that sweeps a timer.
+//! [`RuntimeClock`], the time of a tokio runtime as a clock, and [`spawn`], a task that sweeps a
+//! timer.
 //!
 //! A timer that belongs to a runtime needs no thread. On a `current_thread` runtime everything
 //! stays on that thread. Under `tokio::time::pause` the wheel follows the paused clock and its
@@ -20,9 +21,10 @@ use std::time::Instant;
 /// A clock that reads the time of a tokio runtime, which tests may pause and advance. It can be
 /// read on any thread, including threads outside the runtime.
 ///
-/// For a wheel that is swept in the runtime: by [`spawn`], or by
-/// [`future::undriven`](crate::future::undriven). Not for a [`Driver`](crate::Driver): its thread is
-/// outside, where time is not paused, and timers would fire early by the paused clock.
+/// Use it for a wheel that is swept in the runtime by [`spawn`] or
+/// [`future::undriven`](crate::future::undriven). Do not use it for a [`Driver`](crate::Driver),
+/// because its thread is outside the runtime, where time is not paused, and timers would fire early
+/// by the paused clock.
 ///
 /// # Examples
 ///
@@ -67,8 +69,9 @@ impl Clock for RuntimeClock {
     }
 }
 
-/// A timer by the [runtime's clock](RuntimeClock), swept by a task of the runtime; the task ends
-/// with the timer's last clone and sleep, or when it is [shut down](Timer::shutdown).
+/// Creates a timer by the [runtime's clock](RuntimeClock) and spawns a task that sweeps it. The
+/// task ends with the timer's last clone and sleep, or when the timer is [shut
+/// down](Timer::shutdown).
 ///
 /// (A clock that was set on the builder is ignored.) Creating a sleep enters the runtime and reads
 /// its clock. If no test pauses the time, `drive(Builder::new(), tokio::time::sleep)` avoids that
@@ -76,11 +79,11 @@ impl Clock for RuntimeClock {
 ///
 /// # Errors
 ///
-/// As [`Builder::build`].
+/// Fails like [`Builder::build`].
 ///
 /// # Panics
 ///
-/// Outside of a tokio runtime, or in one without time.
+/// Panics outside of a tokio runtime, or in one without time.
 ///
 /// # Examples
 ///
