@@ -6,11 +6,14 @@ use crate::{Cache, CacheStats};
 use ::metrics::{Counter, Gauge, Unit, counter, describe_counter, describe_gauge, gauge};
 use std::hash::Hash;
 
-/// A counter: its name, its description, and its value in a snapshot.
-type Total = (&'static str, &'static str, fn(&Snapshot) -> u64);
+/// Reads a figure from a snapshot.
+type Figure<N> = fn(&Snapshot) -> N;
 
-/// A gauge: its name, its description, and its value in a snapshot.
-type Level = (&'static str, &'static str, fn(&Snapshot) -> f64);
+/// A counter's name, its description, and its figure.
+type Total = (&'static str, &'static str, Figure<u64>);
+
+/// A gauge's name, its description, and its figure.
+type Level = (&'static str, &'static str, Figure<f64>);
 
 /// The counters and the size of a cache.
 #[derive(Debug)]
@@ -62,8 +65,8 @@ const LEVELS: [Level; 2] = [
 /// ```
 #[derive(Debug)]
 pub struct CacheExporter {
-    totals: [(Counter, fn(&Snapshot) -> u64); 6],
-    levels: [(Gauge, fn(&Snapshot) -> f64); 2],
+    totals: [(Counter, Figure<u64>); 6],
+    levels: [(Gauge, Figure<f64>); 2],
 }
 
 impl CacheExporter {

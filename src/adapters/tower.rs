@@ -1,10 +1,10 @@
-//! Time-outs of tower services on the wheel: [`TimeoutLayer`], and [`Timeout`], the service it
-//! makes.
+//! Timeouts of tower services on a wheel: [`TimeoutLayer`], and [`Timeout`], the service that it
+//! creates.
 //!
-//! The same as tower's own by another clock: the time counts from the call, and a request that has
-//! no response in time ends with an error. Each request has one timer, which leaves the wheel with
-//! its response. The wait until a service is ready comes before the call and does not count, unless
-//! an [`AwaitReadyLayer`] moves it into the response.
+//! They work like tower's own on another clock. The time counts from the call, and a request
+//! without a response in time ends with an error. Each request has one timer, which is cancelled
+//! with its response. The wait until a service is ready comes before the call and does not count,
+//! unless an [`AwaitReadyLayer`] moves it into the response.
 
 #![forbid(unsafe_code)]
 
@@ -19,11 +19,11 @@ use std::time::Duration;
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// The error of what has a time-out: its own, or that of the time-out, a [`TimeoutError`] for a
-/// service; `error.is::<TimeoutError>()` tells which.
+/// The error of a service or body with a timeout. It is the inner error or that of the timeout,
+/// which for a service is a [`TimeoutError`]. `error.is::<TimeoutError>()` distinguishes them.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
-/// Gives the requests of a service a time-out, each from its call.
+/// Limits the time of each request of a service, from its call to its response.
 ///
 /// # Examples
 ///
@@ -67,7 +67,7 @@ pub struct TimeoutLayer {
 }
 
 impl TimeoutLayer {
-    /// Requests end after `timeout`, by `timer`.
+    /// Creates a layer whose services end requests after `timeout`, by `timer`.
     #[must_use]
     pub fn new(timer: Timer, timeout: Duration) -> Self {
         Self { timer, timeout }
@@ -82,11 +82,11 @@ impl<S> Layer<S> for TimeoutLayer {
     }
 }
 
-/// A service whose requests end with a [`TimeoutError`] if they have no response in time; made by
-/// a [`TimeoutLayer`].
+/// A service whose requests end with a [`TimeoutError`] if they have no response in time, created
+/// by a [`TimeoutLayer`].
 ///
-/// Each clone of the service has a clone of the timer, an allocation, and its requests count their
-/// sleeps on that: clones for different connections share no counter.
+/// Each clone of the service has a clone of the timer, which is one allocation and has its own
+/// counter of sleeps. Clones for different connections therefore share no counter.
 ///
 /// # Errors
 ///
@@ -133,7 +133,7 @@ pub struct Timeout<S> {
 }
 
 impl<S> Timeout<S> {
-    /// The requests of `inner` end after `timeout`, by `timer`.
+    /// Creates a service that ends the requests of `inner` after `timeout`, by `timer`.
     #[must_use]
     pub fn new(inner: S, timer: Timer, timeout: Duration) -> Self {
         TimeoutLayer::new(timer, timeout).layer(inner)

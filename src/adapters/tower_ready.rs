@@ -87,8 +87,8 @@ impl<S> Layer<S> for AwaitReadyLayer {
     }
 }
 
-/// A service that is always ready and whose responses wait until the inner service is ready; made
-/// by an [`AwaitReadyLayer`].
+/// A service that is always ready and whose responses wait until the inner service is ready,
+/// created by an [`AwaitReadyLayer`].
 #[derive(Clone, Debug)]
 pub struct AwaitReady<S> {
     inner: S,

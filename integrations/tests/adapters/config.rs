@@ -78,11 +78,11 @@ fn each_field_reaches_its_builder() {
 fn what_cannot_be_read_is_refused_with_a_word_that_helps() {
     for (toml, words) in [
         ("resolutoin = \"1ms\"", &["unknown field `resolutoin`", "`resolution`", "`batch`"][..]),
-        ("resolution = \"1 parsec\"", &["\"1 parsec\" is no length of time", "parsec", "ms"]),
-        ("resolution = \"10\"", &["\"10\" is no length of time", "time unit needed", "10ms"]),
-        ("resolution = \"-1ms\"", &["\"-1ms\" is no length of time", "expected number"]),
-        ("resolution = \"\"", &["\"\" is no length of time", "empty"]),
-        ("resolution = 1", &["integer `1`", "a length of time with its unit, such as \"1ms\""]),
+        ("resolution = \"1 parsec\"", &["invalid duration \"1 parsec\"", "parsec", "ms"]),
+        ("resolution = \"10\"", &["invalid duration \"10\"", "time unit needed", "10ms"]),
+        ("resolution = \"-1ms\"", &["invalid duration \"-1ms\"", "expected number"]),
+        ("resolution = \"\"", &["invalid duration \"\"", "empty"]),
+        ("resolution = 1", &["integer `1`", "a duration with its unit, such as \"1ms\""]),
         ("shards = -1", &["integer `-1`", "usize"]),
         ("capacity = -5", &["integer `-5`", "u64"]),
         ("batch = 2.5", &["floating point `2.5`", "usize"]),

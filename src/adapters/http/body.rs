@@ -101,7 +101,8 @@ impl TotalLimit {
 }
 
 impl<B> TimeoutBody<B> {
-    /// The frames of `body`, none of which may be waited for longer than `timeout`, by `timer`.
+    /// Creates a body that fails if a frame of `body` is awaited for longer than `timeout`, by
+    /// `timer`.
     #[must_use]
     pub fn new(body: B, timer: &Timer, timeout: Duration) -> Self {
         let (sleep, grace) = (Some(timer.sleep(timeout)), Grace::default());
@@ -149,17 +150,17 @@ impl<B> TimeoutBody<B> {
         self
     }
 
-    /// The body.
+    /// Returns a reference to the inner body.
     pub fn get_ref(&self) -> &B {
         &self.body
     }
 
-    /// The body.
+    /// Returns a mutable reference to the inner body.
     pub fn get_mut(&mut self) -> &mut B {
         &mut self.body
     }
 
-    /// The body, without its time-out.
+    /// Returns the inner body, without its timeout.
     pub fn into_inner(self) -> B {
         self.body
     }
@@ -216,11 +217,11 @@ where
     }
 }
 
-/// Why a body was not waited for any longer.
+/// The reason why a body is no longer awaited.
 ///
 /// # Examples
 ///
-/// What a service tells a client whose body it could not read:
+/// The status for a client whose body could not be read:
 ///
 /// ```
 /// use http::StatusCode;
@@ -241,11 +242,11 @@ where
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BodyTimeoutError {
-    /// No frame came in time.
+    /// No frame arrived in time.
     Elapsed,
     /// The whole body took longer than [its limit](TimeoutBody::with_total_timeout).
     Total,
-    /// The timer cannot say when that will be: it was shut down, or is full.
+    /// The timer refused to wait because it was shut down or is full.
     Refused(Refusal),
 }
 
@@ -256,9 +257,7 @@ impl fmt::Display for BodyTimeoutError {
                 f.write_str("no frame of the body within the time allowed")
             }
             BodyTimeoutError::Total => f.write_str("no whole body within the time allowed"),
-            BodyTimeoutError::Refused(_) => {
-                f.write_str("the time-out of the body could not be armed")
-            }
+            BodyTimeoutError::Refused(_) => f.write_str("could not arm the timeout of the body"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! [`RequestBodyTimeoutLayer`] and [`ResponseBodyTimeoutLayer`]: bodies that must not stand still.
+//! [`RequestBodyTimeoutLayer`] and [`ResponseBodyTimeoutLayer`], which limit stalled bodies.
 
 #![forbid(unsafe_code)]
 
@@ -13,8 +13,8 @@ use std::time::Duration;
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// What a layer, a service or the response to come limits by. A clone counts its sleeps on its
-/// own; what one service makes [shares](Timer::share) its count.
+/// The limits of a layer, a service or a future response. A clone counts its sleeps separately. The
+/// bodies of one service [share](Timer::share) a count.
 #[derive(Clone, Debug)]
 struct Limit {
     timer: Timer,
@@ -36,7 +36,7 @@ impl Limit {
     }
 }
 
-/// A layer, and the service that it makes.
+/// Defines a layer and the service that it creates.
 macro_rules! layer {
     ($(#[$about_layer:meta])* $layer:ident makes $(#[$about_service:meta])* $service:ident) => {
         $(#[$about_layer])*
@@ -44,7 +44,8 @@ macro_rules! layer {
         pub struct $layer(Limit);
 
         impl $layer {
-            /// No frame may be waited for longer than `timeout`, by `timer`.
+            /// Creates a layer whose bodies fail if a frame is awaited for longer than `timeout`,
+            /// by `timer`.
             #[must_use]
             pub fn new(timer: Timer, timeout: Duration) -> Self {
                 Self(Limit { timer, timeout, total: None })
@@ -124,7 +125,7 @@ layer! {
     /// # Ok::<(), tourbillon::BuildError>(())
     /// ```
     RequestBodyTimeoutLayer makes
-    /// A service whose requests have [`TimeoutBody`]s; made by a [`RequestBodyTimeoutLayer`].
+    /// A service whose requests have [`TimeoutBody`]s, created by a [`RequestBodyTimeoutLayer`].
     RequestBodyTimeout
 }
 
@@ -172,7 +173,7 @@ layer! {
     /// # Ok::<(), tourbillon::BuildError>(())
     /// ```
     ResponseBodyTimeoutLayer makes
-    /// A service whose responses have [`TimeoutBody`]s; made by a [`ResponseBodyTimeoutLayer`].
+    /// A service whose responses have [`TimeoutBody`]s, created by a [`ResponseBodyTimeoutLayer`].
     ResponseBodyTimeout
 }
 
@@ -216,7 +217,7 @@ pin_project! {
     ///
     /// # Examples
     ///
-    /// The head of a response comes as it is, and its body with a time-out:
+    /// The head of a response is unchanged, and its body has a timeout:
     ///
     /// ```
     /// # use http::{Request, Response};

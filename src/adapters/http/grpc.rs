@@ -1,4 +1,4 @@
-//! [`GrpcTimeoutLayer`]: gRPC requests end at the deadline that the client has given them.
+//! [`GrpcTimeoutLayer`]: ends gRPC requests at their clients' deadlines.
 
 #![forbid(unsafe_code)]
 
@@ -15,9 +15,9 @@ use std::time::Duration;
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// Ends gRPC requests at the deadline that their client has given them by the header
-/// `grpc-timeout`, with the status `DEADLINE_EXCEEDED` (4): the status that gRPC has for it.
-/// (tonic's own `Server::timeout` ends them with `CANCELLED`.)
+/// Ends gRPC requests at the deadline that the client sets with the header `grpc-timeout`. The
+/// status is `DEADLINE_EXCEEDED` (4), as gRPC defines for it. (tonic's own `Server::timeout` ends
+/// them with `CANCELLED`.)
 ///
 /// The time counts from the call to the end of the response. A streaming response therefore ends
 /// with that status in its [trailers](GrpcTimeoutBody). The request has the [`Deadline`] among its
@@ -31,9 +31,9 @@ use tower_service::Service;
 /// [`Timeout`](crate::future::Timeout), the layer does not poll the service once more, even if it
 /// notices the deadline late.
 ///
-/// A request whose header is missing or wrong has no deadline, but for one that the server
-/// [allows at most](Self::at_most). When the timer refuses, requests that are not answered at once
-/// end with `UNAVAILABLE` (14).
+/// A request whose header is missing or malformed has no deadline, except for the
+/// [limit](Self::at_most) of the server. If the timer refuses, requests that are not answered at
+/// once end with `UNAVAILABLE` (14).
 ///
 /// # Examples
 ///
@@ -79,20 +79,20 @@ pub struct GrpcTimeoutLayer {
 }
 
 impl GrpcTimeoutLayer {
-    /// Deadlines by `timer`.
+    /// Creates a layer whose deadlines are timed by `timer`.
     #[must_use]
     pub fn new(timer: Timer) -> Self {
         Self { timer, at_most: None }
     }
 
-    /// No request has more time than that, whatever its client says. Not limited by default.
+    /// Limits the time of every request, whatever deadline its client sets. Unlimited by default.
     #[must_use]
     pub fn at_most(mut self, limit: Duration) -> Self {
         self.at_most = Some(limit);
         self
     }
 
-    /// Until when a request is to be answered that came now.
+    /// Returns the deadline of a request that arrives now.
     fn deadline<B>(&self, request: &Request<B>) -> Option<Deadline> {
         let limit = asked(request).into_iter().chain(self.at_most).min()?;
         self.timer.now().checked_add(limit).map(Deadline::at)
@@ -107,8 +107,7 @@ impl<S> Layer<S> for GrpcTimeoutLayer {
     }
 }
 
-/// A service whose requests end at the deadline that their client has given them; made by a
-/// [`GrpcTimeoutLayer`].
+/// A service whose requests end at their clients' deadlines, created by a [`GrpcTimeoutLayer`].
 #[derive(Clone, Debug)]
 pub struct GrpcTimeout<S> {
     inner: S,
@@ -172,7 +171,7 @@ where
     }
 }
 
-/// A response that is a status alone.
+/// Creates a response that consists of a status.
 fn status<Answer>(ended: Ended) -> Response<GrpcTimeoutBody<Answer>> {
     let mut response = Response::new(GrpcTimeoutBody::new(None, None));
     let mut headers = ended.status();

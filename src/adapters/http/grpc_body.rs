@@ -66,7 +66,7 @@ impl Ended {
 
 pin_project! {
     /// The body of a gRPC response, which ends at the deadline of its request with the status
-    /// `DEADLINE_EXCEEDED` (4) in its trailers; made by a [`GrpcTimeout`](super::GrpcTimeout)
+    /// `DEADLINE_EXCEEDED` (4) in its trailers. Created by a [`GrpcTimeout`](super::GrpcTimeout)
     /// service.
     ///
     /// The service's body is polled under the [`Deadline`]. A message that was partly sent remains

@@ -1,5 +1,4 @@
-//! The header `grpc-timeout`: what it says, and [`GrpcDeadlineLayer`], which puts the deadline that
-//! a client's requests are under into them.
+//! The header `grpc-timeout`, and [`GrpcDeadlineLayer`], which adds it to a client's requests.
 
 #![forbid(unsafe_code)]
 
@@ -11,10 +10,10 @@ use std::time::Duration;
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// How much time a client gives a request.
+/// The header with the time that a client allows for a request.
 const NAME: HeaderName = HeaderName::from_static("grpc-timeout");
 
-/// Its units, and how many nanoseconds they are, the finest first.
+/// Its units in nanoseconds, the finest first.
 const UNITS: [(char, u64); 6] = [
     ('n', 1),
     ('u', 1_000),
@@ -24,10 +23,10 @@ const UNITS: [(char, u64); 6] = [
     ('H', 3_600_000_000_000),
 ];
 
-/// The greatest number of a unit: one of eight digits.
+/// The largest number of a unit, which has eight digits.
 const MOST: u128 = 99_999_999;
 
-/// How much time a request gives: by its header, if it has one that is right.
+/// Returns the time that a request allows, if it has a valid header.
 pub(super) fn asked<B>(request: &Request<B>) -> Option<Duration> {
     let text = request.headers().get(NAME)?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
@@ -38,7 +37,8 @@ pub(super) fn asked<B>(request: &Request<B>) -> Option<Duration> {
     Some(Duration::from_nanos(nanos).saturating_mul(number))
 }
 
-/// The header for so much time, rounded up to what it can say; at least a nanosecond.
+/// Returns the header for a duration, rounded up to a value that it can express, of at least a
+/// nanosecond.
 fn header(left: Duration) -> HeaderValue {
     let (nanos, last) = (left.as_nanos().max(1), UNITS[UNITS.len() - 1]);
     let number = |unit: u64| nanos.div_ceil(unit.into());
@@ -48,10 +48,10 @@ fn header(left: Duration) -> HeaderValue {
     HeaderValue::from_str(&text).unwrap_or_else(|_| unreachable!("digits and a letter"))
 }
 
-/// Puts the time that is left into a client's requests, as the header `grpc-timeout`: until the
-/// [`Deadline`] that the call is under, or that is among the request's extensions, whichever is
-/// sooner. A request that has the header, or neither of them, stays as it is. (Under a deadline is
-/// a call that is *made* in its [scope](Deadline::scope).)
+/// Adds the header `grpc-timeout` with the remaining time to a client's requests. The time is until
+/// the [`Deadline`] of the current scope or the one among the request's extensions, whichever is
+/// sooner. A request that already has the header, or that has neither deadline, is unchanged. (The
+/// scope is that in which the call is *made*, see [`Deadline::scope`].)
 ///
 /// # Examples
 ///
@@ -99,7 +99,7 @@ pub struct GrpcDeadlineLayer {
 }
 
 impl GrpcDeadlineLayer {
-    /// What is left is told by the clock of `timer`.
+    /// Creates a layer that computes the remaining time with the clock of `timer`.
     #[must_use]
     pub fn new(timer: Timer) -> Self {
         Self { timer }
@@ -114,7 +114,7 @@ impl<S> Layer<S> for GrpcDeadlineLayer {
     }
 }
 
-/// A client whose requests say how much time they have; made by a [`GrpcDeadlineLayer`].
+/// A client whose requests state their remaining time, created by a [`GrpcDeadlineLayer`].
 #[derive(Clone, Debug)]
 pub struct GrpcDeadline<S> {
     inner: S,

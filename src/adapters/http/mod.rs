@@ -1,7 +1,7 @@
-//! Time-outs of HTTP on the wheel, as tower layers: of requests, answered by a status, and of
-//! bodies that stand still.
+//! Timeouts of HTTP on a wheel, as tower layers. They limit requests, which are answered with a
+//! status, and bodies that stall.
 //!
-//! The names are those of tower-http's `timeout`; here each takes the
+//! The names are those of tower-http's `timeout`. Here, each layer takes the
 //! [`Timer`](crate::future::Timer) too.
 //!
 //! | what comes too late | is ended by | with |
@@ -19,9 +19,9 @@
 //! include the wait for readiness, add an
 //! [`AwaitReadyLayer`](crate::adapters::tower::AwaitReadyLayer) below the layer.
 //!
-//! **Time-outs are never left out.** After the timer was shut down, and at its capacity, requests
-//! that are not answered at once end with 503, and bodies that do not move at once end with an
-//! error: so shut the timer down after the server.
+//! **No timeout is left out.** If the timer was shut down or is full, requests that are not
+//! answered at once end with 503, and bodies that do not move at once end with an error. Shut the
+//! timer down after the server.
 
 #![forbid(unsafe_code)]
 

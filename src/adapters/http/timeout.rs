@@ -1,4 +1,4 @@
-//! [`TimeoutLayer`]: requests that are not answered in time are answered by a status.
+//! [`TimeoutLayer`]: answers late requests with a status.
 
 #![forbid(unsafe_code)]
 
@@ -12,19 +12,19 @@ use std::time::Duration;
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// Answers requests that have no response in time by a status and an empty body.
+/// Answers requests that have no response in time with a status and an empty body.
 ///
-/// The time counts from the call to the head of the response. The service's own error stays what
-/// it is, so that with axum no error is to be handled.
+/// The time counts from the call to the head of the response. The service's own error is unchanged,
+/// so with axum there is no error to handle.
 ///
 /// If the request's [`Deadline`](crate::future::Deadline) passes before this layer's limit, the
 /// response is 504 whatever `status` is, because the delay is not the client's. The response has
 /// the [`TimeoutError`] among its extensions.
 ///
-/// [`REQUEST_TIMEOUT`](StatusCode::REQUEST_TIMEOUT) (408) says that the client was too slow and may
-/// try again; [`GATEWAY_TIMEOUT`](StatusCode::GATEWAY_TIMEOUT) (504) that somebody behind this
-/// server was; [`SERVICE_UNAVAILABLE`](StatusCode::SERVICE_UNAVAILABLE) (503) that this server was,
-/// and that is also the answer when the timer refuses.
+/// Use [`REQUEST_TIMEOUT`](StatusCode::REQUEST_TIMEOUT) (408) if the client was too slow and may
+/// try again, [`GATEWAY_TIMEOUT`](StatusCode::GATEWAY_TIMEOUT) (504) if a server behind this one
+/// was too slow, and [`SERVICE_UNAVAILABLE`](StatusCode::SERVICE_UNAVAILABLE) (503) if this server
+/// was. If the timer refuses, the response is 503.
 ///
 /// # Examples
 ///
@@ -71,7 +71,8 @@ pub struct TimeoutLayer {
 }
 
 impl TimeoutLayer {
-    /// Requests without a response after `timeout`, by `timer`, are answered by `status`.
+    /// Creates a layer whose services answer with `status` if there is no response after `timeout`,
+    /// by `timer`.
     #[must_use]
     pub fn with_status_code(timer: Timer, status: StatusCode, timeout: Duration) -> Self {
         Self { timer, status, timeout }
@@ -86,7 +87,7 @@ impl<S> Layer<S> for TimeoutLayer {
     }
 }
 
-/// A service whose requests are answered by a status if they have no response in time; made by a
+/// A service that answers requests with a status if they have no response in time, created by a
 /// [`TimeoutLayer`].
 ///
 /// Each clone of the service has a clone of the timer, as in
@@ -160,7 +161,7 @@ pin_project! {
     ///
     /// # Examples
     ///
-    /// A client goes away, and its time-out with it:
+    /// A client disconnects, which cancels its timeout:
     ///
     /// ```
     /// # use http::{Request, Response, StatusCode};
