@@ -1,10 +1,10 @@
-//! A cache with a driver of its own: its threads, and the events of its end.
+//! The threads of a cache with its own driver, and the events of its end.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fmt::Debug;
-use std::sync::mpsc::{self, Receiver};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::Duration;
 use tourbillon::{Builder, ManualClock};
@@ -64,11 +64,9 @@ fn listeners_hear_while_the_worker_and_the_program_are_busy() {
     drop((release, release_pool));
 }
 
-/// The events of the driver with this name.
+/// The name of the driver whose events are recorded.
 const DRIVER: &str = "goes";
-static EVENTS: Mutex<Vec<Event>> = Mutex::new(Vec::new());
 
-#[derive(Clone)]
 struct Event {
     level: Level,
     text: String,
@@ -85,7 +83,8 @@ impl Visit for Event {
     }
 }
 
-struct Recorder;
+/// Sends the events of the driver.
+struct Recorder(Mutex<Sender<Event>>);
 
 impl Subscriber for Recorder {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
@@ -97,7 +96,7 @@ impl Subscriber for Recorder {
         let mut seen = Event { level, text: String::new(), is_ours: false };
         event.record(&mut seen);
         if seen.is_ours {
-            EVENTS.lock().unwrap_or_else(PoisonError::into_inner).push(seen);
+            let _ = self.0.lock().unwrap().send(seen);
         }
     }
 
@@ -117,20 +116,18 @@ impl Subscriber for Recorder {
 /// A cache cancels its timers itself, so the values that are dropped with it cause no warning.
 #[test]
 fn a_cache_that_is_dropped_with_its_values_does_not_warn() {
-    tracing::subscriber::set_global_default(Recorder).unwrap();
+    let (send, events) = mpsc::channel();
+    tracing::subscriber::set_global_default(Recorder(Mutex::new(send))).unwrap();
     let driver = Builder::new().clock(ManualClock::new()).driver().thread_name(DRIVER);
     let cache = Cache::builder(TICK * 1000).spawn(driver).unwrap();
     cache.insert(7, "seven").unwrap();
     drop(cache);
-    let start = std::time::Instant::now();
-    let stopped =
-        || EVENTS.lock().unwrap().iter().any(|event| event.text.contains("driver stopped"));
-    while !stopped() {
-        assert!(start.elapsed() < Duration::from_secs(60), "the driver has not stopped");
-        thread::yield_now();
+    loop {
+        let Event { level, text, .. } = receive(&events);
+        assert_eq!(level, Level::DEBUG, "{text}");
+        if text.contains("driver stopped") {
+            assert!(text.contains("handed_back=0") && text.contains("dropped=0"), "{text}");
+            break;
+        }
     }
-    let events = EVENTS.lock().unwrap().clone();
-    assert!(events.iter().all(|event| event.level == Level::DEBUG));
-    let last = &events.last().unwrap().text;
-    assert!(last.contains("handed_back=0") && last.contains("dropped=0"), "{last}");
 }

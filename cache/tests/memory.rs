@@ -10,7 +10,7 @@ use tourbillon_cache::{Cache, CacheTimer};
 const BURST: u64 = 200_000;
 const LIFE: Duration = Duration::from_secs(10);
 
-/// How a burst ends, and what ends it.
+/// The name of an end of a burst, and the function that ends it.
 type End = (&'static str, fn(&mut Cached));
 
 /// The bytes that are left of a burst after `end`, and those that it took.

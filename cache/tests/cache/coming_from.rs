@@ -1,4 +1,4 @@
-//! The rows of `COMING-FROM.md`. Each is a test here, of the name that the row gives.
+//! A test for each row of `COMING-FROM.md`, with the name that the row gives.
 
 use crate::common::{Bench, SMALL, Shape};
 use crate::rig::{Rig, TICK, TTL};

@@ -16,7 +16,7 @@ pub(crate) struct Bench<T> {
     pub(crate) clock: ManualClock,
 }
 
-/// What a wheel under test looks like.
+/// The settings of a wheel under test.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) tick: Duration,
@@ -57,13 +57,14 @@ impl<T: Send> Bench<T> {
     }
 }
 
-/// The next values that other threads send. The limit is for a broken build: it would hang.
+/// Receives the next values from other threads. The limit is for a broken build, which would hang.
 pub(crate) fn receive<T>(receiver: &Receiver<T>, count: usize) -> Vec<T> {
     let next = || receiver.recv_timeout(Duration::from_secs(60)).expect("nothing is lost");
     (0..count).map(|_| next()).collect()
 }
 
-/// How many operations a test with real threads is to run: `TOURBILLON_STRESS_OPS`, or few.
+/// The number of operations of a test with real threads, which is `TOURBILLON_STRESS_OPS` or a
+/// small number.
 pub(crate) fn operations() -> usize {
     std::env::var("TOURBILLON_STRESS_OPS").map_or(30_000, |ops| ops.parse().expect("a number"))
 }

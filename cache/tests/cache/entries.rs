@@ -1,6 +1,6 @@
-//! The cache: its deadlines, who is told of what, and the races of values with old timers.
+//! Deadlines, calls of the listener, and the races of values with old timers.
 //!
-//! Time is virtual. Threads run where a race is the subject, and in a cache with its own driver.
+//! Time is virtual. Threads run only in tests of races, and in a cache with its own driver.
 
 use crate::common::{Bench, SMALL, Shape, operations, receive, shapes};
 use crate::rig::{CacheModel, CacheOp, Key, Rig, TICK, TTL};
@@ -57,7 +57,7 @@ fn a_late_sweeper_does_not_serve_what_has_expired() {
     assert_eq!(rig.cache.remove(&1), None);
     assert_eq!(rig.cache.get_or_load(&2, || Ok::<_, ()>(8)), Ok(8));
     rig.cache.insert(3, 9).unwrap();
-    // Whatever took them out, they had expired; the others are still to be swept.
+    // They had expired, whatever removed them. The others are still to be swept.
     let expired = |key| (key, 7, Cause::Expired);
     assert_eq!(rig.told(), [expired(1), expired(2), expired(3)]);
     assert_eq!((rig.cache.len(), rig.wheel.len()), (4, 4));
@@ -80,7 +80,7 @@ fn a_value_written_while_the_old_one_expires_stays() {
     on_their_way.into_iter().for_each(|timer| rig.cache.fire(timer));
     assert_eq!((rig.cache.get(&1), rig.cache.get(&2)), (Some(11), Some(21)));
     assert_eq!(rig.told(), [(1, 10, Cause::Expired), (2, 20, Cause::Expired)]);
-    // They live their own time.
+    // They have times to live of their own.
     rig.advance(TTL - TICK);
     assert!(rig.told().is_empty());
     rig.advance(TICK);
@@ -122,11 +122,11 @@ fn a_value_inserted_after_a_removal_has_a_timer_of_its_own() {
 }
 
 thread_local! {
-    /// What the next hash of a [`Hooked`] key does first.
+    /// The next hash of a [`Hooked`] key runs this first.
     static HOOK: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
 }
 
-/// A key that can be made to act between the arming of its timer and its entry into the map.
+/// A key that can run code between the arming of its timer and its insertion into the map.
 #[derive(Clone, PartialEq, Eq)]
 struct Hooked(u32);
 
@@ -191,8 +191,8 @@ fn a_jitter_keeps_its_bounds_and_fills_them() {
 
 type Taken = Result<u64, LoadError<&'static str>>;
 
-/// Callers that take one key at once; what each had, and how many loads began. The first load ends
-/// when all callers are there.
+/// Callers load one key at the same time. Returns their results and the number of loads. The first
+/// load ends when all callers have arrived.
 fn take_at_once(
     cache: &Cache<Key, u64>,
     callers: usize,
@@ -204,7 +204,7 @@ fn take_at_once(
             there.wait();
             cache.get_or_load(&1, || {
                 let before = loads.fetch_add(1, SeqCst);
-                // Long enough for the others to come and wait.
+                // Long enough for the others to arrive and wait.
                 (0..1000).for_each(|_| thread::yield_now());
                 load(before)
             })
@@ -227,7 +227,7 @@ fn concurrent_misses_of_one_key_have_one_load() {
     }
 }
 
-/// go-zero's `Take` puts back what it had read before a newer value was set.
+/// go-zero's `Take` puts back a value that it read before a newer one was set.
 #[test]
 fn a_load_that_was_overtaken_is_not_kept() {
     let rig = Rig::new(|builder| builder);
@@ -245,8 +245,8 @@ fn a_load_that_was_overtaken_is_not_kept() {
     assert!(rig.told().is_empty(), "they were never in the cache");
 }
 
-/// What it had read before the invalidation is not kept, wanted or not: its value is known only
-/// afterwards.
+/// A value read before the invalidation is not kept, whether the predicate would keep it or not,
+/// because the value is known only afterwards.
 #[test]
 fn a_load_that_a_retain_overtook_is_not_kept() {
     for all_stay in [true, false] {
@@ -297,7 +297,8 @@ fn what_is_used_again_survives_a_scan() {
     assert_eq!(rig.cache.get(&101), None, "it was not used again");
 }
 
-/// Callers of all verbs, a sweeper, and values that are each unique: each is told once.
+/// Callers of all operations, a sweeper, and unique values. The listener is called once for each
+/// value.
 fn audit(set: impl FnOnce(CacheBuilder<Key, u64>) -> CacheBuilder<Key, u64>) {
     const CALLERS: u64 = 4;
     let rounds = u64::try_from(operations()).unwrap() / CALLERS;
@@ -440,12 +441,12 @@ fn a_listener_may_use_the_cache_and_may_panic() {
     for key in 0..4 {
         cache.insert(key, 0).unwrap();
     }
-    // All are told, and the panic comes out in the end.
+    // The listener is called for all, and the panic propagates in the end.
     assert!(catch_unwind(AssertUnwindSafe(|| cache.clear())).is_err());
     assert!(told.load(SeqCst) >= 4);
     cache.insert(7, 0).unwrap();
     clock.advance(TTL * 2);
-    // Each panic ends a sweep, and the next carries on.
+    // Each panic ends a sweep, and the next one continues.
     let mut swept = || sweeper.sweep(|timer| cache.fire(timer));
     while catch_unwind(AssertUnwindSafe(&mut swept)).is_err() {}
     assert!(cache.is_empty() && wheel.is_empty());
@@ -453,7 +454,7 @@ fn a_listener_may_use_the_cache_and_may_panic() {
     assert_eq!(Arc::strong_count(&told), 1, "the listener's handle does not keep the cache");
 }
 
-/// One that puts back what has left, or another in its place, however often.
+/// A listener that puts back the value that has left, or another one, any number of times.
 #[test]
 fn a_listener_that_inserts_is_not_called_within_its_own_call() {
     const TIMES: u32 = 100_000;
@@ -476,11 +477,11 @@ fn a_listener_that_inserts_is_not_called_within_its_own_call() {
     cache.insert(0, 0).unwrap();
     cache.insert(1, 1).unwrap();
     let told = std::mem::take(&mut *told.lock().unwrap());
-    // Each is replaced by itself once, and then gives way to the next.
+    // Each is replaced by itself once, and then evicted for the next one.
     assert!(told.is_sorted() && told.len() == 2 * TIMES as usize, "{}", told.len());
 }
 
-/// A value whose drop panics, once; it counts those that were dropped.
+/// A value whose drop panics once. It counts the dropped values.
 struct Panics(Option<Arc<AtomicUsize>>);
 
 impl Drop for Panics {
@@ -536,8 +537,8 @@ fn a_cache_with_a_driver_of_its_own_sweeps_itself() {
     assert!(told.try_recv().is_err(), "nothing is swept any more");
 }
 
-/// A driver whose executor drops batches, and says so: their timers are left to it, and it hands
-/// them back.
+/// A driver whose executor drops batches and reports it. Their timers are left to the driver, which
+/// hands them back.
 fn dropping(clock: &ManualClock) -> (DriverBuilder, mpsc::Receiver<()>) {
     let (say, dropped) = mpsc::channel();
     let driver = Builder::new().clock(clock.clone()).driver().executor(move |job| {
@@ -566,7 +567,7 @@ fn stop_tells_what_has_expired_by_then() {
     assert_eq!((cache.get(&2), cache.len()), (Some(20), 1));
 }
 
-/// As above, where the listener panics at each.
+/// The same with a listener that panics at each call.
 #[test]
 fn stop_tells_of_all_that_has_expired_though_the_listener_panics() {
     let clock = ManualClock::new();
@@ -611,7 +612,7 @@ fn the_last_handle_of_a_cache_waits_for_nobody() {
     worker.join().unwrap();
 }
 
-/// A clone of it that panics leaves the entry out of the cache all the same, and its listener told.
+/// A clone that panics does not keep the entry in the cache, and the listener is called.
 #[test]
 fn a_value_that_cannot_be_cloned_is_removed_and_told() {
     struct Unique;
@@ -702,7 +703,7 @@ proptest! {
     }
 }
 
-/// One waits for a load that fails; meanwhile the key is given a value.
+/// A caller waits for a load that fails. Meanwhile the key gets a value.
 #[test]
 fn who_waited_for_a_load_that_failed_takes_the_value_that_came_meanwhile() {
     for _ in 0..50 {

@@ -1,4 +1,4 @@
-//! How long entries of the cache live: time to idle, touches and deadlines.
+//! The time to idle, touches and deadlines of entries.
 
 use crate::common::Shape;
 use crate::rig::{Rig, TICK, TTL};
@@ -8,7 +8,7 @@ use tourbillon::__internals::Geometry;
 use tourbillon::{Builder, Clock, ManualClock, Refusal};
 use tourbillon_cache::{Cache, CacheBuildError, CacheBuilder, CacheRefusal, Cause};
 
-/// Whose range is no matter of many turns.
+/// A wheel whose range covers the test without further timers.
 fn wide() -> Shape {
     Shape { tick: TICK, shards: 2, geometry: Geometry::default(), first_tick: 0 }
 }
@@ -119,7 +119,7 @@ fn a_touch_after_the_end_comes_too_late() {
     assert_eq!(rig.told(), [(1, 10, Cause::Expired)]);
 }
 
-/// Its timer has fired for the time that it had when it was last looked at.
+/// Its timer has fired for the deadline that it had at the last check.
 #[test]
 fn a_touch_while_the_timer_is_on_its_way_is_kept() {
     let mut rig = Rig::new(|builder| builder.time_to_idle(TICK * 30));

@@ -1,5 +1,5 @@
-//! Loads of the cache: what those have who wait for one, by which forms of a key one begins, and
-//! what takes its place.
+//! The results of callers that wait for a load, the borrowed forms of keys by which a load begins,
+//! and the operations that take its place.
 
 use std::error::Error;
 use std::fmt;
@@ -19,15 +19,15 @@ const TTL: Duration = Duration::from_secs(60);
 
 type Taken = Result<u64, LoadError<&'static str>>;
 
-/// What a load gave its caller, and those who waited for it.
+/// The results of the caller of a load and of those that waited for it.
 type Answers<E> = (thread::Result<Taken>, Vec<Result<u64, LoadError<E>>>);
 
 fn failed(error: &'static str) -> Taken {
     Err(LoadError::Failed(Arc::new(error)))
 }
 
-/// All are one key. It counts its comparisons: with no value in the cache, whoever comes makes one
-/// when it has found the load, under the lock that the end of the load needs too.
+/// All instances are one key. It counts its comparisons. While the cache has no value, each caller
+/// makes one after it has found the load, under the lock that the end of the load needs too.
 #[derive(Clone)]
 struct Watched(Arc<AtomicUsize>);
 
@@ -46,7 +46,7 @@ impl Hash for Watched {
     }
 }
 
-/// A cache of one key, and those who wait for a load of it.
+/// A cache of one key, and the callers that wait for a load of it.
 struct Waiting {
     cache: Cache<Watched, u64>,
     key: Watched,
@@ -65,7 +65,7 @@ impl Waiting {
         self.cache.get_or_load(&self.key, load)
     }
 
-    /// A load of which `waiting` threads wait for the end: what it gives, and what they have.
+    /// Runs a load while `waiting` threads wait for its end. Returns its result and theirs.
     fn wait<E: Send + Sync + 'static>(
         &self,
         waiting: usize,
@@ -105,7 +105,7 @@ fn all_who_wait_for_a_load_that_fails_have_its_error() {
     assert!(others.iter().all(|other| *other == failed("down")), "{others:?}");
     let stats = waiting.cache.stats();
     assert_eq!((stats.hits, stats.misses, stats.loads, stats.loaded), (0, 21, 1, 0));
-    // Nothing was kept of a failure: whoever comes after it loads anew.
+    // Nothing was kept of the failure, so a later caller loads again.
     assert!(waiting.cache.is_empty());
     assert_eq!(waiting.load(|| Err("still down")), failed("still down"));
     assert_eq!(waiting.load(|| Ok(42)), Ok(42));
@@ -155,7 +155,7 @@ fn a_load_that_asks_for_its_own_key_is_an_error() {
 
 const OWN_KEY: &str = "the load of a key asked the cache for that key";
 
-/// A circle of two keys; and two that need the same third one are none.
+/// A circle of two keys fails. Two keys that need the same third one are no circle.
 #[test]
 fn loads_of_one_thread_that_wait_for_each_other_are_an_error() {
     let (wheel, _sweeper) = Builder::new().build().unwrap();
@@ -185,7 +185,8 @@ fn all_who_wait_for_a_load_that_cannot_be_kept_have_its_value() {
     assert_eq!((waiting.cache.stats().loads, waiting.cache.len()), (1, 0));
 }
 
-/// The value is newer than the failure, for those who waited; the load's own caller has the error.
+/// The waiting callers get the value, because it is newer than the failure. The load's own caller
+/// gets the error.
 #[test]
 fn a_value_that_came_while_a_load_failed_is_served_to_those_who_waited() {
     let waiting = Waiting::new();
@@ -208,7 +209,7 @@ fn whose_error_is_of_another_type_loads() {
     assert_eq!((waiting.cache.stats().loads, waiting.cache.stats().misses), (2, 2));
 }
 
-/// Not the old one's, which may have read before the removal.
+/// The result of the old load is not used, because it may have read before the removal.
 #[test]
 fn who_misses_after_a_removal_begins_a_load_of_their_own() {
     type Removal = fn(&Cache<Watched, u64>, &Watched);
@@ -225,7 +226,7 @@ fn who_misses_after_a_removal_begins_a_load_of_their_own() {
     }
 }
 
-/// A load in a cache that is closed, so that it keeps nothing.
+/// Runs a load in a closed cache, which keeps nothing.
 fn miss<'q, K, Q>(key: &'q Q) -> Taken
 where
     K: Hash + Eq + Clone + Send + 'static + std::borrow::Borrow<Q>,
@@ -252,7 +253,7 @@ fn a_load_is_looked_up_by_borrowed_forms_of_its_key() {
     assert!(missed.iter().all(|missed| *missed == failed("down")));
 }
 
-/// Those that wait for a load that fails make the value, which cannot.
+/// The callers that wait for a failed load create the value, which cannot fail.
 #[test]
 fn what_cannot_fail_is_made_where_another_load_failed() {
     let waiting = Waiting::new();
@@ -307,7 +308,8 @@ fn what_a_full_wheel_has_no_place_for_is_returned() {
     assert_eq!((cache.get(&1), cache.get(&2)), (Some(10), None));
 }
 
-/// An error like `anyhow`'s: it takes all others, and is none itself.
+/// An error like `anyhow`'s, which converts from every error and implements `Error` itself for
+/// none.
 struct Opaque(Box<dyn Error + Send + Sync>);
 
 impl fmt::Debug for Opaque {

@@ -1,4 +1,4 @@
-//! The cache in virtual time, and under threads: each file tests one part of it.
+//! The cache in virtual time and under threads. Each file tests one part of it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

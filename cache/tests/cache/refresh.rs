@@ -1,4 +1,4 @@
-//! Entries of the cache that are loaded anew before they end.
+//! Entries that are refreshed before they expire.
 
 use crate::common::{SMALL, Shape};
 use crate::rig::{Rig, TICK, TTL};
@@ -15,12 +15,12 @@ use tourbillon_cache::{Cache, CacheBuildError, CacheBuilder, Cause, LoadError, W
 /// The part of an entry's life in which it is refreshed.
 const AHEAD: Duration = Duration::from_millis(40);
 
-/// How long the next load waits after the first that failed: a 32nd of that.
+/// The pause after the first failed load, which is 1/32 of that.
 const PAUSE: Duration = Duration::from_millis(2);
 
 type Loaded = Result<u64, LoadError<&'static str>>;
 
-/// With an entry that is as old as that.
+/// Creates a cache with an entry of this age.
 fn aged(age: Duration) -> Rig {
     let mut rig = Rig::new(|builder| builder.refresh_ahead(AHEAD));
     rig.cache.insert(1, 10).unwrap();
@@ -84,8 +84,8 @@ fn a_load_ahead_that_is_of_no_use_leaves_what_there_is_until_its_end() {
     assert_eq!(rig.cache.stats().loads, 3);
 }
 
-/// How often a value is loaded in the last part of its life, if it is read at each tick and the
-/// load ends like this.
+/// Returns the number of loads in the refresh window if a reader calls at each tick and each load
+/// ends in this way.
 fn attempts(load: impl Fn(&Rig)) -> u64 {
     let mut rig = aged(TTL - AHEAD);
     for _ in 0..AHEAD.as_millis() {
@@ -98,7 +98,7 @@ fn attempts(load: impl Fn(&Rig)) -> u64 {
     rig.cache.stats().loads
 }
 
-/// A backend that is down is asked after 0, 2, 5, 10 and 20 ticks and so on, and not by each
+/// A backend that is down is called after 0, 2, 5, 10 and 20 ticks and so on, and not once per
 /// reader.
 #[test]
 fn a_load_ahead_that_failed_has_the_next_ones_wait() {
@@ -145,7 +145,7 @@ fn pauses_after_loads_ahead_are_bounded() {
     }
     assert_eq!(attempts[..8], [0, 1, 3, 7, 15, 31, 63, 123]);
     assert!(attempts[7..].windows(2).all(|pair| pair[1] == pair[0] + 60), "{attempts:?}");
-    // A touch, or another value, has none to wait for.
+    // After a touch or a new value there is no pause.
     rig.cache.touch(&1, MINUTE).unwrap();
     assert_eq!(rig.cache.get_or_load(&1, || Ok::<_, ()>(11)), Ok(11));
     rig.advance(MINUTE);
@@ -272,7 +272,7 @@ fn a_time_ahead_is_within_the_shortest_life_that_the_jitter_allows() {
     assert!(builder().refresh_ahead(TTL / 2 - TICK).build(wheel).is_ok());
 }
 
-/// A value whose drop looks into the cache: under a lock of the map it would wait for itself.
+/// A value whose drop uses the cache. Under a lock of the map it would deadlock.
 struct Looks(WeakCache<u32, Looks>, Arc<AtomicU32>);
 
 impl Clone for Looks {

@@ -1,6 +1,6 @@
-//! What the tests of the cache share: [`Rig`], a cache in virtual time; and [`CacheModel`], the
-//! specification of one without a bound, a map from key to value and deadline, driven side by side
-//! with a cache by operations of pretended callers.
+//! [`Rig`], a cache in virtual time, and [`CacheModel`], the specification of an unbounded cache.
+//! The model is a map from key to value and deadline, which the tests drive side by side with a
+//! cache by random operations.
 
 use crate::common::{Bench, SMALL, Shape};
 use std::collections::BTreeMap;
@@ -14,10 +14,10 @@ pub(crate) const TTL: Duration = Duration::from_millis(100);
 
 pub(crate) type Key = u32;
 
-/// What a listener was told: key, value and cause.
+/// The calls of a listener, each with key, value and cause.
 type Told = Arc<Mutex<Vec<(Key, u64, Cause)>>>;
 
-/// A cache in virtual time, and what its listener was told.
+/// A cache in virtual time, and the calls of its listener.
 pub(crate) struct Rig {
     pub(crate) cache: Cache<Key, u64>,
     pub(crate) wheel: Wheel<CacheTimer<Key>>,
@@ -55,7 +55,7 @@ impl Rig {
         self.sweep();
     }
 
-    /// Sweeps, but hands nothing to the cache yet: those timers are on their way.
+    /// Sweeps without firing the timers in the cache. They are in flight.
     pub(crate) fn sweep_apart(&mut self) -> Vec<Expired<CacheTimer<Key>>> {
         let mut on_their_way = Vec::new();
         let _ = self.sweeper.sweep(|timer| on_their_way.push(timer));
@@ -67,7 +67,7 @@ impl Rig {
     }
 }
 
-/// One operation of a pretended caller. Times are in quarters of a tick.
+/// One operation. Times are in quarters of a tick.
 #[derive(Clone, Debug)]
 pub(crate) enum CacheOp {
     Insert {
@@ -94,7 +94,7 @@ pub(crate) enum CacheOp {
     InsertIfAbsent {
         key: Key,
     },
-    /// The keys that are divisible by this leave.
+    /// Removes the keys that are divisible by this.
     Retain {
         divisor: Key,
     },
@@ -108,13 +108,13 @@ pub(crate) enum CacheOp {
 /// The model's default time to live, in quarters of a tick.
 const QUARTERS: u32 = 37;
 
-/// What the cache holds, with times in nanoseconds since the start.
+/// The entries, with times in nanoseconds since the start.
 #[derive(Clone, Copy)]
 struct Kept {
     value: u64,
     until: u128,
     at_most: u128,
-    /// Of its timer.
+    /// The deadline of its timer.
     armed: u128,
 }
 
@@ -153,7 +153,7 @@ impl CacheModel {
         }
     }
 
-    /// Applies one operation to both and compares the answers, and what the listener was told.
+    /// Applies one operation to both and compares the results and the calls of the listener.
     pub(crate) fn apply(&mut self, op: &CacheOp) {
         match *op {
             CacheOp::Insert { key, ttl } => {
@@ -199,7 +199,7 @@ impl CacheModel {
         assert_eq!(self.rig.wheel.len(), self.held.len(), "a value has a timer, and only a value");
     }
 
-    /// Lets all deadlines pass, and compares what is left: nothing.
+    /// Advances past all deadlines and checks that nothing is left.
     pub(crate) fn finish(mut self) {
         self.apply(&CacheOp::Advance { step: 1 << 20 });
         self.apply(&CacheOp::Sweep);
@@ -305,7 +305,7 @@ impl CacheModel {
         time.next_multiple_of(self.tick.as_nanos())
     }
 
-    /// So many quarters of a tick from now.
+    /// Returns the time this many quarters of a tick from now.
     fn after(&self, quarters: u32) -> u128 {
         self.now() + (self.tick / 4 * quarters).as_nanos()
     }
@@ -316,7 +316,7 @@ impl CacheModel {
         self.held.insert(key, Kept { value, until, at_most, armed: until });
     }
 
-    /// The value was read, if it is there.
+    /// Records a read of the value, if there is one.
     fn use_of(&mut self, key: Key) {
         let (Some(idle), Some(_)) = (self.idle, self.live(key)) else { return };
         let until = self.after(idle);
@@ -330,7 +330,8 @@ impl CacheModel {
         (kept.until > self.now()).then_some(kept.value)
     }
 
-    /// The key's value leaves; it has expired, whatever took it out, if its deadline has passed.
+    /// Removes the key's value. The cause is `Expired` if its deadline has passed, whatever removed
+    /// it.
     fn give_up(&mut self, key: Key, cause: Cause) {
         let live = self.live(key).is_some();
         let Some(Kept { value, .. }) = self.held.remove(&key) else {

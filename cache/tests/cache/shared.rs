@@ -1,4 +1,4 @@
-//! Loads of the cache that belong to their keys: they go on when their callers are dropped.
+//! Loads that belong to their keys and continue after their callers are dropped.
 
 use crate::common::Woken;
 use crate::rig::{Rig, TTL};
@@ -18,7 +18,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 type Answer = Result<u64, LoadError<&'static str>>;
 
-/// A load that ends when the test says so.
+/// A load that ends on command.
 #[derive(Clone, Default)]
 struct Gate(Arc<Mutex<Shut>>);
 
@@ -58,13 +58,13 @@ impl Gate {
         self.0.lock().unwrap().polls
     }
 
-    /// Whether a load of it is somewhere.
+    /// Returns `true` if a load of it exists.
     fn is_held(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
 }
 
-/// A task that asks for key 1.
+/// A task that requests key 1.
 struct Task<'a> {
     future: Pin<Box<dyn Future<Output = Answer> + 'a>>,
     woken: Arc<Woken>,
@@ -127,7 +127,7 @@ fn all_who_wait_are_woken_and_served() {
     assert_eq!((stats.loads, stats.misses, stats.hits), (1, 1, 3));
 }
 
-/// It was woken to poll the load, and another that came meanwhile found nothing to poll.
+/// The dropped task was woken to poll the load, and a later one found nothing to poll.
 #[test]
 fn a_caller_that_is_dropped_leaves_the_load_to_another() {
     let (rig, gate) = (rig(), Gate::default());
@@ -143,7 +143,7 @@ fn a_caller_that_is_dropped_leaves_the_load_to_another() {
     assert_eq!(third.poll(), Poll::Ready(Ok(10)));
 }
 
-/// It comes in the middle of a poll that has already woken those who waited.
+/// The caller arrives during a poll that has already woken the waiting tasks.
 #[test]
 fn a_caller_that_finds_nothing_to_poll_is_woken_when_there_is() {
     let rig = rig();
@@ -229,7 +229,7 @@ fn a_load_that_was_overtaken_is_for_those_who_wait_alone() {
     }
 }
 
-/// What the load holds may use the cache when it is dropped.
+/// Values held by the load may use the cache when they are dropped.
 #[test]
 fn a_load_is_dropped_under_no_lock() {
     struct Uses(Cache<u32, u64>, Arc<AtomicUsize>);
@@ -274,7 +274,7 @@ fn a_load_whose_drop_panics_keeps_nothing_from_its_overtaker() {
     assert_eq!(rig.cache.get(&1), Some(11));
 }
 
-/// Nor does one stay whose check has no place in the wheel.
+/// A load whose check finds no room in the wheel does not stay either.
 #[test]
 fn a_load_that_cannot_be_checked_again_ends_with_its_last_caller() {
     let clock = ManualClock::new();
@@ -405,7 +405,7 @@ fn a_panic_is_that_of_the_caller_that_polls() {
     assert!(!gate.is_held());
 }
 
-/// Near the end of a value all callers have it at once, and the load of the next one goes on.
+/// In the refresh window all callers get the present value at once, and the next load continues.
 #[test]
 fn no_caller_waits_for_a_load_ahead() {
     let ahead = TTL / 2;
@@ -424,7 +424,7 @@ fn no_caller_waits_for_a_load_ahead() {
     assert_eq!(Task::new(&rig.cache, unneeded()).poll(), Poll::Ready(Ok(10)));
     assert_eq!(Task::new(&rig.cache, unneeded()).poll(), Poll::Ready(Ok(11)));
     assert_eq!((rig.cache.stats().loads, gate.is_held()), (1, false));
-    // What ends meanwhile is waited for.
+    // Callers wait if the value expires meanwhile.
     rig.advance(TTL - ahead);
     assert_eq!(Task::new(&rig.cache, gate.load()).poll(), Poll::Ready(Ok(11)));
     rig.advance(ahead);
@@ -434,8 +434,8 @@ fn no_caller_waits_for_a_load_ahead() {
     assert_eq!(waits.poll(), Poll::Ready(Ok(12)));
 }
 
-/// Tasks on threads of their own, most of which give up in the middle of a load that is woken by
-/// another thread: the last one has the value, and no wake-up is lost.
+/// Tasks on threads of their own, most of which give up during a load that another thread wakes.
+/// The last task gets the value, and no wake-up is lost.
 #[test]
 fn callers_on_many_threads_lose_no_wake_up() {
     const THREADS: u64 = 4;

@@ -17,7 +17,7 @@ const SECOND: Duration = Duration::from_secs(1);
 type Loaded = Result<u64, LoadError<&'static str>>;
 type Values = Cache<String, u64>;
 
-/// A task that asks for one key.
+/// A task that requests one key.
 struct Task<'a> {
     future: Pin<Box<dyn Future<Output = Loaded> + 'a>>,
     woken: Arc<Woken>,
@@ -106,7 +106,7 @@ fn a_load_that_is_dropped_is_taken_over_by_one_who_waits() {
     assert_eq!((second.poll(), third.poll()), (Poll::Ready(Ok(2)), Poll::Ready(Ok(2))));
 }
 
-/// It is dropped because what was awaited beside it panicked.
+/// It is dropped because a future beside it panicked.
 #[test]
 fn a_load_that_is_dropped_by_anothers_panic_has_not_panicked() {
     let (cache, _sweeper, _) = cache();
@@ -149,7 +149,7 @@ fn a_panic_is_its_callers_and_one_of_the_others_loads() {
     assert_eq!((other.wakes(), other.poll()), (1, Poll::Ready(Ok(7))));
 }
 
-/// One whose waker is called panics; the others are woken all the same.
+/// One waker panics. The others are woken nevertheless.
 #[test]
 fn a_waker_that_panics_harms_no_other() {
     struct Panics;
@@ -227,14 +227,14 @@ fn a_task_waits_for_a_thread_and_a_thread_for_a_task() {
     assert!(task.poll().is_pending());
     thread::scope(|scope| {
         let thread = scope.spawn(|| cache.get_or_load("key", || Ok::<_, &str>(3)));
-        // It waits, or has come too late to.
+        // It waits, or is too late to wait.
         thread::yield_now();
         assert_eq!(task.poll(), Poll::Ready(Ok(2)));
         assert_eq!(thread.join().unwrap(), Ok(2));
     });
 }
 
-/// Tasks on threads of their own, of which some give up: each load is one of theirs.
+/// Tasks on threads of their own, some of which give up. Each load belongs to one of them.
 #[test]
 fn tasks_on_many_threads_lose_no_wake_up() {
     const THREADS: usize = 4;
@@ -262,7 +262,7 @@ fn tasks_on_many_threads_lose_no_wake_up() {
     }
 }
 
-/// As [`later`], and wakes its task.
+/// Does the same as [`later`] and wakes its task.
 fn later_woken<T: Clone>(result: T) -> impl Future<Output = T> {
     let mut polled = false;
     poll_fn(move |context| {

@@ -1,10 +1,10 @@
-//! What entries of the cache weigh: how heavy one may be, and what is bounded.
+//! The weights of entries, and their bounds.
 
 use crate::rig::{Rig, TTL};
 use tourbillon::Builder;
 use tourbillon_cache::{Cache, CacheBuilder, Cause};
 
-/// A cache whose values say what they weigh.
+/// A cache whose values are their weights.
 fn weighed(capacity: usize) -> Rig {
     Rig::new(|builder: CacheBuilder<u32, u64>| {
         builder.weigher(|_, value| *value).capacity(capacity)
@@ -51,7 +51,7 @@ fn an_entry_of_the_whole_capacity_of_a_small_cache_is_kept() {
         let rig = weighed(capacity as usize);
         rig.cache.insert(1, weight).unwrap();
         assert_eq!((rig.cache.get(&1), rig.cache.weight()), (Some(weight), weight), "{capacity}");
-        // Used or not, it gives way to the next.
+        // It is evicted for the next one, whether it was used or not.
         rig.cache.insert(2, 1).unwrap();
         assert_eq!((rig.cache.get(&1), rig.cache.get(&2)), (None, Some(1)), "{capacity}");
         rig.cache.insert(2, weight).unwrap();
@@ -66,7 +66,7 @@ fn an_entry_of_the_whole_capacity_of_a_small_cache_is_kept() {
     }
 }
 
-/// Whatever is there, and however often it was used.
+/// Regardless of the other entries and their use.
 #[test]
 fn what_fits_is_there_after_its_insert() {
     const CAPACITY: u64 = 100;
@@ -88,7 +88,7 @@ fn what_fits_is_there_after_its_insert() {
     }
 }
 
-/// Its shard is built anew once it has become small.
+/// Its shard is rebuilt after it has become small.
 #[test]
 fn a_heavy_entry_survives_the_shrinking_of_its_shard() {
     let rig = weighed(1000);
@@ -114,7 +114,7 @@ fn a_weight_beyond_all_bounds_counts_as_much_as_can_be_counted() {
     assert_eq!(rig.cache.weight(), 0);
 }
 
-/// With few entries expected there is one part, which may hold what the cache may.
+/// With few expected entries there is one part, which may hold as much as the cache.
 #[test]
 fn the_entries_that_are_expected_say_how_heavy_one_may_be() {
     const CAPACITY: u64 = 1 << 20;
@@ -129,7 +129,7 @@ fn the_entries_that_are_expected_say_how_heavy_one_may_be() {
         rig.cache.insert(1, heaviest + 1).unwrap();
         assert_eq!(rig.cache.get(&1), None, "{expected}");
     }
-    // More are expected than there is room for.
+    // The expected number exceeds the capacity.
     for capacity in [1, 31, 64] {
         let rig = Rig::new(|builder| builder.capacity(capacity).expected_entries(1 << 20));
         rig.cache.insert(1, 10).unwrap();
