@@ -11,6 +11,8 @@ mod common;
 mod server;
 #[path = "../src/bin/http_server/service.rs"]
 mod service;
+#[path = "../src/bin/http_server/shared.rs"]
+mod shared;
 #[path = "../src/bin/http_server/stall.rs"]
 mod stall;
 #[path = "../src/bin/http_server/tally.rs"]
@@ -24,7 +26,8 @@ use hyper::body::Bytes;
 use hyper::client::conn::http2::SendRequest;
 use hyper::{Request, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use server::{Limits, Server};
+use server::Server;
+use shared::Limits;
 use std::time::Instant;
 use timers::{Timers, Tokio};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};

@@ -14,6 +14,7 @@ mod activity;
 mod options;
 mod server;
 mod service;
+mod shared;
 mod stall;
 mod tally;
 mod timers;

@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::server::Limits;
+use crate::shared::Limits;
 use clap::{Parser, ValueEnum};
 use std::net::SocketAddr;
 use std::time::Duration;

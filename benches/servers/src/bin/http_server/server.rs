@@ -17,6 +17,7 @@
 
 use crate::activity::Activity;
 use crate::service::Service;
+use crate::shared::{Limits, Shared};
 use crate::tally::Tally;
 use crate::timers::{Connection, Timers};
 use hyper::rt::Executor;
@@ -30,23 +31,6 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-
-#[derive(Clone, Copy)]
-pub(crate) struct Limits {
-    pub(crate) idle: Duration,
-    pub(crate) request: Duration,
-    pub(crate) body: Duration,
-    pub(crate) ping: Duration,
-}
-
-/// What all connections share.
-pub(crate) struct Shared<T> {
-    pub(crate) limits: Limits,
-    pub(crate) tally: Arc<Tally>,
-    timers: T,
-    tasks: TaskTracker,
-    closing: CancellationToken,
-}
 
 pub(crate) struct Server<T>(Arc<Shared<T>>);
 

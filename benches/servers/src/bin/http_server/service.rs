@@ -1,7 +1,7 @@
 //! What the server answers.
 
 use crate::activity::{Activity, UnderWay};
-use crate::server::Shared;
+use crate::shared::Shared;
 use crate::stall::{Moving, Patience};
 use crate::timers::Timers;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};

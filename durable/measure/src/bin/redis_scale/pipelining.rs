@@ -3,24 +3,14 @@
 //! many sorted sets as the store has partitions, one multiplexed connection. All begin empty, or
 //! with as many resting.
 
-use crate::report::{Beside, Pipelining};
+use crate::report::{Beside, Pipelining, Taken};
 use crate::subject::{PAYLOAD, Subject, after, due, each, id, own_cpu};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, cmd};
-use serde::Serialize;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// As many as a store has partitions.
 const SETS: usize = 16;
-
-/// What a call took.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(crate) struct Taken {
-    pub(crate) a_second: f64,
-    /// Microseconds of processor time of the server and of this process, a call.
-    pub(crate) server: f64,
-    pub(crate) client: f64,
-}
 
 /// How much is compared.
 #[derive(Clone, Copy, Debug)]

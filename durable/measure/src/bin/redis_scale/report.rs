@@ -1,6 +1,5 @@
 //! [`Report`]: all figures, as a table in Markdown and as JSON.
 
-use crate::pipelining::Taken;
 use serde::Serialize;
 use std::fmt;
 use tourbillon_durable_measure::median;
@@ -25,6 +24,15 @@ pub(crate) struct Pipelining {
 /// The rounds of an operation, of the bare command it is compared with, and of two bare commands.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Beside(pub(crate) [Vec<Taken>; 3]);
+
+/// What a call took.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct Taken {
+    pub(crate) a_second: f64,
+    /// Microseconds of processor time of the server and of this process, a call.
+    pub(crate) server: f64,
+    pub(crate) client: f64,
+}
 
 /// Timers at rest.
 #[derive(Debug, Serialize)]

@@ -1,7 +1,8 @@
 //! [`Acceptor`]: the thread that accepts connections and hands them to the loops in turn.
 
+use super::config::Failure;
+use super::counts::Counts;
 use super::mailbox::{MAIL, Mailbox, Message};
-use super::{Counts, Failure};
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token, Waker};
 use socket2::{Domain, Socket, Type};

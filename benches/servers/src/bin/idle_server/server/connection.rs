@@ -6,7 +6,7 @@
 //! byte that the client moved: one read from it, or one of those that waited and that it made
 //! room for.
 
-use super::Handler;
+use super::config::Handler;
 use mio::net::TcpStream;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};

@@ -15,10 +15,11 @@
 //! 3 then answers `false`, a new timer is armed, and the message that comes about the old one
 //! carries a token that is not in force any more.
 
+use super::config::Handler;
 use super::connection::{Connection, Next, Tools};
+use super::counts::Counts;
 use super::mailbox::{MAIL, Mailbox, Message};
 use super::timers::{Batch, Timers, Token};
-use super::{Counts, Handler};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll};
 use slab::Slab;

@@ -5,9 +5,9 @@
 //! reset would leave an entry behind until the old deadline comes. A loop's own map needs no lock;
 //! one that nobody contends for costs little beside a system call.
 
+use super::config::{Config, Failure};
 use super::mailbox::{Mailbox, Message};
 use super::timers::{Batch, Store, Timers, Token};
-use super::{Config, Failure};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};

@@ -16,7 +16,9 @@
 //! second server take the same port without a word.
 
 mod acceptor;
+mod config;
 mod connection;
+mod counts;
 mod event_loop;
 mod heap;
 mod mailbox;
@@ -24,59 +26,17 @@ mod timers;
 mod wheel;
 
 use acceptor::Acceptor;
+pub(crate) use config::{Config, Kind, Sweeping};
+use config::{Failure, Handler};
+use counts::Counts;
 use event_loop::EventLoop;
 use mailbox::{Mailbox, Message};
-use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use timers::{Store, Timers};
-
-/// What came up on the way to a server, to be shown to whoever wanted it.
-pub(crate) type Failure = Box<dyn Error + Send + Sync>;
-
-/// What a server should be like.
-#[derive(Clone, Debug)]
-pub(crate) struct Config {
-    pub(crate) listen: SocketAddr,
-    pub(crate) idle: Duration,
-    pub(crate) loops: usize,
-    pub(crate) kind: Kind,
-    pub(crate) sweeping: Sweeping,
-    pub(crate) resolution: Duration,
-}
-
-/// What holds the timers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Kind {
-    Tourbillon,
-    Heap,
-}
-
-/// Who takes what is due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Sweeping {
-    /// Each loop, from timers of its own.
-    Own,
-    /// A thread, from timers that all loops share.
-    Shared,
-}
-
-/// Makes the answer to what was read, by appending to it. If it panics, its connection is closed.
-pub(crate) type Handler = Arc<dyn Fn(&[u8], &mut Vec<u8>) + Send + Sync>;
-
-/// What the server counts; each only ever grows, but for `live`.
-#[derive(Debug, Default)]
-struct Counts {
-    accepted: AtomicU64,
-    live: AtomicU64,
-    fired: AtomicU64,
-    closed_idle: AtomicU64,
-    panicked: AtomicU64,
-}
 
 /// What has happened so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

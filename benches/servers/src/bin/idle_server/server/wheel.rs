@@ -1,8 +1,8 @@
 //! The timers on a wheel: one for each loop, swept by it, or one for all, swept by a driver.
 
+use super::config::{Config, Failure};
 use super::mailbox::{Mailbox, Message};
 use super::timers::{Batch, Store, Timers, Token};
-use super::{Config, Failure};
 use humantime::format_duration;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,0 +1,39 @@
+//! [`Config`]: what a server is like.
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// An error on the way to a server, for its user.
+pub(crate) type Failure = Box<dyn Error + Send + Sync>;
+
+/// The configuration of a server.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) listen: SocketAddr,
+    pub(crate) idle: Duration,
+    pub(crate) loops: usize,
+    pub(crate) kind: Kind,
+    pub(crate) sweeping: Sweeping,
+    pub(crate) resolution: Duration,
+}
+
+/// The structure that holds the timers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Kind {
+    Tourbillon,
+    Heap,
+}
+
+/// The thread that takes due timers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Sweeping {
+    /// Each loop, from timers of its own.
+    Own,
+    /// A thread, from timers that all loops share.
+    Shared,
+}
+
+/// Makes the answer to what was read, by appending to it. If it panics, its connection is closed.
+pub(crate) type Handler = Arc<dyn Fn(&[u8], &mut Vec<u8>) + Send + Sync>;
