@@ -1,9 +1,9 @@
-// A resetter that stands still after it has lowered `next_visit` and before it has woken the sweeper; another, to
-// the same tick, that relies on this `next_visit`; a sweeper that has moved the reference and goes to rest. The
-// second must not rely on a wake that has not come.
+// A resetter stalls after it has lowered `next_visit` and before it has woken the sweeper. Another
+// resets to the same tick and relies on this `next_visit`. A sweeper has moved the reference and goes
+// to rest. The second resetter must not rely on a wake-up that has not come.
 //
-// The sweeper and the first resetter run one after the other on one thread: enough for the faults,
-// and few executions.
+// The sweeper and the first resetter run one after the other on one thread. That is enough for the
+// faults, and there are few executions.
 //
 // run:
 // seen: NEXT_VISIT_RELAXED
@@ -21,7 +21,7 @@ static void *first(void *unused) {
     seen = was;
     was = state_swap(seen, STATE(1, 3) | REFILING);
   }
-  if (was == seen) { // steps 2 and 3 of Shard::refile_as, and no further
+  if (was == seen) { // the steps of `refile_as` up to the wake-up
     Tick swept = swept_get();
     Place place = place_for(3, swept);
     file(place, &spare);

@@ -1,5 +1,5 @@
-// A page is put in while somebody looks up an entry on it who has not come by the vacant stack: a
-// drain, or a made-up id. Whoever finds the page finds its entries whole.
+// A page is installed while a thread looks up an entry on it without the vacant stack, as a drain or
+// a made-up id does. A thread that finds the page finds its entries initialised.
 //
 // run:
 // seen: PAGE_RELAXED
@@ -13,10 +13,9 @@ struct entry {
 static struct entry *_Atomic page;
 static _Atomic u32 base;
 
-// PageTable::install, with Places::make_page and PageTable::reinit
 static void *install(void *unused) {
   struct entry *made = malloc(sizeof *made), *absent = 0;
-  made->value = 1; // Entry::default, before anybody knows of it
+  made->value = 1; // before the page is published
   STORE(made->state, STATE(0, 0), RELAXED);
   if (!TRY(page, absent, made, ORDER(PAGE_RELAXED, ACQ_REL), RELAXED)) return unused;
   u32 generation = LOAD(base, RELAXED);
@@ -24,7 +23,7 @@ static void *install(void *unused) {
   return unused;
 }
 
-// PageTable::entry, by Shard::end_all, where pages are the allocator's
+// With pages of the allocator.
 static void *look_up(void *unused) {
   struct entry *found = LOAD(page, ACQUIRE);
   if (!found) return unused;

@@ -1,6 +1,6 @@
-// The sweep visits a reference that looks redundant, because a resetter has filed an earlier one, while
-// another sets a later deadline: afterwards a reference waits in a slot that is taken no later than the
-// deadline (I1 of src/wheel/mod.rs).
+// The sweep visits a reference that looks redundant, because a resetter has filed an earlier one,
+// while another sets a later deadline. Afterwards a reference waits in a slot that is taken no later
+// than the deadline (invariant I1 of src/wheel).
 //
 // run:
 // seen: REDUNDANT_NOT_REVALIDATED
