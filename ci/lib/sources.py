@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
+# The folders of the crates beside the wheel's own.
+CRATES = ("cache", "durable")
 # Comments, strings and characters, of which lifetimes are not.
 OPAQUE = re.compile(
     r'//[^\n]*|/\*.*?\*/|b?r(#*)".*?"\1|b?"(?:\\.|[^"\\])*"|b?\'(?:\\[^\n\']+|[^\\\n\'])\'', re.S)
@@ -30,9 +32,10 @@ class Item(NamedTuple):
 @cache
 def module_files(module):
     """The files of a module, scripts in Lua included: `wheel/shard` is src/wheel/shard.rs and all
-    files below src/wheel/shard. Those of `durable` are below durable/src."""
+    files below src/wheel/shard. Those of `durable` are below durable/src, and so with each of CRATES."""
     parts = Path(module).parts
-    below = Path("durable/src", *parts[1:]) if parts[0] == "durable" else Path("src", *parts)
+    other = parts[0] in CRATES
+    below = Path(parts[0], "src", *parts[1:]) if other else Path("src", *parts)
     below = ROOT / below
     single = below.with_suffix(".rs")
     inside = (path for path in below.rglob("*") if path.suffix in (".rs", ".lua"))
