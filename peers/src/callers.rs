@@ -1,6 +1,6 @@
 //! The callers of a system, each on a thread of its own and with timers of its own.
 
-use crate::systems::System;
+use crate::system::System;
 use crate::workload::{Plan, Workload};
 use std::mem::ManuallyDrop;
 use std::sync::mpsc::{Receiver, Sender, channel};

@@ -11,10 +11,13 @@
 
 mod callers;
 mod clock;
+mod contenders;
 mod herd;
+mod herd_rounds;
 mod measure;
 mod report;
 mod rounds;
+mod system;
 mod systems;
 mod tally;
 mod ticker;
@@ -91,8 +94,8 @@ fn once(args: &Args, name: &str) -> Result<(), Box<dyn Error>> {
 fn compare(args: &Args) -> Result<(), Box<dyn Error>> {
     let systems = rounds::chosen(&args.systems)?;
     let json = if args.herd {
-        let all = herd::run(&systems, args.timers, args.rounds)?;
-        println!("{}", herd::table(&all));
+        let all = herd_rounds::run(&systems, args.timers, args.rounds)?;
+        println!("{}", herd_rounds::table(&all));
         serde_json::to_value(all)?
     } else {
         let workloads = if args.only.is_empty() { &Workload::ALL } else { &*args.only };

@@ -5,7 +5,7 @@
 
 use crate::callers::{Callers, Step};
 use crate::clock::{now, rest};
-use crate::systems::System;
+use crate::system::System;
 use crate::tally;
 use crate::workload::{Plan, Workload};
 use cpu_time::ProcessTime;

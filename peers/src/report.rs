@@ -1,7 +1,7 @@
 //! The results as tables for a terminal.
 
+use crate::contenders::Role;
 use crate::rounds::{Measured, Results};
-use crate::systems::Role;
 use comfy_table::{CellAlignment, Table, presets};
 
 /// One line per system, and the share of its time that each mode of tourbillon takes.

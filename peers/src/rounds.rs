@@ -1,7 +1,7 @@
 //! Runs every system in turn, round after round, and keeps what each round gave.
 
+use crate::contenders::{self, Role, Timer};
 use crate::measure::Taken;
-use crate::systems::{self, Role, Timer};
 use crate::workload::Workload;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -56,7 +56,7 @@ impl Measured {
 ///
 /// Returns an error if a name is unknown.
 pub(crate) fn chosen(names: &[String]) -> Result<Vec<Timer>, Box<dyn Error>> {
-    let all = systems::all();
+    let all = contenders::all();
     let unknown = names.iter().find(|name| all.iter().all(|system| system.name != **name));
     if let Some(name) = unknown {
         let known: Vec<_> = all.iter().map(|system| system.name).collect();

@@ -101,7 +101,8 @@ fn the_picture_has_rates_bars_levels_and_lateness() {
     screen.hear(first);
     screen.hear(next);
     let picture = screen.text("here").unwrap();
-    for text in ["resets         1 234 567", "armed          1 001", "4 ms all", "1000", "references in"]
+    for text in
+        ["resets         1 234 567", "armed          1 001", "4 ms all", "1000", "references in"]
     {
         assert!(picture.contains(text), "{text} in\n{picture}");
     }

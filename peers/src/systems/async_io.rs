@@ -1,6 +1,6 @@
 //! `async-io`, smol's reactor, which keeps its timers in one ordered map behind a mutex.
 
-use super::System;
+use crate::system::System;
 use crate::waker::arm;
 use crate::workload::Move;
 use async_io::Timer;

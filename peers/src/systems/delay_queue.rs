@@ -1,7 +1,7 @@
 //! Tokio-util's `DelayQueue` in a mutex, with a task that delivers due timers.
 
-use super::System;
 use super::tokio::kept;
+use crate::system::System;
 use crate::tally::fired;
 use crate::workload::Move;
 use parking_lot::Mutex;

@@ -8,8 +8,8 @@
 //! They wait for nothing, and nothing waits for them. Their own time is a few nanoseconds. Their
 //! cost is that the processor reaches the next operation's entry later.
 
-use super::System;
 use crate::clock::now;
+use crate::system::System;
 use crate::tally::fired;
 use crate::ticker;
 use crate::workload::{Move, Workload};

@@ -4,8 +4,8 @@
 //! older generation is stale. When more than half are stale, the heap is rebuilt without them. A
 //! reset makes the old reference stale and pushes a new one.
 
-use super::System;
 use crate::clock::now;
+use crate::system::System;
 use crate::tally::fired;
 use crate::ticker;
 use crate::workload::Move;

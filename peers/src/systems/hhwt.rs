@@ -2,7 +2,7 @@
 //!
 //! There is no reset. A timer's id is its value and its caller.
 
-use super::System;
+use crate::system::System;
 use crate::tally::fired;
 use crate::workload::{Move, Workload};
 use hierarchical_hash_wheel_timer::thread_timer::{TimerRef, TimerWithThread};

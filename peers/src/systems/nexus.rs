@@ -4,8 +4,8 @@
 //! Its handles cannot leave their thread, so a timer is cancelled and reset by the thread that
 //! armed it, in that thread's shard. This is the best case of a sharded lock.
 
-use super::System;
 use crate::clock::now;
+use crate::system::System;
 use crate::tally::fired;
 use crate::ticker;
 use crate::workload::Move;

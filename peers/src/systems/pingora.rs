@@ -2,7 +2,7 @@
 //!
 //! A cancelled timer's node stays until it is due, and there is no reset.
 
-use super::System;
+use crate::system::System;
 use crate::waker::arm;
 use crate::workload::{Move, Workload};
 use pingora_timeout::fast_timeout::fast_sleep;

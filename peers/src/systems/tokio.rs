@@ -3,7 +3,7 @@
 //! Each timer is a boxed `Sleep`, as in hyper's timer, polled once with the runtime entered. A
 //! cancel drops it, and the new `Sleep` reuses the box.
 
-use super::System;
+use crate::system::System;
 use crate::waker::arm;
 use crate::workload::Move;
 use std::io;

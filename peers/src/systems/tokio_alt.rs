@@ -3,8 +3,8 @@
 //! It is made for callers on a worker, and costs two to three times as much from outside. So the
 //! operations are made by a task, which yields from time to time as a server's tasks do.
 
-use super::System;
 use super::tokio::{cancel_insert, insert, kept, reset};
+use crate::system::System;
 use crate::workload::Move;
 use std::mem::take;
 use std::pin::Pin;

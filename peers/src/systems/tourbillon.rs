@@ -1,6 +1,6 @@
 //! Tourbillon with its driver, by plain operations and by pinned batches.
 
-use super::System;
+use crate::system::System;
 use crate::tally::fired;
 use crate::workload::Move;
 use std::sync::Arc;
