@@ -1,8 +1,7 @@
-//! An axum server whose time-outs are on one wheel: requests that are not answered in time, bodies
-//! of requests that stand still, and heads that do not come. Clients that behave badly show what
-//! happens.
+//! An axum server with all timeouts on one wheel. It ends requests that take too long, request
+//! bodies that stall, and heads that do not arrive. Clients that misbehave show the effect of each.
 //!
-//! The limits are short, so that the example is; a server has seconds and minutes.
+//! The limits are short to keep the example fast. A server uses seconds and minutes.
 //!
 //! ```text
 //! cargo run -p tourbillon-integrations --example axum_timeouts
@@ -37,12 +36,12 @@ const HEADER: Duration = Duration::from_millis(200);
 
 type AnyError = Box<dyn Error + Send + Sync>;
 
-/// Waits for somebody behind the server who does not answer.
+/// Waits for a backend that does not answer.
 async fn silent() -> &'static str {
     std::future::pending().await
 }
 
-/// Takes a body, all of it.
+/// Receives a whole body.
 async fn upload(body: Result<Bytes, BytesRejection>) -> Response {
     match body {
         Ok(body) => format!("{} bytes\n", body.len()).into_response(),
@@ -53,12 +52,12 @@ async fn upload(body: Result<Bytes, BytesRejection>) -> Response {
     }
 }
 
-/// Whether it was a time-out that ended a body.
+/// Returns `true` if a timeout ended the body.
 fn stood_still(error: &(dyn Error + 'static)) -> bool {
     error.is::<BodyTimeoutError>() || error.source().is_some_and(stood_still)
 }
 
-/// What a time-out of tower's kind becomes: here an answer that tells more than a status.
+/// Converts a timeout of tower into a response that says more than a status does.
 async fn explain(error: BoxError) -> (StatusCode, String) {
     (StatusCode::GATEWAY_TIMEOUT, format!("{error}\n"))
 }
@@ -76,7 +75,7 @@ fn router(timer: &Timer) -> Router {
         .layer(TimeoutLayer::with_status_code(timer.clone(), status, 2 * ANSWER))
 }
 
-/// Serves each connection by hyper-util's builder, where hyper's own time-outs are set.
+/// Serves each connection with the builder of hyper-util, on which hyper's own timeouts are set.
 async fn serve(listener: TcpListener, router: Router, timer: Timer) -> std::io::Result<()> {
     loop {
         let (stream, _peer) = listener.accept().await?;
@@ -87,7 +86,7 @@ async fn serve(listener: TcpListener, router: Router, timer: Timer) -> std::io::
     }
 }
 
-/// Sends a request as it stands, and reads the answer to its end.
+/// Sends a request verbatim and reads the response to its end.
 async fn ask(server: SocketAddr, request: &str) -> Result<String, AnyError> {
     let mut stream = TcpStream::connect(server).await?;
     stream.write_all(request.as_bytes()).await?;

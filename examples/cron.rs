@@ -1,4 +1,5 @@
-//! A cron expression in a time zone: when it runs, across a change of clocks, and one that runs.
+//! A cron expression in a time zone, with its runs across a change of the clocks, and one that
+//! runs.
 //!
 //! ```text
 //! cargo run --features cron --example cron

@@ -1,11 +1,10 @@
-//! Heartbeats and idle checks of connections, by key and in virtual time: a minute and a half goes
-//! by at once, and comes out the same each time.
+//! Heartbeats and idle checks of connections, by key and in virtual time. A minute and a half
+//! passes at once, with the same result each time.
 //!
-//! Each connection has two timers: its next heartbeat, which arms itself again, and its idle check,
-//! which every packet moves on. A server on the real clock makes its timers with
-//! `KeyedTimers::spawn_with`, and `fired` below is its handler. There the two handlers of a
-//! connection may run side by side: the heartbeat arms itself by its token, which fails once the
-//! connection has been closed.
+//! Each connection has two timers. Its heartbeat arms itself again, and every packet moves its idle
+//! check. A server on the real clock makes its timers with `KeyedTimers::spawn_with` and passes
+//! `fired` as the handler. There the two handlers of a connection may run side by side, so the
+//! heartbeat arms itself by its token, which fails after the connection was closed.
 //!
 //! ```text
 //! cargo run --features keyed --example heartbeat
@@ -21,19 +20,19 @@ use tourbillon::{Builder, ManualClock};
 const HEARTBEAT: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(30);
 
-/// What a connection waits for: the key of a timer.
+/// The key of a timer, which is a kind of event of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Waits {
     Heartbeat(u32),
     Idle(u32),
 }
 
-/// The far ends: when each falls silent, in seconds.
+/// The peers, and the second at which each falls silent.
 const PEERS: [(u32, u64); 3] = [(1, u64::MAX), (2, 25), (3, 0)];
 
 struct Server {
     timers: KeyedTimers<Waits, ()>,
-    /// Connections that have been closed, with the second in which they were.
+    /// Closed connections, with the second of each close.
     closed: Vec<(u32, u64)>,
 }
 
@@ -63,7 +62,7 @@ impl Server {
         }
     }
 
-    /// A packet came: the connection is not idle.
+    /// Handles a packet, after which the connection is not idle.
     fn answered(&self, connection: u32) {
         assert_eq!(self.timers.reset(&Waits::Idle(connection), IDLE), Ok(true));
     }

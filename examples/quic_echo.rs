@@ -1,8 +1,8 @@
-//! A QUIC server and client over loopback whose connections have their timers on one wheel: loss,
-//! pacing, keep-alive and idle timers alike, each moved on by the wheel's reset.
+//! A QUIC server and client over loopback. All timers of their connections (loss, pacing,
+//! keep-alive and idle) are on one wheel, and are moved by its reset.
 //!
-//! A hundred connections send and fall silent; all end by their idle time-out. What the wheel did
-//! stands in its metrics.
+//! A hundred connections send and then fall silent, and all of them end by their idle timeout. The
+//! metrics of the wheel show the operations.
 //!
 //! ```text
 //! cargo run -p tourbillon-integrations --example quic_echo
@@ -29,7 +29,7 @@ const IDLE: Duration = Duration::from_secs(1);
 
 type AnyError = Box<dyn Error + Send + Sync>;
 
-/// Sends back what comes, until the connection ends: how it did.
+/// Echoes until the connection ends, and returns the cause.
 async fn serve(connection: Connection) -> ConnectionError {
     loop {
         let (mut send, mut receive) = match connection.accept_bi().await {

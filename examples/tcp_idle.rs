@@ -1,7 +1,7 @@
-//! Plain tokio TCP with an idle timeout: an echo server that closes connections which have said
-//! nothing for five seconds. It serves until its standard input ends (ctrl-D at a terminal).
+//! An echo server on plain tokio TCP that closes connections after five silent seconds. It serves
+//! until its standard input ends (ctrl-D at a terminal).
 //!
-//! `cargo run -p tourbillon-integrations --example tcp_idle`, and then `nc 127.0.0.1 7000`.
+//! Run `cargo run -p tourbillon-integrations --example tcp_idle`, and then `nc 127.0.0.1 7000`.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 

@@ -1,6 +1,6 @@
-//! Plays a service that answers from a cache in front of a slow store, like go-zero's `Take`.
-//! Callers that miss together share one load, entries expire, and a listener counts the causes. It
-//! runs in real time for less than a second.
+//! A service that answers from a cache in front of a slow store, in the manner of go-zero's `Take`.
+//! Callers that miss together share one load, entries expire, and a listener counts the causes of
+//! removals. It runs in real time and ends in less than a second.
 //!
 //! ```text
 //! cargo run --release -p tourbillon-cache --example cache
@@ -17,12 +17,12 @@ use std::time::{Duration, Instant};
 use tourbillon::Builder;
 use tourbillon_cache::{Cache, Cause};
 
-/// Returns the page of a user, or an error for an unknown one.
+/// Loads the page of a user. Unknown users are an error.
 fn from_the_store(user: u32) -> Result<Arc<str>, String> {
     thread::sleep(Duration::from_millis(2));
     match user {
         0..50 => Ok(format!("the page of user {user}").into()),
-        _ => Err(format!("there is no user {user}")),
+        _ => Err(format!("nobody knows user {user}")),
     }
 }
 
@@ -61,7 +61,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{} loads failed, and none of them is kept", stats.loads - stats.loaded);
     println!("{} entries expired, {} of them told", stats.expired, told.load(Relaxed));
 
-    // Without a load, the remaining entries expire by themselves, without a call.
+    // Without a load, what is left expires by itself, and nobody has to call for it.
     thread::sleep(Duration::from_millis(150));
     println!("after a while without requests: {} entries", cache.len());
     Ok(())

@@ -1,6 +1,6 @@
-//! How much CPU a thread has used, where the system tells (Linux).
+//! The CPU time of a thread, on systems that report it (Linux).
 
-/// Seconds of CPU that all threads of this name have used; `None` where the system does not tell.
+/// The CPU seconds of all threads of this name, or `None` if the system does not report them.
 pub(crate) fn seconds_of(name: &str) -> Option<f64> {
     let mut total = 0.0;
     for task in std::fs::read_dir("/proc/self/task").ok()? {

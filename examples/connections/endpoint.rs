@@ -1,5 +1,5 @@
-//! The endpoint that a program opens to be watched: each connection receives a line of [`Figures`]
-//! each second. The wheel is not looked at while there is no connection.
+//! The endpoint of a program that is watched. Each connection receives a line of [`Figures`] per
+//! second. Without connections the wheel is not read.
 
 use super::figures::{Figures, Level};
 use serde_json::json;
@@ -18,9 +18,9 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The maximum number of connections. More are closed at once.
 const MOST: usize = 8;
 
-/// Opens it. It lives as long as the process.
+/// Opens the endpoint, which lives as long as the process.
 ///
-/// Any client that can connect learns how the program fares, so listen on a loopback address.
+/// Any client that can connect reads the figures of the program, so use a loopback address.
 pub(crate) fn open<T: Send + 'static>(
     wheel: Wheel<T>,
     address: impl ToSocketAddrs,
@@ -59,7 +59,7 @@ fn tell<T: Send + 'static>(mut connection: TcpStream, wheel: &Wheel<T>, opened: 
 }
 
 impl Figures {
-    /// Looks at a wheel, at each of its entries.
+    /// Takes a snapshot of a wheel, which reads each of its entries.
     pub(crate) fn of<T: Send>(wheel: &Wheel<T>, at: Duration) -> Self {
         let (metrics, snapshot) = (wheel.metrics(), wheel.snapshot());
         let references = |level| {
@@ -88,7 +88,7 @@ impl Figures {
         }
     }
 
-    /// As a line.
+    /// Formats the figures as a line.
     pub(crate) fn line(&self) -> String {
         let ahead = self.ahead.iter().map(|(bound, timers)| json!([nanos(*bound), timers]));
         let levels = self.levels.iter().map(|&Level { slot, slots, occupied, references }| {

@@ -1,12 +1,12 @@
-//! What the dashboard shows of a wheel. It travels as a line of JSON for each moment, which
-//! `endpoint.rs` writes and `heard.rs` reads.
+//! The figures of a wheel that the dashboard shows. They travel as one line of JSON per snapshot,
+//! which `endpoint.rs` writes and `heard.rs` reads.
 
 use std::time::Duration;
 
-/// A wheel at one moment.
+/// A wheel at one instant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Figures {
-    /// Since the endpoint was opened.
+    /// The time since the endpoint was opened.
     pub(crate) at: Duration,
     pub(crate) armed: u64,
     pub(crate) inserted: u64,
@@ -16,9 +16,9 @@ pub(crate) struct Figures {
     pub(crate) stale: u64,
     pub(crate) bytes: u64,
     pub(crate) longest_sweep: Duration,
-    /// Half of all fired timers were late by so much at most, 99 of 100, and all.
+    /// The lateness below which half of the fired timers were, 99 of 100, and all.
     pub(crate) late: [Duration; 3],
-    /// How many timers are so far ahead at most, and farther than the bound before.
+    /// The number of timers up to each distance ahead, and beyond the distance before it.
     pub(crate) ahead: Vec<(Duration, u64)>,
     pub(crate) levels: Vec<Level>,
 }
@@ -26,12 +26,12 @@ pub(crate) struct Figures {
 /// A level of slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Level {
-    /// How much time a slot is for.
+    /// The time that a slot covers.
     pub(crate) slot: Duration,
-    /// How many slots there are.
+    /// The number of slots.
     pub(crate) slots: u64,
-    /// How many of them hold references.
+    /// The number of slots that hold references.
     pub(crate) occupied: u64,
-    /// How many references they hold.
+    /// The number of references in them.
     pub(crate) references: u64,
 }

@@ -1,22 +1,23 @@
-//! The ledger: what became of every timer, kept apart from the wheel so that it can audit it.
+//! The ledger, which records the fate of every timer apart from the wheel in order to audit it.
 //!
-//! A record serves one timer after another; its word holds the number of the timer and whether
-//! that is armed, and each end must find it so. The deadline is never later than the one in
-//! force: it is lowered before a reset to earlier and raised after one to later took effect. So a
-//! timer that fires before it is early, or obeys a deadline that was reset away.
+//! A record serves one timer after another. Its word holds the number of the timer and whether that
+//! is armed, and each end must find it so. The recorded deadline is never later than the one in
+//! force. It is lowered before a reset to an earlier deadline, and raised after a reset to a later
+//! one took effect. A timer that fires before it is therefore early, or obeys a deadline that was
+//! reset.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
-/// Which timer a value belongs to: its record and its number.
+/// The timer of a value, by its record and its number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ticket(u64);
 
 /// One record.
 #[derive(Default)]
 struct Record {
-    /// The timer's number, doubled, and one more while it is armed.
+    /// Twice the timer's number, plus one while it is armed.
     word: AtomicU64,
     /// Nanoseconds since the start.
     deadline: AtomicU64,
@@ -30,7 +31,7 @@ pub(crate) struct Ledger {
     twice: AtomicU64,
 }
 
-/// What the audit found wrong.
+/// The faults that the audit found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Faults {
     pub(crate) early: u64,
@@ -62,7 +63,7 @@ impl Ledger {
         }
     }
 
-    /// A new timer begins on `record`, whose last one must have ended.
+    /// Begins a new timer on `record`, whose last timer must have ended.
     pub(crate) fn begin(&self, record: u32, deadline: Instant) -> Ticket {
         let entry = &self.records[record as usize];
         let number = (entry.word.load(Acquire) >> 1).wrapping_add(1) & u64::from(u32::MAX);
@@ -72,17 +73,17 @@ impl Ledger {
         ticket
     }
 
-    /// A reset is about to be tried.
+    /// Records that a reset is about to be tried.
     pub(crate) fn before_reset(&self, record: u32, deadline: Instant) {
         self.records[record as usize].deadline.fetch_min(self.nanos(deadline), Relaxed);
     }
 
-    /// A reset has taken effect.
+    /// Records that a reset has taken effect.
     pub(crate) fn after_reset(&self, record: u32, deadline: Instant) {
         self.records[record as usize].deadline.store(self.nanos(deadline), Relaxed);
     }
 
-    /// A timer has ended without firing.
+    /// Records that a timer has ended without firing.
     pub(crate) fn end(&self, ticket: Ticket) {
         let word = &self.records[ticket.record()].word;
         let armed = ticket.armed_word();
@@ -91,7 +92,7 @@ impl Ledger {
         }
     }
 
-    /// A timer has fired now. Answers how late.
+    /// Records that a timer fires now, and returns how late it is.
     pub(crate) fn fire(&self, ticket: Ticket) -> Duration {
         let deadline = self.records[ticket.record()].deadline.load(Relaxed);
         self.end(ticket);
@@ -102,12 +103,12 @@ impl Ledger {
         Duration::from_nanos(now.saturating_sub(deadline))
     }
 
-    /// Whether the record's timer has ended.
+    /// Returns `true` if the timer of the record has ended.
     pub(crate) fn has_ended(&self, record: u32) -> bool {
         self.records[record as usize].word.load(Acquire) & 1 == 0
     }
 
-    /// The audit, once all is quiet: timers that have not ended are lost.
+    /// Audits the ledger after all threads are quiet. Timers that have not ended are lost.
     pub(crate) fn audit(&self) -> Faults {
         let lost = self.records.iter().filter(|record| record.word.load(Acquire) & 1 == 1);
         Faults {

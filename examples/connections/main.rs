@@ -1,9 +1,9 @@
-//! Plays a server with a million connections: every one has an idle timeout that each packet
-//! pushes back, and requests with deadlines that answers mostly cancel. Real time, all cores.
+//! A server with a million connections, in real time and on all cores. Every connection has an idle
+//! timeout that each packet pushes back, and requests with deadlines that answers mostly cancel.
 //!
-//! At the end it audits itself: every timer ends exactly once (fired, cancelled or handed back),
-//! none early, none after a cancel that took effect, none at a deadline that was reset away. It
-//! exits with 1 if the audit finds one.
+//! At the end the program audits itself. Every timer must end exactly once (fired, cancelled or
+//! handed back). None may fire early, after a cancel that took effect, or at a deadline that was
+//! reset. The program exits with 1 if the audit finds a fault.
 //!
 //! ```text
 //! cargo run --release --example connections -- --help
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Plays, reports, and answers whether the audit holds.
+/// Plays, reports, and returns `true` if the audit found no fault.
 fn run(options: &Options) -> Result<bool, Box<dyn std::error::Error>> {
     // Before the run, so that a path that cannot be written is not found out after it.
     for path in [&options.json, &options.plot].into_iter().flatten() {

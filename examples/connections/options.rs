@@ -8,19 +8,19 @@ use std::time::Duration;
 /// Plays a server with many connections, all of whose timeouts are on one timing wheel.
 #[derive(Clone, Debug, Parser)]
 pub(crate) struct Options {
-    /// How many connections.
+    /// The number of connections.
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     pub(crate) connections: u32,
 
-    /// How many seconds to play.
+    /// The number of seconds to play.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) seconds: u64,
 
-    /// How many worker threads [default: one a core].
+    /// The number of worker threads [default: one per core].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) threads: Option<u32>,
 
-    /// How many shards the wheel has, 1 to 256 [default: one a core].
+    /// The number of shards of the wheel, 1 to 256 [default: one per core].
     #[arg(long)]
     pub(crate) shards: Option<usize>,
 
@@ -28,11 +28,11 @@ pub(crate) struct Options {
     #[arg(long, default_value = "1ms", value_parser = humantime::parse_duration)]
     pub(crate) resolution: Duration,
 
-    /// How long a connection may be silent, for example 500ms or 4s.
+    /// The time after which a silent connection is closed, for example 500ms or 4s.
     #[arg(long, default_value = "4s", value_parser = idle_timeout)]
     pub(crate) idle_timeout: Duration,
 
-    /// Tell the dashboard `watch` how the wheel fares, at this address (127.0.0.1:7878).
+    /// Report the figures of the wheel to the dashboard `watch`, at this address (127.0.0.1:7878).
     #[arg(long)]
     pub(crate) watch: Option<SocketAddr>,
 
@@ -45,7 +45,7 @@ pub(crate) struct Options {
     pub(crate) plot: Option<PathBuf>,
 }
 
-/// A duration of 1 ms to a year.
+/// Parses a duration of 1 ms to a year.
 fn idle_timeout(text: &str) -> Result<Duration, String> {
     let timeout = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     let allowed = Duration::from_millis(1)..=Duration::from_secs(365 * 86_400);

@@ -1,11 +1,11 @@
-//! The plot: how late timers fired, and how many operations a second were done.
+//! The plot of lateness and of operations per second.
 
 use crate::server::{Outcome, Sample};
 use plotters::prelude::*;
 use std::error::Error;
 use std::path::Path;
 
-/// One line of the second chart: its name, and its rate in a sample.
+/// One line of the second chart, as its name and its rate in a sample.
 type Line = (&'static str, fn(&Sample) -> f64);
 
 /// Draws both charts into one SVG file.

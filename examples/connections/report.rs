@@ -1,11 +1,11 @@
-//! The report: for a person, and as JSON.
+//! The report, for a terminal and as JSON.
 
 use crate::options::Options;
 use crate::server::Outcome;
 use serde_json::{Value, json};
 use std::fmt;
 
-/// What a run came to, ready to be shown.
+/// The result of a run.
 pub(crate) struct Report<'o> {
     options: &'o Options,
     outcome: &'o Outcome,
@@ -16,7 +16,7 @@ impl<'o> Report<'o> {
         Self { options, outcome }
     }
 
-    /// Whether the audit found nothing.
+    /// Returns `true` if the audit found no fault.
     pub(crate) fn holds(&self) -> bool {
         let faults = self.outcome.faults;
         let metrics = &self.outcome.metrics;
@@ -63,7 +63,7 @@ impl<'o> Report<'o> {
         count as f64 / self.seconds()
     }
 
-    /// Milliseconds.
+    /// The lateness at a quantile, in milliseconds.
     fn late(&self, quantile: f64) -> f64 {
         self.outcome.lateness.value_at_quantile(quantile) as f64 / 1e6
     }

@@ -1,4 +1,4 @@
-//! The server that is played: workers with their connections, and a driver that fires.
+//! The server, which has workers with their connections and a driver that fires.
 
 use crate::cpu;
 use crate::endpoint;
@@ -14,13 +14,13 @@ use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tourbillon::{Builder, Driver, Expired, InsertError, Metrics, Pinned, TimerId, Wheel};
 
-/// What one run came to.
+/// The result of one run.
 pub(crate) struct Outcome {
     pub(crate) metrics: Metrics,
     pub(crate) played: Duration,
     pub(crate) returned: u64,
     pub(crate) faults: Faults,
-    /// Nanoseconds.
+    /// Lateness in nanoseconds.
     pub(crate) lateness: Histogram<u64>,
     pub(crate) rates: Vec<Sample>,
     pub(crate) bytes_per_timer: f64,
@@ -28,7 +28,7 @@ pub(crate) struct Outcome {
     pub(crate) total_cpu: f64,
 }
 
-/// Operations a second over one interval.
+/// Operations per second in one interval.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Sample {
     pub(crate) at: f64,
@@ -38,20 +38,21 @@ pub(crate) struct Sample {
     pub(crate) fires: f64,
 }
 
-/// How long a request may take.
+/// The deadline of a request.
 const REQUEST_DEADLINE: Duration = Duration::from_secs(1);
 
-/// What part of the connections falls silent in a second, to be noticed by the idle timeout.
+/// The share of the connections that fall silent per second and are closed by their idle timeout.
 const SILENCED_A_SECOND: f64 = 0.02;
 
-/// Events a worker handles under one guard, as an event loop would after one poll.
+/// The number of events that a worker handles under one guard, as an event loop does after one
+/// poll.
 const BATCH: usize = 64;
 
 const SAMPLE: Duration = Duration::from_millis(250);
 
 const TICK_THREAD: &str = "tick";
 
-/// What all threads share.
+/// The state that all threads share.
 struct World {
     ledger: Ledger,
     lateness: Vec<Mutex<Histogram<u64>>>,
@@ -59,7 +60,7 @@ struct World {
     fired: AtomicU64,
 }
 
-/// Plays the server and audits what it did.
+/// Plays the server and audits it.
 pub(crate) fn play(options: &Options) -> Result<Outcome, Box<dyn Error>> {
     // Each connection has two records: its idle timeout, and the request under way.
     let world = Arc::new(World {
@@ -110,7 +111,7 @@ fn start(options: &Options, world: &Arc<World>) -> Result<Driver<Ticket>, Box<dy
     Ok(builder.driver().thread_name(TICK_THREAD).spawn(fire)?)
 }
 
-/// Shows progress until the time is up; the rates over time.
+/// Shows progress until the time is up, and returns the rates over time.
 fn watch(options: &Options, driver: &Driver<Ticket>) -> Vec<Sample> {
     let (started, total) = (Instant::now(), Duration::from_secs(options.seconds));
     let bar = ProgressBar::new(total.as_secs() * 10);
@@ -177,12 +178,12 @@ fn finish(
     })
 }
 
-/// Nanoseconds, up to an hour, to three digits.
+/// A histogram of nanoseconds up to an hour, with three digits.
 fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("the bounds are in range")
 }
 
-/// The connections of one worker: the first, and how many.
+/// The connections of one worker, as the first and their number.
 fn share(connections: u32, workers: u32, number: u32) -> (u32, u32) {
     let at = |number: u32| {
         let first = u64::from(connections) * u64::from(number) / u64::from(workers);
@@ -199,7 +200,7 @@ struct Connection {
     silent: bool,
 }
 
-/// A worker thread: it alone handles its connections, as an event loop does.
+/// A worker thread. It alone handles its connections, as an event loop does.
 struct Worker {
     first: u32,
     connections: Vec<Connection>,
@@ -248,7 +249,7 @@ impl Worker {
         assert!(outcome.is_ok(), "an insert was refused: {outcome:?}");
     }
 
-    /// Something happens on a connection.
+    /// Handles an event on a connection.
     fn event(&mut self, pinned: &Pinned<'_, Ticket>, which: usize) -> Result<(), Refused> {
         if self.connections[which].silent {
             return if self.world.ledger.has_ended(self.idle_record(which)) {
@@ -277,7 +278,7 @@ impl Worker {
         Ok(())
     }
 
-    /// A packet arrives: the idle timeout is pushed back, unless it has just fired.
+    /// Handles a packet, which pushes the idle timeout back unless it has just fired.
     fn packet(&mut self, pinned: &Pinned<'_, Ticket>, which: usize) -> Result<(), Refused> {
         let deadline = pinned.now() + self.idle_timeout;
         let record = self.idle_record(which);
@@ -293,7 +294,7 @@ impl Worker {
         Ok(())
     }
 
-    /// The peer closes: the idle timeout is cancelled, unless it has just fired.
+    /// Handles a close by the peer, which cancels the idle timeout unless it has just fired.
     fn close(&mut self, pinned: &Pinned<'_, Ticket>, which: usize) {
         if let Some(ticket) = self.connections[which].idle.and_then(|id| pinned.cancel(id)) {
             self.world.ledger.end(ticket);
@@ -304,7 +305,8 @@ impl Worker {
         }
     }
 
-    /// A request arrives, or the answer to the last one goes out; one in two hundred never does.
+    /// Handles the arrival of a request, or the answer to the last one. One in two hundred is never
+    /// answered.
     fn request_or_answer(
         &mut self,
         pinned: &Pinned<'_, Ticket>,
