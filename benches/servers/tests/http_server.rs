@@ -1,5 +1,5 @@
-//! The program `http_server`, in this process: every time-out by virtual time, over connections in
-//! memory; and both of its timers over sockets.
+//! The program `http_server` in this process. Every timeout is tested in virtual time over
+//! connections in memory, and both timers over sockets.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -65,12 +65,12 @@ impl Bench {
         self.time.pass(SECOND * seconds - MS * less).await;
     }
 
-    /// How many connections are open, and what time-outs have ended.
+    /// The number of open connections, and of timeouts that have fired.
     fn live_and_fired(&self) -> (u64, u64) {
         (self.server.tally().live(), self.server.tally().fired())
     }
 
-    /// All connections have ended: no timer is left.
+    /// Asserts that all connections have ended and no timer is left.
     async fn nothing_is_left(&mut self) {
         settle().await;
         assert_eq!(self.live_and_fired().0, 0);
@@ -86,7 +86,7 @@ fn post(length: usize) -> String {
     format!("POST /echo HTTP/1.1\r\nhost: here\r\ncontent-length: {length}\r\n\r\n")
 }
 
-/// Reads an answer that ends so, and gives its status.
+/// Reads an answer with this end, and returns its status.
 async fn status(client: &mut (impl AsyncReadExt + Unpin), end: &str) -> String {
     let mut answer = Vec::new();
     while !answer.ends_with(end.as_bytes()) {
@@ -117,7 +117,7 @@ async fn ask_http2(requests: &mut SendRequest<Empty<Bytes>>, path: &str) -> Stat
     status
 }
 
-/// An idle connection is closed at its time, which counts from its last answer.
+/// An idle connection is closed when its timeout has passed since its last answer.
 #[tokio::test]
 async fn an_idle_connection_is_closed_at_its_time() {
     let mut bench = Bench::new();
@@ -139,7 +139,7 @@ async fn an_idle_connection_is_closed_at_its_time() {
     bench.nothing_is_left().await;
 }
 
-/// A client that says nothing, or not enough for a head, or begins to say it late.
+/// A client that sends nothing, or an incomplete head, or begins late, is closed.
 #[tokio::test]
 async fn a_connection_without_a_request_is_closed_at_its_time() {
     let mut bench = Bench::new();
@@ -213,7 +213,7 @@ async fn a_handler_that_panics_harms_only_its_request() {
     bench.nothing_is_left().await;
 }
 
-/// A client that stops in the midst of its body, and one that goes on in time.
+/// A client that stops in the middle of its body is closed, and one that continues in time is not.
 #[tokio::test]
 async fn a_body_that_stands_still_is_answered_408() {
     let mut bench = Bench::new();
@@ -236,7 +236,7 @@ async fn a_body_that_stands_still_is_answered_408() {
     bench.nothing_is_left().await;
 }
 
-/// A client that does not read its answer, and one that reads it slowly.
+/// A client that does not read its answer is closed, and one that reads it slowly is not.
 #[tokio::test]
 async fn an_answer_that_is_not_read_ends_the_connection() {
     let mut bench = Bench::new();
@@ -279,7 +279,7 @@ async fn a_client_that_leaves_in_the_midst_leaves_nothing() {
     bench.nothing_is_left().await;
 }
 
-/// Idle connections at once; those with a request after its answer, or when it has had its time.
+/// Idle connections end at once. Those with a request end after its answer, or at its time limit.
 #[tokio::test]
 async fn closing_waits_for_what_is_under_way() {
     let mut bench = Bench::new();
@@ -301,7 +301,7 @@ async fn closing_waits_for_what_is_under_way() {
     drop(silent);
 }
 
-/// What takes longer than a request may is not waited for.
+/// A shutdown does not wait for a request beyond its time limit.
 #[tokio::test]
 async fn closing_does_not_wait_for_ever() {
     let mut bench = Bench::new();
@@ -324,8 +324,8 @@ async fn closing_does_not_wait_for_ever() {
     assert_eq!(closed.await.unwrap(), Some(0));
 }
 
-/// Over sockets, in real time: no connection is closed early, each is in the end, a client that
-/// resets its connection harms nobody, and nothing is left.
+/// Runs the server over sockets in real time. No connection is closed early, each ends, a client
+/// that resets its connection harms no other, and no timer is left.
 async fn over_sockets<T: Timers>(timers: T) -> Option<usize> {
     let limits = Limits { idle: 40 * MS, request: 40 * MS, body: 40 * MS, ping: SECOND };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,5 +1,5 @@
-//! The echo server `idle_server`, in this process, with each kind of timers: which connections it
-//! closes and when, and that no way to end a connection leaves a timer behind.
+//! The echo server `idle_server` in this process, with each kind of timers. The tests check which
+//! connections it closes and when, and that no end of a connection leaves a timer behind.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "real sockets are on real time")]
@@ -19,10 +19,10 @@ use std::ops::Range;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Long enough that it passes in no test.
+/// A timeout that passes in no test.
 const NEVER: Duration = Duration::from_secs(600);
 
-/// How long anything may take that is waited for.
+/// The time limit of every wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn echo(read: &[u8], answer: &mut Vec<u8>) {
@@ -40,7 +40,7 @@ fn on_each(idle: Duration, test: impl Fn(&Config)) {
     }
 }
 
-/// The same, on servers that echo, and that have nobody left when they are stopped.
+/// Runs a test on echo servers, which have no connection left when they are stopped.
 fn on_each_echo(idle: Duration, test: impl Fn(&Server)) {
     on_each(idle, |config| {
         let server = Server::start(config, echo).unwrap();
@@ -56,7 +56,7 @@ fn connect(server: &Server) -> TcpStream {
     client
 }
 
-/// Sends, and reads the same.
+/// Sends bytes and reads the same.
 fn exchange(client: &mut TcpStream, bytes: &[u8]) {
     client.write_all(bytes).unwrap();
     let mut answer = vec![0; bytes.len()];
@@ -64,12 +64,12 @@ fn exchange(client: &mut TcpStream, bytes: &[u8]) {
     assert_eq!(answer, bytes);
 }
 
-/// Whether the server has closed the connection, cleanly.
+/// Returns `true` if the server has closed the connection cleanly.
 fn is_at_end(client: &mut TcpStream) -> bool {
     client.read(&mut [0]).unwrap() == 0
 }
 
-/// Waits until so many connections are open, each with its timer.
+/// Waits until this number of connections are open, each with its timer.
 fn settles_at(server: &Server, connections: u64) -> Figures {
     let start = Instant::now();
     loop {
@@ -118,7 +118,7 @@ fn an_active_client_is_not_closed() {
     });
 }
 
-/// Whether a client that sends again and again was open for several idle timeouts.
+/// Returns `true` if a client that sends regularly stayed open for several idle timeouts.
 fn stays_open(server: &Server, idle: Duration) -> bool {
     let (start, mut client) = (Instant::now(), connect(server));
     while start.elapsed() < idle * 4 {
@@ -181,7 +181,7 @@ fn a_client_that_reads_late_gets_every_byte() {
     });
 }
 
-/// Sends until everything between here and the server is full, there and back; how much.
+/// Fills all buffers to the server and back, and returns the number of bytes sent.
 fn fill(client: &mut TcpStream) -> usize {
     const FAR_MORE_THAN_FITS: usize = 1 << 30;
     client.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
@@ -193,7 +193,7 @@ fn fill(client: &mut TcpStream) -> usize {
     sent
 }
 
-/// What a client sends at these places of its stream.
+/// The bytes that a client sends at these places of its stream.
 fn bytes(places: Range<usize>) -> Vec<u8> {
     places.map(|place| (place % 251).to_le_bytes()[0]).collect()
 }

@@ -1,4 +1,4 @@
-//! The dashboard `watch`: what an endpoint tells of a wheel, and what is drawn of it.
+//! The dashboard `watch`, with the figures of an endpoint and the picture of them.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "real sockets are on real time")]
@@ -23,7 +23,8 @@ use tourbillon::{Builder, ManualClock, Sweeper, Wheel};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A thousand timers a second ahead, one an hour; two have fired 3 ms late.
+/// A wheel with a thousand timers one second ahead and one timer an hour ahead. Two timers have
+/// fired 3 ms late.
 fn wheel() -> (Wheel<u64>, Sweeper<u64>) {
     let clock = ManualClock::new();
     let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build().unwrap();

@@ -1,5 +1,5 @@
-//! Whether a connection is idle: how many of its requests are under way, and since when there has
-//! been none.
+//! The idle time of a connection, from the number of requests that are in progress and the end of
+//! the last one.
 
 use crate::timers::Timers;
 use hyper::Version;
@@ -13,16 +13,16 @@ pub(crate) struct Activity<T> {
 }
 
 struct State {
-    /// Whether there has been a request.
+    /// `true` after the first request.
     began: bool,
     under_way: usize,
-    /// When the connection was accepted, or the last request ended.
+    /// The instant at which the connection was accepted, or the last request ended.
     since: Instant,
-    /// Set by the first request of HTTP/1; never cleared.
+    /// Set by the first HTTP/1 request and never cleared.
     is_hypers: bool,
 }
 
-/// A request that is under way until this is dropped.
+/// A request that is in progress until this is dropped.
 pub(crate) struct UnderWay<T: Timers>(Arc<Activity<T>>);
 
 impl<T: Timers> Activity<T> {
@@ -39,13 +39,14 @@ impl<T: Timers> Activity<T> {
         UnderWay(Arc::clone(self))
     }
 
-    /// Waits until no request has been under way for as long as `limit`; whether there has been
-    /// any.
+    /// Waits until no request has been in progress for `limit`, and returns `true` if there has
+    /// been one.
     ///
-    /// Never ends for HTTP/1 once it has had a request: hyper's time-out for the next head counts
-    /// from the end of the last answer, and closes an idle connection. HTTP/2 has no such thing
-    /// (its pings find peers that are gone, not those that ask for nothing), and hyper-util's
-    /// server waits without limit for the first bytes, which tell it the version.
+    /// Never ends for HTTP/1 after its first request, because hyper's timeout for the next head
+    /// counts from the end of the last answer and closes an idle connection. HTTP/2 has no such
+    /// timeout. Its pings detect peers that are gone, but not peers that request nothing. In
+    /// addition, hyper-util's server waits without limit for the first bytes, from which it learns
+    /// the version.
     pub(crate) async fn has_ended(&self, limit: Duration) -> bool {
         let mut sleep = pin!(self.timers.sleep(limit));
         loop {
@@ -59,8 +60,8 @@ impl<T: Timers> Activity<T> {
         }
     }
 
-    /// The earliest time at which it has been idle for as long as `limit`; `None` if hyper sees to
-    /// that.
+    /// The earliest time at which the connection has been idle for `limit`, or `None` if hyper
+    /// enforces the limit.
     fn idle_at(&self, limit: Duration) -> Option<Instant> {
         let state = self.state();
         let since = if state.under_way > 0 { self.timers.now() } else { state.since };

@@ -1,8 +1,8 @@
-//! An HTTP server on hyper and tokio with every time-out of its connections and requests on one
-//! timing wheel; or, to measure both under the same load, on tokio's own timer.
+//! An HTTP server on hyper and tokio with every timeout of its connections and requests on one
+//! timing wheel. To compare both under the same load, it can use tokio's own timer instead.
 //!
-//! `GET /` is a small answer, `GET /slow?ms=N` one that takes its time, `GET /panic` none, and
-//! `POST /echo` the body that was sent. It ends when its standard input does.
+//! `GET /` is a small answer, `GET /slow?ms=N` a slow one, `GET /panic` a panic, and `POST /echo`
+//! returns the body of the request. The server ends when its standard input does.
 //!
 //! ```text
 //! cargo run --release -p tourbillon-servers --bin http_server -- --help
@@ -32,7 +32,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tourbillon::Builder;
 use tourbillon::future::Timer;
 
-/// How many connections may wait to be accepted.
+/// The number of connections that may wait to be accepted.
 const BACKLOG: u32 = 4096;
 
 fn main() -> ExitCode {

@@ -5,37 +5,37 @@ use clap::{Parser, ValueEnum};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// An HTTP server with all its time-outs on one timing wheel.
+/// An HTTP server with all its timeouts on one timing wheel.
 ///
-/// The first line that it prints has the address that it listens on. It ends with its standard
-/// input: closes all connections and prints what it has counted, as one line of JSON.
+/// The first line of output has the address of the server. When the standard input ends, the server
+/// closes all connections and prints its counters as one line of JSON.
 #[derive(Clone, Debug, Parser)]
 pub(crate) struct Options {
-    /// Where to listen; port 0 for any that is free.
+    /// The address to listen on, with port 0 for any free port.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     pub(crate) listen: SocketAddr,
 
-    /// What the time-outs are kept by.
+    /// The timer that holds the timeouts.
     #[arg(long, value_enum, default_value = "tourbillon")]
     pub(crate) timers: Kind,
 
-    /// How long a connection may be idle, and a head may take.
+    /// The limit for an idle connection, and for a head.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = timeout)]
     idle: Duration,
 
-    /// How long a request may take.
+    /// The limit for a request.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = timeout)]
     request: Duration,
 
-    /// How long a body may stand still.
+    /// The limit for a body that stalls.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = timeout)]
     body: Duration,
 
-    /// How long a connection of HTTP/2 may be silent before it is pinged, and a ping be unanswered.
+    /// The silence after which an HTTP/2 connection is pinged, and the limit for the reply.
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = timeout)]
     ping: Duration,
 
-    /// How many worker threads [default: one a core].
+    /// The number of worker threads [default: one per core].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
 }
@@ -46,7 +46,7 @@ pub(crate) enum Kind {
     Tourbillon,
 }
 
-/// A duration of 1 ms to a year.
+/// Parses a duration of 1 ms to a year.
 fn timeout(text: &str) -> Result<Duration, String> {
     let timeout = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     let allowed = Duration::from_millis(1)..=Duration::from_secs(365 * 86_400);

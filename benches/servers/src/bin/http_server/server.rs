@@ -1,19 +1,19 @@
-//! The server: it accepts, serves each connection by a task, and closes them all.
+//! The server, which accepts connections, serves each with a task, and closes them all.
 //!
-//! | time-out | counts from | who keeps it |
+//! | timeout | counts from | enforced by |
 //! |---|---|---|
-//! | idle, and for a head | HTTP/1: the last answer has been sent | hyper, `header_read_timeout` |
+//! | idle, and head | HTTP/1: the last answer was sent | hyper, `header_read_timeout` |
 //! | | before the first request: the connection was accepted | [`Activity`] |
 //! | | HTTP/2: the last stream has ended | [`Activity`] |
-//! | request: 504 | its head has been read | [`Service`] |
-//! | body stands still | its last frame | [`Moving`](crate::stall::Moving) |
+//! | request: 504 | its head was read | [`Service`] |
+//! | stalled body | its last frame | [`Moving`](crate::stall::Moving) |
 //! | | a write that waits for the client | [`limit_writes`](Timers::limit_writes) |
 //! | HTTP/2 pings | the last frame | hyper, `keep_alive_interval` |
 //!
-//! Of HTTP/1, hyper waits for a head as long as a connection may be idle, in one time-out: from the
-//! moment at which the answer before has been flushed to that at which the head is complete. So an
-//! idle connection is never closed earlier, and a head that comes slowly has no more time than one
-//! that does not come at all. Hyper keeps it per head, and starts it anew with each.
+//! With HTTP/1, hyper uses one timeout for an idle connection and for the head of a request. It
+//! runs from the flush of the previous answer until the head is complete. An idle connection is
+//! therefore never closed earlier, and a slow head has no more time than one that does not arrive.
+//! Hyper starts the timeout again for each head.
 
 use crate::activity::Activity;
 use crate::service::Service;
@@ -34,7 +34,7 @@ use tokio_util::task::TaskTracker;
 
 pub(crate) struct Server<T>(Arc<Shared<T>>);
 
-/// How long to wait when no connection can be accepted, for want of descriptors for example.
+/// The pause after a failed accept, which happens if descriptors have run out for example.
 const BACK_OFF: Duration = Duration::from_millis(10);
 
 impl<T: Timers> Server<T> {
@@ -47,7 +47,7 @@ impl<T: Timers> Server<T> {
         &self.0.tally
     }
 
-    /// Begins to accept connections, until the server is [closed](Self::close).
+    /// Starts to accept connections, until the server is [closed](Self::close).
     pub(crate) fn accept(&self, listener: TcpListener) {
         let (server, closing) = (Self(Arc::clone(&self.0)), self.0.closing.clone());
         self.0.tasks.spawn(async move {
@@ -69,7 +69,7 @@ impl<T: Timers> Server<T> {
         self.serve(stream);
     }
 
-    /// Serves a connection by a task.
+    /// Serves a connection with a task.
     pub(crate) fn serve(&self, stream: impl Connection) {
         let (shared, live) = (Arc::clone(&self.0), self.0.tally.accept());
         self.0.tasks.spawn(async move {
@@ -78,8 +78,8 @@ impl<T: Timers> Server<T> {
         });
     }
 
-    /// Ends all connections: the idle ones at once, others with the answers that are under way, for
-    /// which they have as long as a request may take. Answers how many timers are left then.
+    /// Ends all connections and returns the number of remaining timers. Idle connections end at
+    /// once, and others after the answers in progress, which have the time limit of a request.
     pub(crate) async fn close(&self) -> Option<usize> {
         self.0.closing.cancel();
         self.0.tasks.close();
@@ -117,8 +117,8 @@ async fn connection<T: Timers>(shared: Arc<Shared<T>>, stream: impl Connection) 
     }
 }
 
-/// Waits until the connection has been idle for too long, or the server closes; whether there is
-/// anybody to take leave of.
+/// Waits until the connection has been idle for too long, or the server closes. Returns `true` if
+/// the connection should be shut down gracefully.
 async fn until_it_ends<T: Timers>(shared: &Shared<T>, activity: &Activity<T>) -> bool {
     tokio::select! {
         began = activity.has_ended(shared.limits.idle) => {
@@ -138,7 +138,7 @@ fn builder<T: Timers>(shared: &Shared<T>, timers: &T) -> auto::Builder<Tracked> 
     builder
 }
 
-/// Whether a time-out has ended a connection: one of hyper's own, or that of its stream.
+/// Returns `true` if a timeout ended the connection, either of hyper or of its stream.
 fn is_timeout(error: &(dyn Error + Send + Sync + 'static)) -> bool {
     error.downcast_ref::<hyper::Error>().is_some_and(|error| {
         let cause = error.source().and_then(<dyn Error>::downcast_ref::<io::Error>);

@@ -1,4 +1,4 @@
-//! What the server answers.
+//! The answers of the server.
 
 use crate::activity::{Activity, UnderWay};
 use crate::shared::Shared;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// The greatest body that is echoed.
+/// The maximum length of a body that is echoed.
 const GREATEST: usize = 1 << 20;
 
 /// Answers the requests of one connection.
@@ -24,7 +24,7 @@ pub(crate) struct Service<T: Timers> {
     activity: Arc<Activity<T>>,
 }
 
-/// The body of an answer. While there is one, its request is under way.
+/// The body of an answer. Its request is in progress as long as it exists.
 pub(crate) struct Answer<T: Timers> {
     body: Full<Bytes>,
     _under_way: UnderWay<T>,
@@ -72,7 +72,7 @@ fn answer<T: Timers>(handled: Handled, under_way: UnderWay<T>) -> Response<Answe
     response
 }
 
-/// What a handler answers, or an error if it panics: that harms no other request.
+/// Converts a panic of the handler into an error, so that it harms no other request.
 async fn caught(handler: impl Future<Output = Handled>) -> Handled {
     let mut handler = pin!(handler);
     std::future::poll_fn(|context| {

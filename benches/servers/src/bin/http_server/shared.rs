@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// How long each part of a connection may take.
+/// The time limits of a connection.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits {
     pub(crate) idle: Duration,

@@ -1,5 +1,5 @@
-//! How long the body of a request may stand still. (An answer that its client does not read is a
-//! write that waits: the connection's stream limits those.)
+//! The limit for request bodies that stall. An answer that its client does not read is a write that
+//! waits, and the stream of the connection limits those.
 
 use crate::tally::Tally;
 use crate::timers::Timers;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-/// A sleep that is armed while something stands still.
+/// A sleep that is armed during a stall.
 pub(crate) struct Patience<T: Timers> {
     timers: Arc<T>,
     limit: Duration,
@@ -24,7 +24,7 @@ impl<T: Timers> Patience<T> {
         Self { timers, limit, sleep: None, tally }
     }
 
-    /// Passes on what a poll has answered; ready with an error if it has been pending for too long.
+    /// Forwards the result of a poll, or returns an error if it has been pending for too long.
     fn watch<R>(&mut self, answer: Poll<R>, context: &mut Context<'_>) -> Poll<io::Result<R>> {
         if let Poll::Ready(answer) = answer {
             self.sleep = None;
@@ -37,7 +37,7 @@ impl<T: Timers> Patience<T> {
     }
 }
 
-/// The body of a request, whose frames must not be too far apart.
+/// The body of a request, with a limit between two frames.
 pub(crate) struct Moving<T: Timers> {
     body: Incoming,
     patience: Patience<T>,

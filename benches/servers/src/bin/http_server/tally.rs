@@ -1,4 +1,4 @@
-//! What the server counts.
+//! Counters of the server.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -13,19 +13,19 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// A connection was accepted; it is live until what this answers is dropped.
+    /// Counts an accepted connection, which is live until the returned guard is dropped.
     pub(crate) fn accept(self: &Arc<Self>) -> Live {
         self.accepted.fetch_add(1, Relaxed);
         self.live.fetch_add(1, Relaxed);
         Live(Arc::clone(self))
     }
 
-    /// The head of a request was read.
+    /// Counts a request whose head was read.
     pub(crate) fn request(&self) {
         self.requests.fetch_add(1, Relaxed);
     }
 
-    /// A time-out ended something.
+    /// Counts a timeout that ended something.
     pub(crate) fn fire(&self) {
         self.fired.fetch_add(1, Relaxed);
     }

@@ -1,4 +1,4 @@
-//! The two timers that the server can be run with: the same time-outs on either.
+//! The two timers of the server, with the same timeouts on either.
 
 use hyper::rt;
 use hyper_util::rt::TokioTimer;
@@ -8,9 +8,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tourbillon::future::{Sleep, Timer};
 use tourbillon::io::TimeoutStream;
 
-/// What the server asks of a timer. Each connection has a clone, and shares that.
+/// The operations of a timer. Each connection has a clone and shares it.
 pub(crate) trait Timers: Clone + Send + Sync + Unpin + 'static {
-    /// For the time-outs that hyper has itself.
+    /// The timer for hyper's own timeouts.
     type Hyper: rt::Timer + Send + Sync + 'static;
     type Sleep: Future + Send + 'static;
 
@@ -20,18 +20,18 @@ pub(crate) trait Timers: Clone + Send + Sync + Unpin + 'static {
 
     fn reset(sleep: Pin<&mut Self::Sleep>, deadline: Instant);
 
-    /// A connection whose writes may wait so long for its client.
+    /// Limits the time that a write of a connection may wait for its client.
     fn limit_writes<S: Connection>(&self, stream: S, limit: Duration) -> impl Connection;
 
     fn now(&self) -> Instant {
         rt::Timer::now(&self.hyper())
     }
 
-    /// How many timers are armed, if one can ask.
+    /// The number of armed timers, if the timer reports it.
     fn left(&self) -> Option<usize>;
 }
 
-/// A byte stream, which a server's task owns.
+/// A byte stream that a task of the server owns.
 pub(crate) trait Connection: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Connection for S {}

@@ -1,9 +1,9 @@
-//! A TCP echo server that closes idle connections: a thread with an event loop for each core, and
-//! an idle timeout for each connection that every read pushes back. No async runtime.
+//! A TCP echo server that closes idle connections. It has a thread with an event loop per core, an
+//! idle timeout per connection that every read pushes back, and no async runtime.
 //!
-//! It prints the address that it listens on, serves until its standard input ends (ctrl-D at a
-//! terminal), closes everything and prints what it did as a line of JSON. It exits with 1 if a
-//! timer was left behind.
+//! It prints its address, serves until its standard input ends (ctrl-D at a terminal), closes
+//! everything and prints its counters as a line of JSON. It exits with 1 if a timer was left
+//! behind.
 //!
 //! ```text
 //! cargo run --release -p tourbillon-servers --bin idle_server -- --help
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Serves, reports, and answers whether no timer was left behind.
+/// Serves, reports, and returns `true` if no timer was left behind.
 fn run(options: &Options) -> Result<bool, Box<dyn Error + Send + Sync>> {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
@@ -62,7 +62,7 @@ fn run(options: &Options) -> Result<bool, Box<dyn Error + Send + Sync>> {
     Ok(figures.armed == 0)
 }
 
-/// Reads, and ignores, all that comes.
+/// Reads and discards all input.
 fn wait_for_end(input: &mut impl Read) -> std::io::Result<()> {
     std::io::copy(input, &mut std::io::sink()).map(drop)
 }

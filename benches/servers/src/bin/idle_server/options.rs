@@ -5,28 +5,28 @@ use clap::Parser;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// A TCP echo server that closes idle connections. It prints the address it listens on, and ends
-/// when its standard input does.
+/// A TCP echo server that closes idle connections. It prints its address, and ends when its
+/// standard input does.
 #[derive(Clone, Debug, Parser)]
 pub(crate) struct Options {
-    /// The address to listen on; port 0 is any that is free.
+    /// The address to listen on, with port 0 for any free port.
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: SocketAddr,
 
-    /// How long a connection may be idle, for example 500ms or 30s: while no byte comes from its
-    /// peer, and the peer takes none of those that wait for it.
+    /// The time after which an idle connection is closed, for example 500ms or 30s. A connection is
+    /// idle while its peer sends no byte and reads none of those that wait for it.
     #[arg(long, default_value = "30s", value_parser = idle)]
     idle: Duration,
 
-    /// How many event loops, each a thread [default: one a core].
+    /// The number of event loops, each a thread [default: one per core].
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
 
-    /// Whether each loop has timers of its own, or all share them and a thread sweeps.
+    /// The owner of the timers, which is each loop, or a thread that sweeps those of all loops.
     #[arg(long, default_value = "own")]
     sweeper: Sweeping,
 
-    /// What holds the timers: the wheel, or an ordered map as one would write it without.
+    /// The structure of the timers, which is the wheel or an ordered map.
     #[arg(long, default_value = "tourbillon")]
     timers: Kind,
 
@@ -35,7 +35,7 @@ pub(crate) struct Options {
     resolution: Duration,
 }
 
-/// A duration of 1 ms to a year.
+/// Parses a duration of 1 ms to a year.
 fn idle(text: &str) -> Result<Duration, String> {
     let idle = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     let allowed = Duration::from_millis(1)..=Duration::from_secs(365 * 86_400);

@@ -1,4 +1,4 @@
-//! The busy clients: each sends a request, waits for the answer, and sends the next.
+//! The busy clients. Each sends a request, waits for the answer, and sends the next.
 
 use crate::Failure;
 use crate::client::{self, Client, Target};
@@ -7,7 +7,7 @@ use mio::{Events, Interest, Poll, Token};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// A busy client, and when it sent its last request.
+/// A busy client, and the instant of its last request.
 struct Busy {
     client: Client,
     sent: Instant,
@@ -19,11 +19,11 @@ pub(crate) struct Crew {
     clients: Vec<Busy>,
 }
 
-/// What they found.
+/// The results of a crew.
 pub(crate) struct Answers {
     /// Nanoseconds from a request to its answer.
     pub(crate) latencies: Histogram<u64>,
-    /// How many of them the server has cut off.
+    /// The number of requests that the server cut off.
     pub(crate) cut: u64,
 }
 
@@ -40,7 +40,7 @@ impl Answers {
 }
 
 impl Crew {
-    /// Connects the clients of these numbers.
+    /// Connects the clients with these numbers.
     pub(crate) fn connect(target: Target, numbers: Range<usize>) -> Result<Self, Failure> {
         let (poll, mut clients) = (Poll::new()?, Vec::new());
         for number in numbers {
@@ -52,7 +52,7 @@ impl Crew {
         Ok(Self { poll, clients })
     }
 
-    /// Keeps the server busy for so long.
+    /// Keeps the server busy for `window`.
     pub(crate) fn run(mut self, window: Duration) -> Result<Answers, Failure> {
         let (mut events, mut answers) = (Events::with_capacity(1024), Answers::none()?);
         let end = Instant::now() + window;
@@ -78,7 +78,7 @@ impl Busy {
         self.client.send()
     }
 
-    /// Something has come.
+    /// Handles an event of the client.
     fn event(&mut self, answers: &mut Answers) -> Result<(), Failure> {
         let heard = self.client.hear()?;
         if heard.answer {

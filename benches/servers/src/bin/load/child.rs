@@ -1,4 +1,4 @@
-//! [`Child`]: a server in a process of its own, so that its CPU time is its own.
+//! [`Child`] is a server in a process of its own, so that its CPU time is separate.
 
 use crate::Failure;
 use crate::servers::Server;
@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::process::{self, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-/// A server that runs. Dropping it ends it.
+/// A running server. Dropping it ends the process.
 pub(crate) struct Child {
     process: process::Child,
     output: BufReader<ChildStdout>,
@@ -46,14 +46,14 @@ impl Child {
         self.address
     }
 
-    /// The CPU time it has used so far.
+    /// The CPU time used so far.
     pub(crate) fn cpu(&self) -> Result<Duration, Failure> {
         let id = Pid::from_raw(i32::try_from(self.process.id())?);
         let used = clock_getcpuclockid(id)?.now()?;
         Ok(Duration::from_nanos(u64::try_from(used.num_nanoseconds())?))
     }
 
-    /// Ends it; answers what it reports.
+    /// Ends the server and returns its report.
     pub(crate) fn stop(mut self) -> Result<Value, Failure> {
         drop(self.process.stdin.take());
         let mut report = String::new();

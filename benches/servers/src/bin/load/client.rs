@@ -1,4 +1,4 @@
-//! [`Client`]: one connection to the server.
+//! [`Client`] is one connection to the server.
 
 use crate::Failure;
 use crate::protocol::Protocol;
@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-/// Where to connect to, and what is spoken there.
+/// The address of a server, and its protocol.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
     pub(crate) address: SocketAddr,
@@ -21,24 +21,24 @@ pub(crate) struct Target {
 pub(crate) struct Client {
     pub(crate) stream: TcpStream,
     protocol: Protocol,
-    /// The part of an answer that has come.
+    /// The part of an answer that has arrived.
     partly: Vec<u8>,
 }
 
-/// What a client has heard.
+/// The input of a client.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Heard {
-    /// The answer has come whole.
+    /// The answer is complete.
     pub(crate) answer: bool,
     /// The server has closed the connection.
     pub(crate) closed: bool,
 }
 
-/// How many connections have one source address: there are some 28,000 ports that the system gives.
+/// The number of connections per source address. The system has some 28,000 ports for each.
 const ON_ONE_ADDRESS: usize = 20_000;
 
 impl Client {
-    /// Connects the client of this number.
+    /// Connects the client with this number.
     pub(crate) fn connect(target: Target, number: usize) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(target.address), Type::STREAM, None)?;
         let group = u8::try_from(number / ON_ONE_ADDRESS).unwrap_or(u8::MAX);
@@ -53,8 +53,8 @@ impl Client {
         Ok(Self { stream, protocol: target.protocol, partly: Vec::new() })
     }
 
-    /// Sends a request: it is short, and no other is under way. `false`: the server has closed the
-    /// connection.
+    /// Sends a request, which is short and the only one in progress. Returns `false` if the server
+    /// has closed the connection.
     pub(crate) fn send(&mut self) -> Result<bool, Failure> {
         match self.stream.write_all(self.protocol.request()) {
             Ok(()) => Ok(true),
@@ -63,7 +63,7 @@ impl Client {
         }
     }
 
-    /// Reads all that has come.
+    /// Reads all available input.
     pub(crate) fn hear(&mut self) -> Result<Heard, Failure> {
         let mut heard = Heard::default();
         let mut buffer = [0; 4096];
@@ -91,7 +91,7 @@ fn is_closing(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
 }
 
-/// Waits for events; a signal may end the wait without one.
+/// Waits for events. A signal may end the wait without one.
 pub(crate) fn wait(poll: &mut Poll, events: &mut Events, longest: Duration) -> io::Result<()> {
     match poll.poll(events, Some(longest)) {
         Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),

@@ -1,9 +1,9 @@
-//! The crowd: clients that send a request now and then, then none, and see when they are closed.
+//! The crowd, whose clients send a few requests, then none, and record when they are closed.
 //!
 //! A connection is *early* if it is closed before the idle timeout has passed since the instant
-//! *before* the last request was sent: whatever the server took as the last activity came after
-//! that. How *late* it is closed is counted from the instant *after* the last answer was read. Who
-//! never sends counts from before and after its connecting.
+//! *before* the last request was sent, because any activity that the server saw came after that.
+//! Its *lateness* counts from the instant *after* the last answer was read. For a client that never
+//! sends, both count from before and after it connected.
 
 use crate::Failure;
 use crate::client::{self, Client, Target};
@@ -13,31 +13,31 @@ use std::collections::BinaryHeap;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-/// How many connections are opened before it is time to look at those that are open.
+/// The number of connections that are opened between two checks of the open ones.
 const OPENED_AT_ONCE: usize = 64;
 
-/// How long after its time a connection may be closed before it counts as lost.
+/// The lateness from which on an open connection counts as lost.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The last moment for which another request is planned, as a part of the idle timeout.
+/// The last instant for which another request is planned, as a share of the idle timeout.
 const LATEST_PLANNED: f64 = 0.5;
 
-/// The last moment at which it is sent.
+/// The last instant at which a request is sent, as a share of the idle timeout.
 const LATEST_REQUEST: f64 = 0.75;
 
-/// One of the crowd.
+/// A client of the crowd.
 struct Idle {
-    /// `None`: the server has closed it.
+    /// `None` if the server has closed it.
     client: Option<Client>,
-    /// How many requests it will still send.
+    /// The number of requests that it will still send.
     requests: u32,
-    /// Before the last request, or connecting.
+    /// The instant before the last request, or before connecting.
     before: Instant,
-    /// After the last answer, or connecting.
+    /// The instant after the last answer, or after connecting.
     after: Instant,
 }
 
-/// What the crowd saw.
+/// The closes that the crowd saw.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Closings {
     pub(crate) early: u64,
@@ -45,7 +45,7 @@ pub(crate) struct Closings {
     pub(crate) latest: Duration,
 }
 
-/// All of them, on one thread.
+/// All clients, on one thread.
 pub(crate) struct Crowd {
     target: Target,
     size: usize,
@@ -53,9 +53,9 @@ pub(crate) struct Crowd {
     poll: Poll,
     clients: Vec<Idle>,
     open: usize,
-    /// When who sends next.
+    /// The instant of each next request, and its client.
     plan: BinaryHeap<Reverse<(Instant, usize)>>,
-    /// When anything last happened on a connection that is or was open.
+    /// The last instant at which anything happened on a connection.
     last: Instant,
     closings: Closings,
 }
@@ -75,7 +75,7 @@ impl Crowd {
         })
     }
 
-    /// Opens all connections, tells that it has, and watches them until they are closed.
+    /// Opens all connections, reports it, and watches them until they are closed.
     pub(crate) fn run(mut self, opened: &Sender<()>) -> Result<Closings, Failure> {
         let mut events = Events::with_capacity(1024);
         loop {
@@ -120,7 +120,7 @@ impl Crowd {
         Ok(())
     }
 
-    /// The next request, if there is one, comes well before the idle timeout.
+    /// Plans the next request, if there is one, well before the idle timeout.
     fn plan_request(&mut self, number: usize, now: Instant) {
         if self.clients[number].requests > 0 {
             let pause = self.timeout.mul_f64(fastrand::f64() * LATEST_PLANNED);
@@ -128,7 +128,7 @@ impl Crowd {
         }
     }
 
-    /// Sends the requests whose moment has come.
+    /// Sends the requests that are due.
     fn send_due(&mut self) -> Result<(), Failure> {
         while let Some(&Reverse((when, number))) = self.plan.peek() {
             if when > Instant::now() {
@@ -154,7 +154,7 @@ impl Crowd {
         Ok(())
     }
 
-    /// Something has come.
+    /// Handles input of a client.
     fn hear(&mut self, number: usize) -> Result<(), Failure> {
         let idle = &mut self.clients[number];
         let Some(client) = &mut idle.client else {
@@ -172,7 +172,7 @@ impl Crowd {
         Ok(())
     }
 
-    /// The server has closed a connection.
+    /// Records that the server has closed a connection.
     fn closed(&mut self, number: usize) {
         let now = Instant::now();
         let idle = &mut self.clients[number];

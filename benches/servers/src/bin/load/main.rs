@@ -1,6 +1,6 @@
-//! Loads the servers, one after another in several rounds, with many connections that are
-//! mostly idle, and audits their idle timeouts from the clients' side: it exits with 1 if a
-//! connection was closed early or not at all, or a timer was left behind.
+//! Loads the servers one after another, in several rounds, with many connections that are mostly
+//! idle. It audits their idle timeouts from the clients' side, and exits with 1 if a connection was
+//! closed early or never, or a timer was left behind.
 //!
 //! `ci/load servers` builds the servers and this, and runs it. Existing tools (wrk, oha and the
 //! like) measure the busy part, but they speak only HTTP, open no idle connections and cannot see
@@ -34,10 +34,10 @@ use std::error::Error;
 use std::fs::File;
 use std::process::ExitCode;
 
-/// What went wrong, to be shown to whoever started this.
+/// An error for the user of the program.
 pub(crate) type Failure = Box<dyn Error + Send + Sync>;
 
-/// Files that are not connections: of the runtime, the polls, and the pipes to the server.
+/// The number of descriptors that are not connections, such as those of polls and pipes.
 const OTHER_FILES: u64 = 100;
 
 fn main() -> ExitCode {
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Loads the servers, reports, and answers whether all idle timeouts were right.
+/// Loads the servers, reports, and returns `true` if all idle timeouts were right.
 fn run(options: &Options) -> Result<bool, Failure> {
     // Before the trials, so that a path that cannot be written is not found out after them.
     if let Some(path) = &options.json {
@@ -79,8 +79,8 @@ fn run(options: &Options) -> Result<bool, Failure> {
     Ok(table.holds())
 }
 
-/// As many connections as were asked for and as this process may have; the servers' limit is the
-/// same.
+/// The number of connections, limited by the descriptors of this process. The limit of the servers
+/// is the same.
 fn connections(options: &Options) -> Result<usize, Failure> {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;

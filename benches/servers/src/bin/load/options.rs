@@ -7,23 +7,22 @@ use clap::builder::PossibleValuesParser;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Loads the example servers with many connections, most of them idle, and audits when those are
-/// closed.
+/// Loads the servers with many connections, most of them idle, and audits when those are closed.
 #[derive(Clone, Debug, Parser)]
 pub(crate) struct Options {
-    /// How many connections; no more than the limit on open files allows.
+    /// The number of connections, limited by the number of open files.
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
     pub(crate) connections: u32,
 
-    /// How many seconds to load each server, in each round.
+    /// The number of seconds to load each server, in each round.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub(crate) seconds: u32,
 
-    /// How many rounds; figures are the medians of all, and faults their sums.
+    /// The number of rounds. Figures are medians, and faults are sums.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     pub(crate) rounds: u32,
 
-    /// How many of a hundred connections are busy; one at least.
+    /// The percentage of busy connections, of which there is at least one.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=99))]
     busy: u32,
 
@@ -31,7 +30,7 @@ pub(crate) struct Options {
     #[arg(long, value_parser = idle)]
     idle: Option<Duration>,
 
-    /// Load this server only.
+    /// Load only this server.
     #[arg(long, value_parser = PossibleValuesParser::new(programs()))]
     server: Option<String>,
 
@@ -47,7 +46,7 @@ fn programs() -> Vec<&'static str> {
     programs
 }
 
-/// A duration of 100 ms to an hour: shorter ones would pass while connections are being opened.
+/// Parses a duration of 100 ms to an hour. Shorter ones would pass while connections are opened.
 fn idle(text: &str) -> Result<Duration, String> {
     let idle = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     let allowed = Duration::from_millis(100)..=Duration::from_secs(3600);
@@ -61,7 +60,7 @@ impl Options {
         SERVERS.into_iter().filter(wanted).collect()
     }
 
-    /// What each of them is to bear.
+    /// The load of each server.
     pub(crate) fn load(&self, connections: usize) -> Load {
         let busy = (connections * self.busy as usize / 100).max(1);
         let window = Duration::from_secs(self.seconds.into());

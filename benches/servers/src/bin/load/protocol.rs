@@ -1,18 +1,18 @@
-//! [`Protocol`]: what a request is, and when an answer is whole.
+//! [`Protocol`] has the requests, and recognises complete answers.
 
 use crate::Failure;
 use httparse::{EMPTY_HEADER, Response, Status};
 
-/// What a server speaks.
+/// The protocol of a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Protocol {
-    /// What is sent comes back.
+    /// The server returns the bytes that it received.
     Echo,
-    /// HTTP/1.1: `GET /`, on a connection that is kept.
+    /// HTTP/1.1 with `GET /` on a persistent connection.
     Http,
 }
 
-/// How many header fields an answer may have.
+/// The maximum number of header fields of an answer.
 const MOST_FIELDS: usize = 32;
 
 impl Protocol {
@@ -23,7 +23,7 @@ impl Protocol {
         }
     }
 
-    /// How many bytes the answer has that these begin with; `None` if it is not whole.
+    /// The length of the answer at the beginning of these bytes, or `None` if it is incomplete.
     pub(crate) fn answer(self, bytes: &[u8]) -> Result<Option<usize>, Failure> {
         match self {
             Self::Echo => {

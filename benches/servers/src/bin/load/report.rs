@@ -1,16 +1,16 @@
-//! The report: a table for a person, and as JSON.
+//! The report, for a terminal and as JSON.
 
 use serde_json::{Value, json};
 use std::fmt;
 
-/// What one server came to, in one round or in all.
+/// The results of one server, in one round or in all.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
     pub(crate) server: &'static str,
     pub(crate) timers: &'static str,
     pub(crate) connections: usize,
     pub(crate) requests_per_s: f64,
-    /// All CPU time of the server in the busy window, by the requests answered in it.
+    /// The CPU time of the server in the busy window, per request that it answered in it.
     pub(crate) cpu_us_per_request: f64,
     pub(crate) p99_ms: f64,
     /// Connections closed before their time.
@@ -18,7 +18,7 @@ pub(crate) struct Row {
     pub(crate) late_max_ms: f64,
     /// Connections that should have been closed and were not.
     pub(crate) lost: u64,
-    /// Timers that the server has left behind.
+    /// Timers that the server left behind.
     pub(crate) left: u64,
 }
 
@@ -68,7 +68,7 @@ impl Table {
         Self(rows)
     }
 
-    /// Whether no connection was closed early or lost, and no timer left behind.
+    /// Returns `true` if no connection was closed early or lost, and no timer was left behind.
     pub(crate) fn holds(&self) -> bool {
         self.0.iter().all(|row| (row.early, row.lost, row.left) == (0, 0, 0))
     }

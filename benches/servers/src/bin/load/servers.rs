@@ -1,6 +1,6 @@
-//! The servers that are loaded. Each is a program that is built beside this one; it prints the
-//! address it listens on, ends when its standard input does, and then prints a line of JSON, where
-//! `left` is how many timers were left behind.
+//! The servers under load. Each is a program that is built beside this one. It prints its address,
+//! ends when its standard input does, and then prints a line of JSON, in which `left` is the number
+//! of timers left behind.
 
 use crate::protocol::Protocol;
 use std::fmt;
@@ -8,11 +8,11 @@ use std::fmt;
 /// One server, with one kind of timers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Server {
-    /// The program's name.
+    /// The name of the program.
     pub(crate) program: &'static str,
-    /// What holds its timers.
+    /// The structure that holds its timers.
     pub(crate) timers: &'static str,
-    /// Its options, but for the address and the idle timeout.
+    /// Its options without the address and the idle timeout.
     pub(crate) options: &'static [&'static str],
     pub(crate) protocol: Protocol,
 }

@@ -1,4 +1,4 @@
-//! One trial: a server is started, bears its load, and is stopped.
+//! One trial, in which a server is started, loaded and stopped.
 
 use crate::Failure;
 use crate::busy::{Answers, Crew};
@@ -11,17 +11,17 @@ use std::sync::{Barrier, mpsc};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
-/// How many threads the busy clients have.
+/// The number of threads of the busy clients.
 const CREWS: usize = 2;
 
-/// What a server is to bear.
+/// The load of a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
-    /// How many connections are idle.
+    /// The number of idle connections.
     pub(crate) idle: usize,
-    /// How many are busy.
+    /// The number of busy connections.
     pub(crate) busy: usize,
-    /// How long they are busy.
+    /// The duration of the load.
     pub(crate) window: Duration,
     /// The idle timeout.
     pub(crate) timeout: Duration,
@@ -57,7 +57,8 @@ pub(crate) fn run(server: &Server, load: &Load) -> Result<Row, Failure> {
     })
 }
 
-/// Runs the busy clients; what they found, and the CPU time that the server has used meanwhile.
+/// Runs the busy clients, and returns their results with the CPU time that the server used
+/// meanwhile.
 fn keep_busy(child: &Child, target: Target, load: &Load) -> Result<(Answers, Duration), Failure> {
     let crews = CREWS.min(load.busy);
     let crews: Vec<_> = (0..crews)

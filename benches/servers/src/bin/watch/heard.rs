@@ -1,11 +1,11 @@
-//! Reads what an endpoint tells.
+//! Parses the lines of an endpoint.
 
 use super::figures::{Figures, Level};
 use serde_json::Value;
 use std::time::Duration;
 
 impl Figures {
-    /// Of a line; `None` if it is none of this kind.
+    /// Parses a line, or returns `None` if it is malformed.
     pub(crate) fn read(line: &str) -> Option<Self> {
         let line: Value = serde_json::from_str(line).ok()?;
         let number = |name: &str| line.get(name)?.as_u64();

@@ -1,5 +1,5 @@
-//! A dashboard in the terminal, of a wheel in another program: rates, armed timers by how far ahead
-//! they are, lateness, memory.
+//! A dashboard in the terminal for a wheel in another program. It shows rates, armed timers by
+//! their distance ahead, lateness and memory.
 //!
 //! ```text
 //! cargo run --release --example connections -- --seconds 60 --watch 127.0.0.1:7878
@@ -28,18 +28,18 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
 use std::time::Duration;
 
-/// Shows how a wheel in another program fares.
+/// Shows the figures of a wheel in another program.
 #[derive(Debug, Parser)]
 struct Options {
-    /// Where that program listens, for example 127.0.0.1:7878.
+    /// The address of that program, for example 127.0.0.1:7878.
     address: String,
 
-    /// Listen for so many seconds, print the last picture as text, and end.
+    /// Listen for this number of seconds, print the last picture as text, and end.
     #[arg(long)]
     print_after: Option<usize>,
 }
 
-/// How long a key may wait.
+/// The longest delay of a key.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -76,7 +76,7 @@ fn read(line: &str) -> Result<Figures, Box<dyn Error>> {
     Figures::read(line).ok_or_else(|| "what listens there tells nothing of a wheel".into())
 }
 
-/// Until a key says so, or the program ends that is watched.
+/// Shows the dashboard until a key ends it, or the watched program ends.
 fn show(
     terminal: &mut ratatui::DefaultTerminal,
     heard: &Receiver<Result<Figures, String>>,

@@ -1,4 +1,4 @@
-//! What the dashboard draws: rates, timers by how far ahead they are, levels, lateness, memory.
+//! The dashboard, with rates, timers by their distance ahead, levels, lateness and memory.
 
 use super::figures::Figures;
 use ratatui::backend::TestBackend;
@@ -11,10 +11,10 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
-/// How many moments are kept, for rates over time.
+/// The number of snapshots that are kept for rates over time.
 const KEPT: usize = 300;
 
-/// What was heard of a wheel, the newest last.
+/// The snapshots of a wheel, the newest last.
 #[derive(Debug, Default)]
 pub(crate) struct Screen {
     heard: VecDeque<Figures>,
@@ -28,7 +28,7 @@ impl Screen {
         self.heard.push_back(figures);
     }
 
-    /// Draws what was heard; `from` is where.
+    /// Draws the snapshots of the program at `from`.
     pub(crate) fn draw(&self, frame: &mut Frame<'_>, from: &str) {
         let [top, middle, bottom] =
             Layout::vertical([Constraint::Length(8), Constraint::Min(8), Constraint::Length(6)])
@@ -64,7 +64,7 @@ impl Screen {
         Ok(cells.chunks(100).map(line).collect())
     }
 
-    /// Operations a second since the moment before.
+    /// Operations per second since the previous snapshot.
     fn rates(&self, now: &Figures) -> Table<'static> {
         let before = self.heard.iter().rev().nth(1).unwrap_or(now);
         let rate = |of: fn(&Figures) -> u64| count(a_second(before, now, of));
@@ -88,7 +88,7 @@ fn operations(figures: &Figures) -> u64 {
     figures.inserted + figures.reset + figures.cancelled + figures.fired
 }
 
-/// How much a count grew in a second.
+/// The growth of a counter per second.
 fn a_second(before: &Figures, now: &Figures, of: fn(&Figures) -> u64) -> u64 {
     let millis = now.at.saturating_sub(before.at).as_millis().max(1);
     let grown = u128::from(of(now).saturating_sub(of(before)));
@@ -141,7 +141,7 @@ fn levels(now: &Figures) -> Table<'static> {
     Table::new(rows, [Constraint::Length(10), Constraint::Fill(1)])
 }
 
-/// A number, its thousands apart.
+/// Formats a number with its thousands apart.
 fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut apart = String::new();
@@ -154,7 +154,7 @@ fn count(number: u64) -> String {
     apart
 }
 
-/// A number in five characters.
+/// Formats a number in five characters.
 fn short(number: u64) -> String {
     match number {
         0..10_000 => number.to_string(),
@@ -163,7 +163,7 @@ fn short(number: u64) -> String {
     }
 }
 
-/// A time in one unit, rounded down.
+/// Formats a time in one unit, rounded down.
 fn time(time: Duration) -> String {
     match time.as_micros() {
         0..1000 => format!("{} µs", time.as_micros()),

@@ -1,4 +1,4 @@
-//! [`Acceptor`]: the thread that accepts connections and hands them to the loops in turn.
+//! [`Acceptor`] accepts connections on a thread and hands them to the loops in turn.
 
 use super::config::Failure;
 use super::counts::Counts;
@@ -14,11 +14,11 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// How long to wait when a connection cannot be accepted, as when the process has no files left.
+/// The pause after a failed accept, as when the process has no free descriptors.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How many connections may wait to be accepted, if the system allows so many. With mio's 128 a
-/// burst of clients would be made to try again after a second.
+/// The number of connections that may wait to be accepted, if the system allows it. With mio's 128,
+/// clients of a burst would try again after a second.
 const BACKLOG: i32 = 4096;
 
 /// A handle on the thread.
@@ -28,18 +28,18 @@ pub(crate) struct Acceptor {
     thread: Option<JoinHandle<io::Result<()>>>,
 }
 
-/// What the thread has.
+/// The state of the thread.
 struct Door {
     poll: Poll,
     listener: TcpListener,
     mailboxes: Arc<[Mailbox]>,
     counts: Arc<Counts>,
     stop: Arc<AtomicBool>,
-    /// How many were handed out.
+    /// The number of connections that were handed out.
     handed: usize,
 }
 
-/// Listens; it is an error if another server does so there.
+/// Listens on the address. Fails if another server listens there.
 pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     // Connections of a server that has ended are no reason to refuse.
@@ -66,7 +66,7 @@ impl Acceptor {
         Ok(Self { stop, waker, thread })
     }
 
-    /// Accepts no more: closes the listener, and waits for the thread.
+    /// Closes the listener and waits for the thread.
     pub(crate) fn stop(&mut self) -> Result<(), Failure> {
         if let Some(thread) = self.thread.take() {
             self.stop.store(true, Release);
@@ -90,8 +90,8 @@ impl Door {
         Ok(())
     }
 
-    /// Accepts until none waits. If one cannot be accepted now, how long to wait: no event will
-    /// tell that it still waits.
+    /// Accepts all waiting connections. If one cannot be accepted now, returns the time until the
+    /// next try, because no event will report that it still waits.
     fn accept_all(&mut self) -> Option<Duration> {
         while !self.stop.load(Relaxed) {
             match self.listener.accept() {

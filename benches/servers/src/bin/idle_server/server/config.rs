@@ -1,4 +1,4 @@
-//! [`Config`]: what a server is like.
+//! [`Config`], the configuration of a server.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -35,5 +35,5 @@ pub(crate) enum Sweeping {
     Shared,
 }
 
-/// Makes the answer to what was read, by appending to it. If it panics, its connection is closed.
+/// Appends the answer to the bytes that were read. If it panics, its connection is closed.
 pub(crate) type Handler = Arc<dyn Fn(&[u8], &mut Vec<u8>) + Send + Sync>;

@@ -1,10 +1,10 @@
-//! [`Connection`]: one client's socket, and the answers that wait for it to read.
+//! [`Connection`] is a client's socket with the answers that wait for the client to read.
 //!
-//! An answer is written at once; what the socket does not take waits, and is bounded: while
-//! [`MOST_UNSENT`] bytes wait, nothing is read, and TCP slows the client down. So a client that
-//! never reads is soon not read from either, and its idle timeout closes it. *Activity* is every
-//! byte that the client moved: one read from it, or one of those that waited and that it made
-//! room for.
+//! An answer is written at once. The rest that the socket does not accept waits, and is bounded.
+//! While [`MOST_UNSENT`] bytes wait, the connection is not read, and TCP slows the client down. A
+//! client that never reads is soon not read from either, and its idle timeout closes it. *Activity*
+//! is every byte that the client moved, which is a byte that it sent, or a waiting byte that it
+//! made room for.
 
 use super::config::Handler;
 use mio::net::TcpStream;
@@ -12,14 +12,14 @@ use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// How many bytes may wait to be sent before no more are read. What is read at once by then is
+/// The number of unsent bytes at which reading stops. The bytes of the read that passes it are
 /// still answered.
 pub(crate) const MOST_UNSENT: usize = 64 * 1024;
 
-/// How many bytes are read at once.
+/// The number of bytes per read.
 const READ: usize = 16 * 1024;
 
-/// How often a connection is read in one turn of its loop, so that none keeps the others waiting.
+/// The number of reads of a connection in one turn of its loop, so that it does not delay others.
 const READS: usize = 16;
 
 /// One client.
@@ -27,24 +27,24 @@ const READS: usize = 16;
 pub(crate) struct Connection {
     stream: TcpStream,
     unsent: VecDeque<u8>,
-    /// The client sends no more. It is closed once it has all answers.
+    /// The client has finished sending. The connection is closed after all answers were sent.
     ended: bool,
 }
 
-/// What a turn came to.
+/// The outcome of a turn.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turn {
-    /// Whether the client moved a byte.
+    /// `true` if the client moved a byte.
     pub(crate) active: bool,
     pub(crate) next: Next,
 }
 
-/// What should become of the connection.
+/// The next step of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Next {
-    /// The poll will tell when there is more to do.
+    /// The poll reports when there is more to do.
     Wait,
-    /// There may be more to do; the poll will not tell.
+    /// There may be more to do, but the poll does not report it.
     Again,
     /// The client has gone.
     Close,
@@ -52,7 +52,7 @@ pub(crate) enum Next {
     Panicked,
 }
 
-/// What the connections of a loop share.
+/// State that the connections of a loop share.
 pub(crate) struct Tools {
     input: Box<[u8]>,
     answer: Vec<u8>,
@@ -74,7 +74,7 @@ impl Connection {
         &mut self.stream
     }
 
-    /// Sends, reads and answers what can be without waiting.
+    /// Sends, reads and answers as much as is possible without waiting.
     pub(crate) fn turn(&mut self, tools: &mut Tools) -> Turn {
         let mut active = false;
         for _ in 0..READS {
@@ -101,7 +101,7 @@ impl Connection {
         Turn { active, next: Next::Again }
     }
 
-    /// Sends what waits, as much as the socket takes. Whether it took any.
+    /// Sends as many waiting bytes as the socket accepts, and returns `true` if there were any.
     fn flush(&mut self) -> io::Result<bool> {
         let waited = self.unsent.len();
         while !self.unsent.is_empty() {
@@ -131,7 +131,7 @@ impl Connection {
         Ok(if done { Step::End } else { Step::Full })
     }
 
-    /// Answers what was read. `false`: the handler has panicked.
+    /// Answers the bytes that were read, and returns `false` if the handler panicked.
     fn answer(&mut self, length: usize, tools: &mut Tools) -> io::Result<bool> {
         let Tools { input, answer, handler } = tools;
         answer.clear();
@@ -143,7 +143,7 @@ impl Connection {
         Ok(true)
     }
 
-    /// How many of these bytes the socket has taken.
+    /// The number of these bytes that the socket accepted.
     fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self.stream.write(bytes) {
             Err(error)
@@ -156,12 +156,12 @@ impl Connection {
     }
 }
 
-/// What a read came to.
+/// The outcome of a read.
 enum Step {
-    /// So many bytes are to be answered.
+    /// This number of bytes should be answered.
     Answer(usize),
-    /// The client must take answers first.
+    /// The client must read answers first.
     Full,
-    /// The client has sent and has been sent all.
+    /// The client has sent and received everything.
     End,
 }

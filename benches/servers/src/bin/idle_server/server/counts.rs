@@ -1,4 +1,4 @@
-//! [`Counts`]: counters of the server.
+//! [`Counts`], the counters of the server.
 
 use std::sync::atomic::AtomicU64;
 

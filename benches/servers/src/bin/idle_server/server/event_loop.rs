@@ -1,19 +1,18 @@
-//! [`EventLoop`]: a thread with a poll, its connections, and their idle timeouts.
+//! [`EventLoop`] is a thread with a poll, its connections, and their idle timeouts.
 //!
-//! A turn of the loop:
+//! A turn of the loop has four steps.
 //!
 //! 1. Wait for events, mail, or the next deadline.
-//! 2. Send, read and answer on every connection that is ready; take over new ones. Only *note*
-//!    whose timers are to be armed, pushed back or cancelled.
-//! 3. [Settle](EventLoop::settle): do so for all of them under one guard, after beginning to fetch
-//!    them all. The guard reads the clock after the last byte was read, so no timeout is counted
-//!    from before its byte.
-//! 4. Sweep, and look once more at each connection whose timer has fired: if bytes have come that
-//!    step 2 did not get to, it is not idle, and has a new timer. Else it is closed.
+//! 2. Send, read and answer on every ready connection, and accept new ones. Only *record* the
+//!    timers to arm, push back or cancel.
+//! 3. [Settle](EventLoop::settle) all of them under one guard, after prefetching them. The guard
+//!    reads the clock after the last byte was read, so no timeout counts from before its byte.
+//! 4. Sweep, and check each connection whose timer has fired once more. If bytes have arrived after
+//!    step 2, it is not idle and gets a new timer. Otherwise it is closed.
 //!
 //! If another thread sweeps, a timer may fire while its connection is being read. The reset in step
-//! 3 then answers `false`, a new timer is armed, and the message that comes about the old one
-//! carries a token that is not in force any more.
+//! 3 then returns `false`, a new timer is armed, and the message about the old timer carries a
+//! token that is no longer valid.
 
 use super::config::Handler;
 use super::connection::{Connection, Next, Tools};
@@ -28,11 +27,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// How many events are asked for, and how many timers taken, in one turn: a herd of either does
-/// not keep the other waiting.
+/// The number of events, and of due timers, that one turn takes, so that a burst of either does not
+/// delay the other.
 const AT_ONCE: usize = 512;
 
-/// Which loop this is, and the mailboxes of all.
+/// The number of a loop, and the mailboxes of all loops.
 pub(crate) struct Place {
     pub(crate) number: usize,
     pub(crate) mailboxes: Arc<[Mailbox]>,
@@ -41,9 +40,9 @@ pub(crate) struct Place {
 /// A connection, and its timer.
 struct Entry<Id> {
     connection: Connection,
-    /// `None`: not armed yet, or it has fired.
+    /// `None` if the timer is not armed yet, or has fired.
     timer: Option<Id>,
-    /// What the timer stands for, while there is one.
+    /// The token of the timer, if there is one.
     token: Token,
 }
 
@@ -56,15 +55,15 @@ pub(crate) struct EventLoop<T: Timers> {
     counts: Arc<Counts>,
     tools: Tools,
     connections: Slab<Entry<T::Id>>,
-    /// How often a timer was armed.
+    /// The number of timers armed so far.
     armings: u64,
-    /// Connections that have been active, or are new, since the last settling.
+    /// Connections that were active, or are new, since the timers were last settled.
     active: Vec<usize>,
-    /// Timers of connections that have ended since.
+    /// Timers of connections that have ended since then.
     ended: Vec<T::Id>,
-    /// Connections that have more to do though no event will say so.
+    /// Connections that have more to do without an event.
     again: Vec<usize>,
-    /// What timers that have fired stood for.
+    /// Tokens of timers that have fired.
     due: Vec<Token>,
 }
 
@@ -93,7 +92,7 @@ impl<T: Timers> EventLoop<T> {
         }
     }
 
-    /// Serves until it is told to stop; then closes all connections.
+    /// Serves until a message stops the loop, and then closes all connections.
     pub(crate) fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(AT_ONCE);
         let mut mail = Vec::new();
@@ -122,7 +121,7 @@ impl<T: Timers> EventLoop<T> {
         }
     }
 
-    /// How long to wait for events at most.
+    /// The maximum time to wait for events.
     fn rest(&mut self) -> Option<Duration> {
         if !self.again.is_empty() {
             return Some(Duration::ZERO);
@@ -131,7 +130,7 @@ impl<T: Timers> EventLoop<T> {
         Some(deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// Reads the mail. `false`: it is time to stop.
+    /// Reads the mail, and returns `false` if the loop should stop.
     fn read(&mut self, mail: &mut Vec<Message>) -> bool {
         self.place.mailboxes[self.place.number].take(mail);
         let mut goes_on = true;
@@ -161,7 +160,7 @@ impl<T: Timers> EventLoop<T> {
         self.active.push(key);
     }
 
-    /// Does what can be done on a connection without waiting. Whether it was active.
+    /// Makes progress on a connection without waiting, and returns `true` if it was active.
     fn advance(&mut self, key: usize) -> bool {
         let Some(entry) = self.connections.get_mut(key) else {
             return false;
@@ -182,14 +181,14 @@ impl<T: Timers> EventLoop<T> {
         turn.active
     }
 
-    /// Closes a connection that is there.
+    /// Closes an open connection.
     fn close(&mut self, key: usize) {
         let entry = self.connections.remove(key);
         self.ended.extend(entry.timer);
         self.counts.live.fetch_sub(1, Relaxed);
     }
 
-    /// Arms, pushes back and cancels what the turn has noted.
+    /// Arms, pushes back and cancels the timers that the turn recorded.
     fn settle(&mut self) {
         if self.active.is_empty() && self.ended.is_empty() {
             return;
@@ -222,7 +221,7 @@ impl<T: Timers> EventLoop<T> {
         }
     }
 
-    /// Closes the connections whose timers have fired, unless one shows that it is not idle.
+    /// Closes the connections whose timers have fired, except those that turn out to be active.
     fn expire(&mut self) {
         for token in std::mem::take(&mut self.due) {
             self.counts.fired.fetch_add(1, Relaxed);

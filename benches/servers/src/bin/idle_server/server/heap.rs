@@ -1,9 +1,9 @@
-//! The timers as one would write them without the wheel, to compare with it: a map ordered by
-//! deadline, in a lock. Each loop has one and pops it, or all share one that a thread pops.
+//! The same timers without the wheel, for comparison. They are in a map ordered by deadline, in a
+//! lock. Each loop has a map and pops it, or all loops share one that a thread pops.
 //!
-//! It is a map and not a heap so that a timer that is pushed back can be taken out: in a heap every
-//! reset would leave an entry behind until the old deadline comes. A loop's own map needs no lock;
-//! one that nobody contends for costs little beside a system call.
+//! It is a map and not a heap, so that a timer that is pushed back can be removed. In a heap every
+//! reset would leave an entry until the old deadline passes. The map of one loop needs no lock, but
+//! a lock without contention costs little beside a system call.
 
 use super::config::{Config, Failure};
 use super::mailbox::{Mailbox, Message};
@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// When a timer is due, and a number that tells it from others due at that instant.
+/// The deadline of a timer, and a number that distinguishes timers with the same deadline.
 type Key = (Instant, u64);
 
 /// The map.
@@ -24,20 +24,20 @@ struct Waiting {
     stopped: bool,
 }
 
-/// The map in its lock, and how to tell the thread that there is an earlier timer.
+/// The map in its lock, and the condition that reports an earlier timer to the thread.
 #[derive(Debug, Default)]
 struct Shared {
     waiting: Mutex<Waiting>,
     changed: Condvar,
 }
 
-/// A loop's way to a map.
+/// A loop's access to a map.
 pub(crate) struct OnHeap {
     shared: Arc<Shared>,
     sweeps: bool,
 }
 
-/// A locked map, and the time.
+/// A locked map, and the present time.
 pub(crate) struct Locked<'a> {
     waiting: MutexGuard<'a, Waiting>,
     changed: &'a Condvar,
@@ -50,7 +50,7 @@ struct Heaps {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What every loop's timers are made by, in the order of the loops.
+/// The timers of every loop, in the order of the loops.
 pub(crate) type Made = (Vec<OnHeap>, Box<dyn Store>);
 
 /// A map for each loop.
@@ -60,7 +60,7 @@ pub(crate) fn own(config: &Config) -> Made {
     (timers.collect(), Box::new(Heaps { heaps, thread: None }))
 }
 
-/// One map, and a thread that tells each loop which of its connections are idle.
+/// One map, and a thread that notifies each loop of its idle connections.
 pub(crate) fn shared(config: &Config, mailboxes: &Arc<[Mailbox]>) -> Result<Made, Failure> {
     let (shared, mailboxes) = (Arc::new(Shared::default()), Arc::clone(mailboxes));
     let popped = Arc::clone(&shared);
@@ -72,7 +72,7 @@ pub(crate) fn shared(config: &Config, mailboxes: &Arc<[Mailbox]>) -> Result<Made
 }
 
 impl Waiting {
-    /// What is due.
+    /// Removes a due timer.
     fn pop(&mut self, now: Instant) -> Option<Token> {
         let first = self.timers.first_entry()?;
         (first.key().0 <= now).then(|| first.remove())
@@ -88,7 +88,7 @@ impl Shared {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The thread: posts what is due, and rests until the next is.
+    /// Runs the thread, which posts due timers and rests until the next deadline.
     fn pop_for(&self, mailboxes: &[Mailbox]) {
         let mut waiting = self.lock();
         while !waiting.stopped {

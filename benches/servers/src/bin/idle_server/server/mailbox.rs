@@ -1,4 +1,4 @@
-//! [`Mailbox`]: what other threads have to tell an event loop, and the waker of its poll.
+//! [`Mailbox`] holds the messages of other threads to an event loop, and the waker of its poll.
 
 use super::timers::Token;
 use mio::net::TcpStream;
@@ -6,21 +6,21 @@ use mio::{Poll, Waker};
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The token by which a loop's poll tells that there is mail.
+/// The token with which the poll of a loop reports mail.
 pub(crate) const MAIL: mio::Token = mio::Token(usize::MAX);
 
-/// What an event loop is told.
+/// A message to an event loop.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// A connection was accepted: it is yours.
+    /// A connection was accepted, and belongs to the loop.
     Open(TcpStream),
-    /// The timer that you armed under this token was due.
+    /// The timer that the loop armed under this token was due.
     Idle(Token),
-    /// Close everything, and end.
+    /// The loop should close everything and end.
     Stop,
 }
 
-/// Messages for one loop. Whoever posts the first wakes the loop, those after it need not.
+/// Messages for one loop. Only the first message wakes the loop.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
     messages: Mutex<Vec<Message>>,
@@ -28,12 +28,12 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    /// The mailbox of the loop that owns `poll`.
+    /// Creates the mailbox of the loop that owns `poll`.
     pub(crate) fn new(poll: &Poll) -> io::Result<Self> {
         Ok(Self { messages: Mutex::default(), waker: Waker::new(poll.registry(), MAIL)? })
     }
 
-    /// May be called from any thread.
+    /// Posts a message from any thread.
     pub(crate) fn post(&self, message: Message) {
         let mut messages = self.lock();
         messages.push(message);

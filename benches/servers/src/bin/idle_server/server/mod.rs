@@ -38,21 +38,22 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use timers::{Store, Timers};
 
-/// What has happened so far.
+/// Figures of the server at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Figures {
     pub(crate) accepted: u64,
     /// Connections that are open.
     pub(crate) live: u64,
-    /// Timers that were handed to their loops. A few find that bytes came meanwhile.
+    /// Timers that were handed to their loops. A few of them belong to connections that became
+    /// active meanwhile.
     pub(crate) fired: u64,
     pub(crate) closed_idle: u64,
     pub(crate) panicked: u64,
-    /// Timers that are armed: one for each live connection, whenever all is quiet.
+    /// Armed timers. There is one per live connection when the server is quiet.
     pub(crate) armed: u64,
 }
 
-/// A server that runs, until it is stopped or dropped.
+/// A server that runs until it is stopped or dropped.
 pub(crate) struct Server {
     address: SocketAddr,
     counts: Arc<Counts>,
@@ -62,7 +63,7 @@ pub(crate) struct Server {
     store: Box<dyn Store>,
 }
 
-/// What is needed to start the loops.
+/// The state that the loops are started with.
 struct Loops {
     polls: Vec<mio::Poll>,
     mailboxes: Arc<[Mailbox]>,
@@ -106,12 +107,12 @@ impl Server {
         Ok(Self { address, counts, mailboxes, acceptor, loops, store })
     }
 
-    /// Where it listens.
+    /// The address of the server.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What has happened so far.
+    /// The present figures.
     pub(crate) fn figures(&self) -> Figures {
         Figures {
             accepted: self.counts.accepted.load(Relaxed),
@@ -123,7 +124,7 @@ impl Server {
         }
     }
 
-    /// Closes everything, waits for all threads, and answers what has happened.
+    /// Closes everything, waits for all threads, and returns the figures.
     pub(crate) fn stop(mut self) -> Result<Figures, Failure> {
         self.end()
     }

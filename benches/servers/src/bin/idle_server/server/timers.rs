@@ -1,11 +1,11 @@
-//! [`Timers`]: what an event loop asks of its timers, whatever holds them.
+//! [`Timers`], the operations of an event loop on timers in any structure.
 
 use std::time::{Duration, Instant};
 
-/// What a timer stands for: a connection of a loop, and which arming of its timer.
+/// The connection and the arming to which a timer belongs.
 ///
-/// The number is never used again in its loop, so that a timer which fires while its connection
-/// ends or is active again is recognised. (The wheel's ids would do; the map has none.)
+/// The number is never used again in its loop, so a timer that fires while its connection ends or
+/// becomes active is recognised. (The ids of the wheel would do, but the map has none.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
     /// The number of the loop.
@@ -16,45 +16,45 @@ pub(crate) struct Token {
     pub(crate) number: u64,
 }
 
-/// The timers of one loop, or the loop's way to those that all share.
+/// The timers of one loop, or the loop's access to shared timers.
 pub(crate) trait Timers: Send + 'static {
     type Id: Copy + Send;
     type Batch<'a>: Batch<Id = Self::Id>
     where
         Self: 'a;
 
-    /// Begins what is to be done after the events of one poll.
+    /// Begins the operations that follow the events of one poll.
     fn batch(&mut self) -> Self::Batch<'_>;
 
-    /// Appends what is due, at most `limit`, if this loop is who sweeps.
+    /// Appends at most `limit` tokens of due timers, if this loop sweeps.
     fn sweep(&mut self, limit: usize, due: &mut Vec<Token>);
 
-    /// When this loop should sweep, the time-out of its poll.
+    /// The deadline at which this loop should sweep, for the timeout of its poll.
     fn next_deadline(&mut self) -> Option<Instant>;
 }
 
-/// What is done to timers after the events of one poll, at one reading of the clock.
+/// Operations on timers after the events of one poll, at one clock reading.
 pub(crate) trait Batch {
     type Id;
 
-    /// This timer will soon be asked for.
+    /// Prefetches a timer that is used soon.
     fn prefetch(&self, id: Self::Id);
 
-    /// Arms a timer; `None` if it is refused.
+    /// Arms a timer. Returns `None` if it is refused.
     fn insert(&mut self, token: Token, delay: Duration) -> Option<Self::Id>;
 
-    /// Pushes a timer back; `false` if it has fired.
+    /// Pushes a timer back. Returns `false` if it has fired.
     fn reset(&mut self, id: &mut Self::Id, delay: Duration) -> bool;
 
-    /// Ends a timer, if it has not fired.
+    /// Cancels a timer that has not fired.
     fn cancel(&mut self, id: Self::Id);
 }
 
-/// What the timers of all loops have in common.
+/// Operations on the timers of all loops.
 pub(crate) trait Store: Send + Sync {
-    /// How many are armed.
+    /// The number of armed timers.
     fn armed(&self) -> u64;
 
-    /// Once no loop is left: ends who sweeps for them.
+    /// Ends the sweeping thread after all loops have ended.
     fn stop(&mut self);
 }

@@ -1,4 +1,4 @@
-//! The timers on a wheel: one for each loop, swept by it, or one for all, swept by a driver.
+//! The timers on a wheel, either one per loop that the loop sweeps, or a shared one with a driver.
 
 use super::config::{Config, Failure};
 use super::mailbox::{Mailbox, Message};
@@ -8,17 +8,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tourbillon::{Builder, Driver, Expired, Inline, Pinned, Sweeper, TimerId, Wheel};
 
-/// A wheel, and its sweeper if the loop has that too.
+/// A wheel, and its sweeper if the loop sweeps it.
 pub(crate) struct OnWheel {
     wheel: Wheel<Token>,
     sweeper: Option<Sweeper<Token>>,
 }
 
-/// What every loop's timers are made by, in the order of the loops.
+/// The timers of every loop, in the order of the loops.
 pub(crate) type Made = (Vec<OnWheel>, Box<dyn Store>);
 
-/// A wheel of one shard for each loop. The loop alone arms timers, between its sweep and its next
-/// poll: nobody need wake it.
+/// A wheel of one shard per loop. Only the loop arms timers, between its sweep and its next poll,
+/// so it needs no wake-up.
 pub(crate) fn own(config: &Config) -> Result<Made, Failure> {
     let mut timers = Vec::new();
     for _ in 0..config.loops {
@@ -30,8 +30,8 @@ pub(crate) fn own(config: &Config) -> Result<Made, Failure> {
     Ok((timers, Box::new(wheels)))
 }
 
-/// One wheel; its driver tells each loop which of its connections are idle. The handler is short,
-/// so it runs on the tick thread.
+/// One wheel, whose driver notifies each loop of its idle connections. The handler is short, so it
+/// runs on the tick thread.
 pub(crate) fn shared(config: &Config, mailboxes: &Arc<[Mailbox]>) -> Result<Made, Failure> {
     let mailboxes = Arc::clone(mailboxes);
     let driver = Builder::new()
@@ -47,10 +47,10 @@ pub(crate) fn shared(config: &Config, mailboxes: &Arc<[Mailbox]>) -> Result<Made
     Ok(((0..config.loops).map(|_| timers()).collect(), Box::new(driver)))
 }
 
-/// The most shards a wheel may have.
+/// The maximum number of shards of a wheel.
 const MOST_SHARDS: usize = 256;
 
-/// Whether the wheel holds the idle timeout.
+/// Returns an error if the idle timeout is out of range of the wheel.
 fn check(config: &Config, wheel: &Wheel<Token>) -> Result<(), Failure> {
     let (idle, longest) = (config.idle, wheel.longest_delay());
     if idle <= longest {
