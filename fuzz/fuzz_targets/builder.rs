@@ -1,4 +1,4 @@
-//! Any configuration: a typed error, or a wheel that works.
+//! Builds wheels with arbitrary configurations. Each gives a typed error or a wheel that works.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Bytes decide what real threads do on one wheel; at the end every value has left it once.
+//! Runs real threads on one wheel with operations from the input. At the end every value has left
+//! the wheel once.
 
 #![no_main]
 
@@ -24,7 +25,7 @@ impl Ledger {
     }
 }
 
-/// Each byte is an operation of one caller; its values begin at `first`.
+/// Runs one caller, with one operation per byte. Its values begin at `first`.
 fn work(wheel: &Wheel<usize>, ledger: &Ledger, bytes: &[u8], first: usize) {
     for (n, byte) in bytes.iter().enumerate() {
         let place = &ledger.shared[usize::from(byte >> 5) % PLACES];

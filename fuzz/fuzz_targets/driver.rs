@@ -1,5 +1,5 @@
-//! A driver on a manual clock, with handlers that panic, an executor that drops jobs, and a
-//! shutdown at any point: every value fires or is handed back, once.
+//! Runs a driver on a manual clock, with handlers that panic, an executor that drops jobs, and a
+//! shutdown at any point. Every value fires or is handed back, exactly once.
 
 #![no_main]
 
@@ -23,12 +23,12 @@ enum Op {
 struct Input {
     batch: u8,
     in_flight: u8,
-    /// Of how many jobs the executor drops one; none for zero.
+    /// The executor drops one job of this number, or none if it is zero.
     drops: u8,
     ops: Vec<Op>,
 }
 
-/// A value: where its end is counted, and whether its handler panics.
+/// A value with the counter of its end. Its handler may panic.
 struct Value {
     ends: Arc<Vec<AtomicU32>>,
     number: usize,

@@ -1,4 +1,5 @@
-//! Any number as an id, against a live wheel: it names nothing, or the timer that it is the id of.
+//! Uses arbitrary numbers as ids on a live wheel. Each names nothing, or the timer that it is the
+//! id of.
 
 #![no_main]
 

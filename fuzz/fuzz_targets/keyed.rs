@@ -1,5 +1,5 @@
-//! Operations of pretended callers and handlers on keyed timers over a wheel of any shape, against
-//! the model that the property test uses too.
+//! Runs operations of simulated callers and handlers on keyed timers, over a wheel of any shape,
+//! against the reference model of the property test.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Operations of pretended callers on a wheel of any shape, against the model that the property
-//! test uses too.
+//! Runs operations of simulated callers on a wheel of any shape, against the reference model of the
+//! property test.
 
 #![no_main]
 
