@@ -1,1 +1,1 @@
-//! Only tests and examples: what they share.
+//! Tests and examples against real crates.

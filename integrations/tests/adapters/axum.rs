@@ -1,4 +1,4 @@
-//! The time-outs on a real axum server.
+//! Timeouts on a real axum server.
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -26,7 +26,7 @@ use tourbillon::tower::BoxError;
 use tower::ServiceBuilder;
 
 const LIMIT: Duration = Duration::from_millis(60);
-/// How long a test waits for what must happen.
+/// The time limit of every wait of a test.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn timer() -> Timer {
@@ -40,8 +40,8 @@ async fn start(router: Router) -> SocketAddr {
     address
 }
 
-/// Sends a request as it stands, whole or not, and reads the answer to its end, which may be a
-/// broken one.
+/// Sends a request verbatim, complete or not, and reads the response to its end, which may be
+/// broken.
 async fn ask(server: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(server).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -55,12 +55,12 @@ fn request(method: &str, path: &str) -> String {
     format!("{method} {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n")
 }
 
-/// Whether an error comes of a body that stood still.
+/// Returns `true` if the error comes from a stalled body.
 fn stood_still(error: &(dyn Error + 'static)) -> bool {
     error.is::<BodyTimeoutError>() || error.source().is_some_and(stood_still)
 }
 
-/// No connection leaves a timer behind.
+/// Asserts that no connection leaves a timer behind.
 async fn all_gone(timer: &Timer) {
     let gone = async {
         while !timer.wheel().is_empty() {
@@ -134,7 +134,7 @@ async fn a_request_whose_body_stands_still_is_not_waited_for() {
     all_gone(&timer).await;
 }
 
-/// A body that sends one frame and then stands still.
+/// A body that sends one frame and then stalls.
 struct HalfABody(Option<Bytes>);
 
 impl hyper::body::Body for HalfABody {

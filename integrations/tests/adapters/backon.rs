@@ -16,7 +16,7 @@ use tourbillon::{Builder, ManualClock};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Counts how often a task was woken.
+/// Counts the wake-ups of a task.
 #[derive(Default)]
 struct Woken(AtomicUsize);
 
@@ -32,8 +32,8 @@ impl Woken {
     }
 }
 
-/// When each attempt of something that always fails was made, in milliseconds; polled only when
-/// woken, the clock moving by a millisecond at a time.
+/// The time of each attempt of an operation that always fails, in milliseconds. It is polled only
+/// after a wake-up, and the clock advances in steps of a millisecond.
 fn attempts(backoff: impl BackoffBuilder) -> Vec<u128> {
     let clock = ManualClock::new();
     let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build().unwrap();
@@ -63,7 +63,7 @@ fn attempts(backoff: impl BackoffBuilder) -> Vec<u128> {
     attempts.into_inner()
 }
 
-/// When they should be: each delay rounded up to the tick.
+/// The expected times, with each delay rounded up to the tick.
 fn due(backoff: impl BackoffBuilder) -> Vec<u128> {
     let mut due = vec![0];
     for delay in backoff.build() {

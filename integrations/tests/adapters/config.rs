@@ -1,4 +1,4 @@
-//! The configuration: read and written as text, with the builders' defaults and their refusals.
+//! Configurations are read and written as text, with the defaults of the builders and their errors.
 
 use std::time::Duration;
 use tourbillon::{Builder, Config, Expired};
@@ -14,7 +14,7 @@ fn full() -> Config {
     config
 }
 
-/// What the builders say that they are.
+/// The debug output of the builders.
 fn described(config: &Config) -> String {
     format!("{:?} {:?}", config.builder(), config.driver())
 }

@@ -1,4 +1,4 @@
-//! The exporter: each figure of a snapshot arrives under its name, with its unit, once.
+//! The exporter reports each figure of a snapshot once, under its name and with its unit.
 
 use metrics_util::MetricKind;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
@@ -11,11 +11,11 @@ use tourbillon_cache::{Cache, CacheExporter};
 
 const TICK: Duration = Duration::from_millis(1);
 
-/// What a recorder was told.
+/// The output of a recorder.
 struct Told(Snapshotter);
 
 impl Told {
-    /// By name and label: kind, unit and value. Looking sets each back.
+    /// Kind, unit and value by name and label. Reading resets each value.
     fn all(&self) -> BTreeMap<(String, String), (MetricKind, String, DebugValue)> {
         let figures = self.0.snapshot().into_vec().into_iter().map(|(key, unit, what, value)| {
             let (kind, key) = key.into_parts();
@@ -28,7 +28,7 @@ impl Told {
         figures.collect()
     }
 
-    /// The counters and gauges of the wheel `w` by those names.
+    /// The counters and gauges of the wheel `w` with these names.
     fn numbers<const N: usize>(&self, names: [&str; N]) -> [f64; N] {
         let mut all = self.all();
         names.map(|name| match all.remove(&(format!("tourbillon_{name}"), String::from("w"))) {
@@ -38,12 +38,12 @@ impl Told {
         })
     }
 
-    /// The samples of lateness of a wheel since the last look, in seconds.
+    /// The samples of lateness of a wheel since the last read, in seconds.
     fn lateness(&self, wheel: &str) -> Vec<f64> {
         self.samples("tourbillon_lateness_seconds", wheel)
     }
 
-    /// The samples of a histogram of a wheel since the last look, in seconds.
+    /// The samples of a histogram of a wheel since the last read, in seconds.
     fn samples(&self, histogram: &str, wheel: &str) -> Vec<f64> {
         let name = (histogram.to_owned(), wheel.to_owned());
         match self.all().remove(&name).unwrap() {
@@ -65,7 +65,7 @@ fn with_recorder(run: impl FnOnce(&Told)) {
     metrics::with_local_recorder(&recorder, || run(&told));
 }
 
-/// A snapshot whose figures all differ, taken from none of a wheel's.
+/// An artificial snapshot whose figures all differ.
 fn snapshot() -> Metrics {
     let mut metrics = Metrics::default();
     metrics.armed = 1;

@@ -1,5 +1,5 @@
-//! Deadlines of gRPC requests, in virtual time: as a client says them, as the server keeps them,
-//! and as tonic reads what came of them.
+//! Deadlines of gRPC requests in virtual time, as sent by a client, enforced by the server, and
+//! read by tonic.
 
 use crate::common::{MS, SECOND};
 use http_body_util::BodyExt;
@@ -16,7 +16,7 @@ use tourbillon::http::{GrpcDeadlineLayer, GrpcTimeoutLayer, TimeoutLayer};
 use tourbillon::{Builder, ManualClock, testing};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
-/// A service that answers after so long, by the deadline that it is under.
+/// A service that answers after a delay, under the deadline of its scope.
 fn answers_after(
     timer: Timer,
     delay: Duration,
@@ -37,7 +37,7 @@ fn answers_after(
     })
 }
 
-/// When a request with this header was answered, and how.
+/// The time and the status of the answer to a request with this header.
 fn answered(header: Option<&str>, at_most: Option<Duration>, after: Duration) -> (Duration, Code) {
     testing::block_on(|timer| async move {
         let mut layer = GrpcTimeoutLayer::new(timer.clone());
@@ -75,7 +75,7 @@ fn a_server_allows_so_much_time_at_most() {
     assert_eq!(answered(None, Some(SECOND * 2), SECOND * 5), late);
 }
 
-/// What ends within the service at the same instant, by a timeout of its own.
+/// A timeout within the service ends at the same instant.
 #[test]
 fn no_inner_timeout_answers_in_place_of_the_deadline() {
     let code = |response: &Response<_>| Status::from_header_map(response.headers()).unwrap().code();
@@ -114,7 +114,7 @@ fn no_inner_timeout_answers_in_place_of_the_deadline() {
     });
 }
 
-/// A body that has a frame every so often, as long as it is under its deadline.
+/// A body with a frame per period, as long as its deadline has not passed.
 struct Ticks {
     timer: Timer,
     pause: Duration,
@@ -143,8 +143,8 @@ impl Body for Ticks {
     }
 }
 
-/// A stream of answers ends at the deadline of the whole call: one with pauses, one that stands
-/// still, and one that never waits.
+/// A stream of answers ends at the deadline of the whole call. One stream has pauses, one stalls,
+/// and one never waits.
 #[test]
 fn a_stream_of_answers_ends_at_the_deadline() {
     for (pause, expected) in [(3, 3), (100, 0), (0, 0)] {
@@ -183,7 +183,7 @@ fn a_stream_of_answers_ends_at_the_deadline() {
     }
 }
 
-/// A body that ends in time is what it was, and leaves no timer.
+/// A body that ends in time is unchanged, and leaves no timer.
 #[test]
 fn a_stream_of_answers_in_time_stays_what_it_is() {
     testing::block_on(|timer| async move {
@@ -217,13 +217,13 @@ fn a_timer_that_refuses_leaves_nobody_without_a_deadline() {
     assert_eq!(status.code(), Code::Unavailable);
 }
 
-/// Answers what it is told by the header.
+/// Answers with the value of the header.
 async fn tells(request: Request<()>) -> Result<Option<String>, Infallible> {
     let told = request.headers().get("grpc-timeout");
     Ok(told.map(|value| value.to_str().unwrap().to_owned()))
 }
 
-/// A server asks another one: what the latter is told is what the former has left.
+/// A server that calls another one forwards its remaining time.
 #[test]
 fn a_deadline_is_handed_on_to_whom_the_server_asks() {
     let told = testing::block_on(|timer| async move {

@@ -1,4 +1,4 @@
-//! A [`Timer`] as hyper's timer, with hyper's own connections: in memory and in virtual time.
+//! A [`Timer`] as hyper's timer, with hyper's own connections, in memory and in virtual time.
 
 use crate::common::{MS, SECOND, Time, settle};
 use http_body_util::{Empty, Full};
@@ -19,7 +19,7 @@ use tourbillon::Builder;
 use tourbillon::future::Timer;
 
 const HEAD: &[u8] = b"GET / HTTP/1.1\r\nhost: here\r\n\r\n";
-/// What a client of HTTP/2 says first: the preface and settings that set nothing.
+/// The first bytes of an HTTP/2 client, which are the preface and empty settings.
 const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
 async fn answer(_: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
@@ -28,7 +28,7 @@ async fn answer(_: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallibl
 
 type Served = JoinHandle<Result<(), Box<dyn std::error::Error + Send + Sync>>>;
 
-/// A server of HTTP/1 that waits so long for a head, and the client's end.
+/// An HTTP/1 server with a timeout for heads, and the client's end.
 fn http1(timer: &Timer, timeout: Duration) -> (DuplexStream, Served) {
     let (client, server) = duplex(4096);
     let mut builder = http1::Builder::new();
@@ -37,7 +37,7 @@ fn http1(timer: &Timer, timeout: Duration) -> (DuplexStream, Served) {
     (client, tokio::spawn(async { Ok(connection.await?) }))
 }
 
-/// A server of HTTP/2 that pings after `interval` and waits so long for an answer.
+/// An HTTP/2 server that pings after `interval` and waits `timeout` for the reply.
 fn http2(timer: &Timer, interval: Duration, timeout: Duration) -> (DuplexStream, Served) {
     let (client, server) = duplex(4096);
     let mut builder = http2::Builder::new(TokioExecutor::new());
@@ -46,14 +46,14 @@ fn http2(timer: &Timer, interval: Duration, timeout: Duration) -> (DuplexStream,
     (client, tokio::spawn(async { Ok(connection.await?) }))
 }
 
-/// The connection has ended, and by a time-out.
+/// Asserts that a timeout ended the connection.
 async fn assert_timed_out(served: Served) {
     assert!(served.is_finished());
     let error = served.await.unwrap().unwrap_err();
     assert!(error.downcast::<hyper::Error>().unwrap().is_timeout());
 }
 
-/// Asks, and waits for the whole answer.
+/// Sends a request and waits for the complete response.
 async fn ask(client: &mut DuplexStream) {
     client.write_all(HEAD).await.unwrap();
     let mut answer = Vec::new();
@@ -78,8 +78,8 @@ async fn a_slow_head_is_cut_off_at_its_time() {
     assert_eq!(time.armed(), 0);
 }
 
-/// A head that comes in time is answered, though it takes nearly all of it; the next one is waited
-/// for as long again, from the end of the answer.
+/// A head that takes nearly all of its time is answered. The next one has the same time, from the
+/// end of the answer.
 #[tokio::test]
 async fn each_head_has_its_time_anew() {
     let mut time = Time::new();
@@ -120,7 +120,7 @@ async fn a_peer_that_answers_no_ping_is_cut_off() {
     assert_eq!(time.armed(), 0);
 }
 
-/// The client's end of HTTP/2, which answers pings, and sends its own.
+/// The client's end of HTTP/2 answers pings and sends its own.
 #[tokio::test]
 async fn a_peer_that_answers_pings_is_kept() {
     let mut time = Time::new();
@@ -161,7 +161,7 @@ async fn a_client_cuts_off_a_server_that_answers_no_ping() {
     assert_eq!(time.armed(), 0);
 }
 
-/// hyper-util's server for both versions: the same two time-outs.
+/// The server of hyper-util for both versions has the same two timeouts.
 #[tokio::test]
 async fn a_server_of_both_versions_has_the_time_outs_of_each() {
     let mut time = Time::new();
@@ -185,7 +185,7 @@ async fn a_server_of_both_versions_has_the_time_outs_of_each() {
     assert_eq!(time.armed(), 0);
 }
 
-/// All that wait are cut off when the timer is shut down, and so is who comes after it.
+/// A shutdown of the timer ends all connections that wait, and later ones.
 #[tokio::test]
 async fn a_timer_that_is_shut_down_cuts_its_connections() {
     let mut time = Time::new();
@@ -205,7 +205,7 @@ async fn a_timer_that_is_shut_down_cuts_its_connections() {
     assert_eq!(time.armed(), 0);
 }
 
-/// A refused sleep lets its task go once, and a reset begins anew: none holds a thread.
+/// A refused sleep yields once, and a reset starts again, so neither blocks a thread.
 #[test]
 fn a_refused_sleep_ends_but_holds_no_thread() {
     let time = Time::new();
@@ -244,7 +244,7 @@ async fn a_reset_does_not_allocate() {
     assert_eq!(time.armed(), 0);
 }
 
-/// A sleep of another timer is replaced by one of ours.
+/// A sleep of another timer is replaced by one of this crate.
 #[tokio::test]
 async fn a_reset_takes_over_the_sleep_of_another_timer() {
     let mut time = Time::new();
@@ -257,7 +257,7 @@ async fn a_reset_takes_over_the_sleep_of_another_timer() {
     assert!(slept.is_finished());
 }
 
-/// A clock that may be behind the truth: what is counted from hyper's `now` is not early.
+/// A timeout that counts from hyper's `now` is not early, even if the clock lags.
 #[test]
 fn now_is_not_behind_the_truth() {
     #[derive(Debug)]
@@ -275,7 +275,7 @@ fn now_is_not_behind_the_truth() {
     assert_eq!(rt::Timer::now(&Timer::new(wheel)), start + 4 * MS);
 }
 
-/// In real time, with a driver, over a socket: neither early nor never.
+/// A timeout with a driver, over a socket and in real time, is neither early nor lost.
 #[tokio::test]
 #[allow(clippy::disallowed_methods, reason = "real time is what is tested")]
 async fn over_a_socket_in_real_time() {
@@ -294,7 +294,7 @@ async fn over_a_socket_in_real_time() {
     assert!(timer.wheel().is_empty());
 }
 
-/// Boxed sleeps go where hyper's tasks go.
+/// Boxed sleeps can be sent wherever hyper's tasks go.
 #[test]
 fn a_sleep_goes_anywhere() {
     fn goes_anywhere<T: Send + Sync + Unpin>(_: T) {}

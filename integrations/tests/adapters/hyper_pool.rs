@@ -1,5 +1,5 @@
 //! A [`Timer`](tourbillon::future::Timer) as the timer of hyper-util's client and its pool of idle
-//! connections: in memory and in virtual time.
+//! connections, in memory and in virtual time.
 
 use crate::common::{MS, SECOND, Time, settle};
 use http_body_util::{BodyExt, Empty, Full};
@@ -57,7 +57,7 @@ impl Write for Wire {
     }
 }
 
-/// A host in memory: each connection to it is served by a task of its own.
+/// A host in memory, with a task for each connection.
 #[derive(Clone, Default)]
 struct Host(Arc<Mutex<Vec<JoinHandle<()>>>>);
 
@@ -78,7 +78,7 @@ impl Host {
         ready(Ok(Wire(TokioIo::new(client))))
     }
 
-    /// How many connections there were, and how many there are.
+    /// The number of connections so far, and at present.
     fn connections(&self) -> (usize, usize) {
         let all = self.0.lock().unwrap();
         (all.len(), all.iter().filter(|served| !served.is_finished()).count())
@@ -137,7 +137,8 @@ async fn an_idle_connection_is_closed_at_its_time() {
     assert_eq!(time.armed(), 0);
 }
 
-/// A pool whose timer was shut down drops what is idle, and goes on without holding its thread.
+/// A pool whose timer was shut down drops idle connections, and continues without blocking its
+/// thread.
 #[tokio::test]
 async fn a_timer_that_is_shut_down_empties_the_pool() {
     let (mut time, host) = (Time::new(), Host::default());

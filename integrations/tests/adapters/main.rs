@@ -1,4 +1,4 @@
-//! The adapters, with the real crates that they are for.
+//! The adapters, with the real crates.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

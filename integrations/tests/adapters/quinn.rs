@@ -1,5 +1,5 @@
-//! QUIC over loopback with quinn's timers on the wheel. The runtime below counts what is asked of
-//! its own timers, and can lose datagrams.
+//! QUIC over loopback with quinn's timers on the wheel. The runtime below it counts the uses of its
+//! own timers, and can lose datagrams.
 
 use quinn::rustls::RootCertStore;
 use quinn::rustls::pki_types::PrivatePkcs8KeyDer;
@@ -22,19 +22,19 @@ use tourbillon::{Builder, ManualClock};
 
 const MS: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
-/// How long a test waits for what must happen.
+/// The time limit of every wait of a test.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What was asked of the runtime below.
+/// The uses of the runtime below.
 #[derive(Debug, Default)]
 struct Counts {
     timers: AtomicUsize,
     polls: AtomicUsize,
-    /// How many of the next datagrams are lost.
+    /// The number of datagrams to lose next.
     lose: AtomicUsize,
 }
 
-/// Tokio, watched.
+/// Tokio's runtime, with counters.
 #[derive(Debug)]
 struct Below(Arc<Counts>);
 
@@ -110,7 +110,7 @@ impl AsyncUdpSocket for Lossy {
     }
 }
 
-/// A server that sends back each stream, and a client.
+/// An echo server and a client.
 struct Loopback {
     server: Endpoint,
     client: Endpoint,
@@ -118,7 +118,7 @@ struct Loopback {
 }
 
 impl Loopback {
-    /// Must be called in a tokio runtime.
+    /// Creates both, within a tokio runtime.
     fn new(timer: &Timer, idle: Duration) -> Self {
         let counts = Arc::new(Counts::default());
         let runtime = WheelRuntime::new(timer.clone(), Arc::new(Below(Arc::clone(&counts))));
@@ -157,13 +157,13 @@ impl Loopback {
         in_time(connecting).await.unwrap()
     }
 
-    /// That connections did not poll while there was nothing to do.
+    /// Asserts that idle connections were not polled.
     fn assert_calm(&self) {
         let polls = self.counts.polls.load(SeqCst);
         assert!(polls < 200, "{polls} polls while nothing happened");
     }
 
-    /// Ends both, waits until all is over, and says how many timers the runtime below had.
+    /// Closes both, waits for the end, and returns the number of timers of the runtime below.
     async fn close(self, timer: &Timer) -> usize {
         for endpoint in [&self.client, &self.server] {
             endpoint.close(0_u32.into(), b"");
@@ -197,7 +197,7 @@ async fn serve(server: Endpoint) {
     }
 }
 
-/// What must come to an end.
+/// Waits for a future with a time limit.
 async fn in_time<F: IntoFuture>(future: F) -> F::Output {
     tokio::time::timeout(PATIENCE, future).await.unwrap()
 }

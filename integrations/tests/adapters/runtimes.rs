@@ -1,7 +1,7 @@
-//! The same sleeps, time-outs, intervals and queues on several runtimes, and on none.
+//! The same sleeps, timeouts, intervals and queues on several runtimes, and on none.
 //!
 //! Each test runs under tokio with many threads and with one, under smol, by pollster alone, and by
-//! an executor of a few lines; none of them gives the timer anything but wakers.
+//! an executor of a few lines. None of them gives the timer anything but wakers.
 
 #![allow(clippy::disallowed_methods, reason = "the runtimes are about threads")]
 
@@ -19,7 +19,7 @@ const MS: Duration = Duration::from_millis(1);
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Runs all futures to their end, side by side.
+/// Runs all futures to their end, concurrently.
 type Runtime = fn(Vec<Work>);
 
 const RUNTIMES: [(&str, Runtime); 5] = [
@@ -47,7 +47,7 @@ const RUNTIMES: [(&str, Runtime); 5] = [
     ("by hand", by_hand),
 ];
 
-/// Neither its timer nor its poll is enabled.
+/// Runs them on a tokio runtime whose timer and I/O are disabled.
 fn on_tokio(runtime: &mut tokio::runtime::Builder, all: Vec<Work>) {
     let runtime = runtime.build().unwrap();
     let tasks: Vec<_> = all.into_iter().map(|future| runtime.spawn(future)).collect();
@@ -58,7 +58,7 @@ fn on_tokio(runtime: &mut tokio::runtime::Builder, all: Vec<Work>) {
     });
 }
 
-/// One thread, and a channel of the tasks that were woken.
+/// Runs them on one thread, with a channel of woken tasks.
 fn by_hand(all: Vec<Work>) {
     struct Woken(usize, Mutex<mpsc::Sender<usize>>);
     impl Wake for Woken {
@@ -86,7 +86,8 @@ fn timer() -> Timer {
     Timer::spawn(Builder::new().driver()).unwrap()
 }
 
-/// Runs as many of a future on each runtime, each with a timer, and looks at the timer afterwards.
+/// Runs `count` copies of a future on each runtime, each with a timer, and checks the timer
+/// afterwards.
 fn on_all<F: Future<Output = ()> + Send + 'static>(count: usize, future: impl Fn(Timer) -> F) {
     for (name, runtime) in RUNTIMES {
         let timer = timer();

@@ -1,5 +1,5 @@
-//! Timeouts of byte streams, in virtual time: tokio's duplex pipes with tokio's traits, and the
-//! same with those of `futures-io`.
+//! Timeouts of byte streams in virtual time. Duplex pipes of tokio are tested with tokio's traits,
+//! and with those of `futures-io`.
 
 use crate::common::Time;
 use std::cell::Cell;

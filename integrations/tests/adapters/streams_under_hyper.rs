@@ -1,5 +1,5 @@
 //! Streams with limits as connections of hyper's servers and clients, of hyper-util's client and of
-//! axum: in memory and in tokio's paused time.
+//! axum, in memory and in tokio's paused time.
 
 use crate::common::SECOND;
 use crate::hyper_pool::Wire;
@@ -36,14 +36,14 @@ use tourbillon::future::Timer;
 use tourbillon::io::{Limit, StreamError, StreamHandle, TimeoutStream};
 
 const HEAD: &[u8] = b"GET / HTTP/1.1\r\nhost: here\r\n\r\n";
-/// How long the handlers here work.
+/// The time that the handlers work.
 const WORK: Duration = Duration::from_secs(90);
 
 fn timer() -> Timer {
     tourbillon::tokio::spawn(Builder::new()).unwrap().0
 }
 
-/// The limit by which a connection was ended.
+/// The limit that ended a connection.
 fn limit_of(error: &(dyn Error + 'static)) -> Option<Limit> {
     // An `io::Error` shows the source of what it holds, and not that itself.
     let held = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
@@ -58,8 +58,7 @@ async fn works(_: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible
     Ok(Response::new(Full::new(Bytes::from_static(b"done"))))
 }
 
-/// A server that works for long, on a stream with these limits, with pauses or without; and the
-/// client's end.
+/// A slow server on a stream with these limits, with pauses or without, and the client's end.
 fn serve(
     pauses: bool,
     limit: impl FnOnce(TimeoutStream<DuplexStream>) -> TimeoutStream<DuplexStream>,
@@ -78,7 +77,7 @@ fn serve(
     (near, tokio::spawn(async { served.await.err().and_then(|error| limit_of(&error)) }))
 }
 
-/// Reads one answer of this server's.
+/// Reads one response of this server.
 async fn read_answer(stream: &mut DuplexStream) -> String {
     let mut answer = Vec::new();
     while !answer.ends_with(b"\r\n\r\ndone") {
@@ -131,7 +130,7 @@ async fn a_client_that_stalls_is_cut() {
     assert_eq!(start.elapsed().as_secs(), 30);
 }
 
-/// The answer is larger than the pipe, whose other end is not read: in a pause that goes on.
+/// The response is larger than the pipe, which is not read during a pause that continues.
 #[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_take_its_answer_is_cut_in_a_pause() {
     let (mut near, far) = duplex(64);
@@ -150,7 +149,7 @@ async fn a_client_that_does_not_take_its_answer_is_cut_in_a_pause() {
     assert_eq!(start.elapsed().as_secs(), 30);
 }
 
-/// What hyper writes in slices is written in slices.
+/// Slices that hyper writes stay slices.
 #[tokio::test(start_paused = true)]
 async fn slices_are_passed_on() {
     let (mut near, far) = duplex(64);
@@ -167,8 +166,8 @@ async fn slices_are_passed_on() {
     assert_eq!(all, "abcd");
 }
 
-/// A client that asks each time shortly before the limit of its idle connection would pass, of a
-/// server that takes its time; and then of one that never answers.
+/// A client sends each request shortly before its idle limit passes, first to a slow server and
+/// then to one that never answers.
 #[tokio::test(start_paused = true)]
 async fn a_clients_limit_for_reads_is_that_of_an_answer() {
     let (near, far) = duplex(64);
@@ -239,7 +238,7 @@ impl Listener for Pipes {
     }
 }
 
-/// The limits of the connection by which a request came.
+/// The limits of the connection of a request.
 #[derive(Clone)]
 struct Limits(StreamHandle);
 

@@ -1,4 +1,4 @@
-//! Timers without a thread: on tokio's runtime of one thread, in real and in paused time, and on
+//! Timers without a thread, on tokio's runtime of one thread in real and in paused time, and on
 //! monoio.
 
 use std::future::pending;
@@ -18,7 +18,7 @@ fn on_tokio(paused: bool) -> tokio::runtime::Runtime {
     builder.enable_time().start_paused(paused).build().unwrap()
 }
 
-/// Sleeps, a time-out and ticks, with what is not `Send`.
+/// Uses sleeps, a timeout and ticks in a future that is not `Send`.
 async fn uses(timer: Timer, unit: Duration) {
     let kept = Rc::new(());
     let start = timer.now();
@@ -78,7 +78,7 @@ fn made_in(runtime: &tokio::runtime::Runtime, timer: &Timer) -> Sleep {
     timer.sleep(HOUR)
 }
 
-/// They count from the paused clock, and not from the system's.
+/// Timers count from the paused clock, and not from the system's.
 #[test]
 #[allow(clippy::disallowed_methods, reason = "the test is about other threads")]
 fn sleeps_made_outside_of_the_runtime_are_not_early() {

@@ -1,4 +1,4 @@
-//! Time-outs of tower services and of HTTP bodies, in virtual time.
+//! Timeouts of tower services and of HTTP bodies, in virtual time.
 
 use http_body_util::BodyExt;
 use hyper::body::{Body, Bytes, Frame};
@@ -33,7 +33,7 @@ impl Wake for Woken {
     }
 }
 
-/// A timer that is swept by hand, and a task that is polled when it was woken.
+/// A timer that is swept by hand, and a task that is polled after a wake-up.
 struct Hand {
     timer: Timer,
     clock: ManualClock,
@@ -51,7 +51,7 @@ impl Hand {
         Self { timer: Timer::new(wheel), clock, sweeper, woken, waker }
     }
 
-    /// Time passes; whether the task was woken.
+    /// Advances the time, and returns `true` if the task was woken.
     fn advance(&mut self, step: Duration) -> bool {
         self.clock.advance(step);
         let _ = self.sweeper.sweep(|timer| timer.value.wake());
@@ -62,7 +62,7 @@ impl Hand {
         self.woken.0.swap(0, SeqCst) > 0
     }
 
-    /// Polls what lets its task go before it is refused: the task is woken for that.
+    /// Polls a future that yields once before it is refused, which wakes its task.
     fn refused<F: Future + Unpin>(&self, future: &mut F) -> Poll<F::Output> {
         assert!(self.poll(future).is_pending());
         assert!(self.was_woken(), "nobody else would poll again");
@@ -78,7 +78,7 @@ impl Hand {
     }
 }
 
-/// The answer of a future that is ready.
+/// The output of a future that is ready.
 #[track_caller]
 fn now<T>(poll: Poll<T>) -> T {
     match poll {
@@ -177,7 +177,7 @@ fn no_request_goes_without_its_time_out() {
     assert_eq!(now(hand.poll(&mut Box::pin(service.call(())))).unwrap(), "prompt");
 }
 
-/// A service that must be ready before it is called; its clones begin anew.
+/// A service that must be ready before a call. Its clones start again.
 #[derive(Default)]
 struct Strict {
     polls: usize,
@@ -327,8 +327,8 @@ fn a_late_http_response_is_a_status() {
     }
 }
 
-/// The deadline that a request is under is sooner than the layer's limit: the status is not that of
-/// the layer.
+/// A request has an earlier deadline than the layer's limit, so its status is not that of the
+/// layer.
 #[test]
 fn a_deadline_is_no_limit_of_the_layer() {
     let mut hand = Hand::new();
@@ -481,8 +481,8 @@ fn a_body_that_is_there_needs_no_timer() {
     assert_eq!(hand.timer.wheel().metrics().inserted, 0);
 }
 
-/// One frame each second, by a limit of two for a frame: a limit for the whole ends it, whether it
-/// is waited for or has a frame when it is read.
+/// A body has one frame per second and a limit of two seconds for a frame. A limit for the whole
+/// body ends it, whether it waits or has a frame when it is read.
 #[test]
 fn a_body_that_drips_ends_by_the_limit_for_the_whole() {
     for waited_for in [false, true] {

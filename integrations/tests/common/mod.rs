@@ -1,4 +1,4 @@
-//! What the tests here share: virtual time, and in-memory connections.
+//! Virtual time and settling, for tests over connections in memory.
 
 #![allow(dead_code, reason = "each test uses a part")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -24,7 +24,7 @@ impl Time {
         Self { timer: Timer::new(wheel), clock, sweeper }
     }
 
-    /// Lets the tasks come to rest, lets time pass, and lets them come to rest again.
+    /// Lets the tasks settle, advances the time, and lets them settle again.
     pub(crate) async fn pass(&mut self, time: Duration) {
         settle().await;
         self.clock.advance(time);
@@ -32,14 +32,14 @@ impl Time {
         settle().await;
     }
 
-    /// How many sleeps lie in the wheel.
+    /// The number of armed sleeps.
     pub(crate) fn armed(&self) -> usize {
         self.timer.wheel().len()
     }
 }
 
-/// Lets all tasks of this thread's runtime run until they wait for something else than each
-/// other: with connections in memory, many turns are enough for all that can happen.
+/// Runs the tasks of this thread's runtime until each waits for something other than the others.
+/// With connections in memory, many turns are enough for that.
 pub(crate) async fn settle() {
     for _ in 0..200 {
         tokio::task::yield_now().await;
