@@ -32,7 +32,8 @@ class Item(NamedTuple):
 @cache
 def module_files(module):
     """The files of a module, scripts in Lua included: `wheel/shard` is src/wheel/shard.rs and all
-    files below src/wheel/shard. Those of `durable` are below durable/src, and so with each of CRATES."""
+    files below src/wheel/shard. Those of `durable` are below durable/src, and likewise with each of
+    CRATES."""
     parts = Path(module).parts
     other = parts[0] in CRATES
     below = Path(parts[0], "src", *parts[1:]) if other else Path("src", *parts)

@@ -286,7 +286,7 @@ fn each_thing_outside_has_one_door() {
         ("tracing::", &["driver/events.rs"]),
         (" ::hyper::", &["adapters/hyper.rs", "io/hyper.rs"]),
         ("hyper_util", &["io/hyper.rs"]),
-        ("atomic_waker", &["future/delay_queue.rs", "future/bell.rs"]),
+        ("atomic_waker", &["future/delay_queue.rs", "future/drive_task.rs"]),
         (" ::backon", &["adapters/backon.rs"]),
         ("fastimer_core", &["adapters/fastimer.rs"]),
         (" ::quinn", &["adapters/quinn.rs"]),
