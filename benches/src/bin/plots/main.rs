@@ -86,11 +86,11 @@ fn by_system(
         let mut points = Vec::new();
         for (key, value) in sections.iter().flat_map(|section| numbers.medians(section)) {
             let parts: Vec<_> = key.split('/').collect();
-            if let [of, threads, timers, name, what] = parts[..] {
-                if (of, name, what) == (workload, system, figure) {
-                    let number = |text: &str| text.parse().unwrap_or(f64::NAN);
-                    points.push(point(number(threads), number(timers), value));
-                }
+            if let [of, threads, timers, name, what] = parts[..]
+                && (of, name, what) == (workload, system, figure)
+            {
+                let number = |text: &str| text.parse().unwrap_or(f64::NAN);
+                points.push(point(number(threads), number(timers), value));
             }
         }
         points.sort_by(|one, other| one.0.total_cmp(&other.0));
