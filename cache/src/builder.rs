@@ -136,7 +136,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     ///
     /// # Examples
     ///
-    /// Fresh for a minute, and served for ten more while it is loaded anew:
+    /// Fresh for a minute, and served for ten more while the next value is loaded:
     ///
     /// ```
     /// use std::time::Duration;

@@ -195,7 +195,7 @@ impl<V> Joining<V> {
 
 impl<V: Clone> Joining<V> {
     /// Returns the outcome of the load if it has ended, and otherwise registers the task.
-    fn look(&mut self, waker: Waker) -> Option<Outcome<V>> {
+    fn check(&mut self, waker: Waker) -> Option<Outcome<V>> {
         let mut state = self.load.lock();
         if let Some(outcome) = &state.outcome {
             return Some(outcome.clone());
@@ -216,7 +216,7 @@ impl<V: Clone> Future for Joining<V> {
         }
         // Before the lock, because a waker is its runtime's code.
         let waker = context.waker().clone();
-        if let Some(outcome) = self.look(waker) {
+        if let Some(outcome) = self.check(waker) {
             return Poll::Ready(outcome);
         }
         self.load.drive();

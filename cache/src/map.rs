@@ -94,14 +94,14 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         }
     }
 
-    /// Returns what `look` returns for the key's entry. The eviction policy does not learn of it.
-    pub(super) fn peek<Q, R>(&self, key: &Q, look: impl FnOnce(&CacheEntry<V>) -> R) -> Option<R>
+    /// Returns what `read` returns for the key's entry. The eviction policy does not learn of it.
+    pub(super) fn peek<Q, R>(&self, key: &Q, read: impl FnOnce(&CacheEntry<V>) -> R) -> Option<R>
     where
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
         let key = self.lookup_key(key);
-        self.read(&key).entries.peek(&key).map(look)
+        self.read(&key).entries.peek(&key).map(read)
     }
 
     /// Returns what `change` returns for the key's entry. `change` must not alter the weight.
