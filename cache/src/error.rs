@@ -51,7 +51,7 @@ impl fmt::Display for CacheRefusal {
 
 impl Error for CacheRefusal {}
 
-const NO_TIME_TO_LIVE: &str = "a time to live of zero was asked for; more than that is allowed";
+const NO_TIME_TO_LIVE: &str = "the time to live must not be zero";
 
 /// The reason why a load returned no value. `E` is the error type of the load.
 ///
@@ -131,7 +131,9 @@ impl<E: fmt::Display> fmt::Display for LoadError<E> {
                 // With the formatter's flags, because some errors use them to show their sources.
                 error.fmt(f)
             }
-            LoadError::Recursive => f.write_str("the load of a key asked the cache for that key"),
+            LoadError::Recursive => {
+                f.write_str("the load of a key requested that key from the cache")
+            }
             LoadError::Panicked => f.write_str("the load panicked while another caller polled it"),
         }
     }
@@ -151,7 +153,7 @@ impl<E: fmt::Debug + fmt::Display> Error for LoadError<E> {}
 /// let wide = Cache::<u32, u32>::builder(Duration::from_secs(60)).jitter(80);
 /// let error = wide.spawn(Builder::new().driver()).unwrap_err();
 /// assert!(matches!(error, CacheBuildError::Jitter { asked: 80, most: 50 }));
-/// assert_eq!(error.to_string(), "a jitter of 80 % was asked for; 0 to 50 is allowed");
+/// assert_eq!(error.to_string(), "invalid jitter 80 %: must be between 0 and 50");
 /// ```
 #[derive(Debug)]
 #[non_exhaustive]
@@ -188,22 +190,20 @@ impl fmt::Display for CacheBuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CacheBuildError::TimeToLive => f.write_str(NO_TIME_TO_LIVE),
-            CacheBuildError::TimeToIdle => {
-                f.write_str("a time to idle of zero was asked for; more than that is allowed")
-            }
+            CacheBuildError::TimeToIdle => f.write_str("the time to idle must not be zero"),
             CacheBuildError::RefreshAhead { below } => {
                 write!(
                     f,
-                    "entries are refreshed ahead by more than zero, and less than the {below:?} that they live"
+                    "invalid refresh-ahead window: must be more than zero and less than {below:?}"
                 )
             }
             CacheBuildError::Capacity { asked, most } => {
                 write!(f, "invalid capacity {asked}: must be between 1 and {most}")
             }
             CacheBuildError::Jitter { asked, most } => {
-                write!(f, "a jitter of {asked} % was asked for; 0 to {most} is allowed")
+                write!(f, "invalid jitter {asked} %: must be between 0 and {most}")
             }
-            CacheBuildError::Driver(_) => f.write_str("the driver of the cache could not be built"),
+            CacheBuildError::Driver(_) => f.write_str("could not build the driver of the cache"),
         }
     }
 }

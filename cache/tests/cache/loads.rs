@@ -153,7 +153,7 @@ fn a_load_that_asks_for_its_own_key_is_an_error() {
     assert_eq!(pollster::block_on(cache.get_or_load_async(key, load)), Ok(2));
 }
 
-const OWN_KEY: &str = "the load of a key asked the cache for that key";
+const OWN_KEY: &str = "the load of a key requested that key from the cache";
 
 /// A circle of two keys fails. Two keys that need the same third one are no circle.
 #[test]
