@@ -61,8 +61,8 @@ impl<T> Inner<T> {
     /// Arms a timer that is due `delay` from now, in the common case; in all others, the value
     /// comes back.
     #[inline(never)]
-    pub(crate) fn insert_soon(&self, value: T, delay: Duration) -> Result<TimerId, T> {
-        match self.tick_soon(delay) {
+    pub(crate) fn try_insert(&self, value: T, delay: Duration) -> Result<TimerId, T> {
+        match self.fast_tick(delay) {
             Some((thread, tick)) => self.engine.insert(Call { thread, guard: &pin() }, value, tick),
             None => hand_back(value),
         }
@@ -71,42 +71,42 @@ impl<T> Inner<T> {
     /// Sets a timer's deadline to `delay` from now.
     #[inline(never)]
     pub(crate) fn reset_after(&self, id: TimerId, delay: Duration) -> Reset {
-        match self.tick_soon(delay) {
+        match self.fast_tick(delay) {
             Some((thread, tick)) => {
                 self.engine.reset_exclusive(Call { thread, guard: &pin() }, id, tick)
             }
-            None => self.reset_by_the_clock(id, delay),
+            None => self.reset_slow(id, delay),
         }
     }
 
     /// The tick of the deadline `delay` from now, if the caller's last reading lasts and the delay
     /// is not zero and surely in range.
     #[inline]
-    fn tick_soon(&self, delay: Duration) -> Option<(&ThreadState, Tick)> {
+    fn fast_tick(&self, delay: Duration) -> Option<(&ThreadState, Tick)> {
         let timeline = &self.engine.timeline;
         // First, so that what the delay came in is free for the reading.
         let nanos = timeline.plain_nanos(delay)?;
         let (thread, now) = self.last_reading()?;
-        Some((thread, timeline.tick_soon(nanos, now)?))
+        Some((thread, timeline.tick_of_nanos(nanos, now)?))
     }
 
     #[inline(never)]
-    fn reset_by_the_clock(&self, id: TimerId, delay: Duration) -> Reset {
+    fn reset_slow(&self, id: TimerId, delay: Duration) -> Reset {
         let thread = self.engine.threads.current();
         let now = self.now(thread);
         self.engine.reset_after(Call { thread, guard: &pin() }, id, delay, now)
     }
 
-    /// As [`insert_soon`](Self::insert_soon), for a timer that is due at a moment.
+    /// As [`try_insert`](Self::try_insert), for a timer that is due at a moment.
     #[inline(never)]
-    pub(crate) fn insert_soon_at(&self, value: T, deadline: WheelInstant) -> Result<TimerId, T> {
+    pub(crate) fn try_insert_at(&self, value: T, deadline: WheelInstant) -> Result<TimerId, T> {
         match self.resolve(deadline) {
             Some(soon) => self.insert(value, soon),
             None => hand_back(value),
         }
     }
 
-    /// As [`insert_soon`](Self::insert_soon), where the caller knows how soon.
+    /// As [`try_insert`](Self::try_insert), where the caller knows how soon.
     #[inline(always)]
     pub(crate) fn insert(
         &self,
@@ -118,7 +118,7 @@ impl<T> Inner<T> {
 
     /// As [`insert`](Self::insert), in every case.
     #[cfg(any(feature = "future", modelled))]
-    pub(crate) fn insert_any(
+    pub(crate) fn insert_resolved_slow(
         &self,
         value: T,
         ResolvedDeadline { thread, tick, .. }: ResolvedDeadline<'_>,
@@ -133,13 +133,13 @@ impl<T> Inner<T> {
             Some(ResolvedDeadline { thread, tick, .. }) => {
                 self.engine.reset_exclusive(Call { thread, guard: &pin() }, id, tick)
             }
-            None => self.reset_at_any(id, deadline),
+            None => self.reset_at_slow(id, deadline),
         }
     }
 
     /// As [`reset_at`](Self::reset_at), in every case.
     #[inline(never)]
-    fn reset_at_any(&self, id: TimerId, deadline: WheelInstant) -> Reset {
+    fn reset_at_slow(&self, id: TimerId, deadline: WheelInstant) -> Reset {
         let thread = self.engine.threads.current();
         let tick = self.tick_of(self.engine.timeline.read(deadline), self.now(thread));
         self.engine.reset_at(Call { thread, guard: &pin() }, id, tick)
@@ -204,14 +204,14 @@ impl<T> Inner<T> {
             Some(ahead) if !self.cached || ahead > MAX_LAG_NANOS => {
                 self.engine.tick_ahead(deadline, ahead, now)
             }
-            Some(_) => self.tick_by_the_clock(deadline),
+            Some(_) => self.tick_of_slow(deadline),
             None => self.engine.tick_of(deadline, now),
         }
     }
 
     /// The tick of a deadline that a cached reading leaves open.
     #[cold]
-    fn tick_by_the_clock(&self, deadline: Instant) -> Result<Tick, OutOfRange> {
+    fn tick_of_slow(&self, deadline: Instant) -> Result<Tick, OutOfRange> {
         self.engine.tick_of(deadline, self.read_clock())
     }
 }

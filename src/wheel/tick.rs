@@ -200,12 +200,12 @@ impl Timeline {
     /// that is not zero and surely in range, in a time that is not absurd.
     #[inline]
     pub(crate) fn soon(&self, delay: Duration, now: WheelInstant) -> Option<Tick> {
-        self.tick_soon(self.plain_nanos(delay)?, now)
+        self.tick_of_nanos(self.plain_nanos(delay)?, now)
     }
 
     /// As [`soon`](Self::soon), for a delay of so many [plain](Self::plain_nanos) nanoseconds.
     #[inline]
-    pub(crate) fn tick_soon(&self, nanos: u64, now: WheelInstant) -> Option<Tick> {
+    pub(crate) fn tick_of_nanos(&self, nanos: u64, now: WheelInstant) -> Option<Tick> {
         self.tick_at(now.nanos + nanos + self.rounding_lag)
     }
 

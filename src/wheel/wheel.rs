@@ -77,15 +77,15 @@ impl<T: Send> Wheel<T> {
     /// ```
     #[inline]
     pub fn insert(&self, value: T, delay: Duration) -> Result<TimerId, InsertError<T>> {
-        match self.inner.insert_soon(value, delay) {
+        match self.inner.try_insert(value, delay) {
             Ok(id) => Ok(id),
-            Err(value) => self.insert_by_the_clock(value, delay),
+            Err(value) => self.insert_slow(value, delay),
         }
     }
 
     /// As [`insert`](Self::insert), in every case.
     #[inline(never)]
-    fn insert_by_the_clock(&self, value: T, delay: Duration) -> Result<TimerId, InsertError<T>> {
+    fn insert_slow(&self, value: T, delay: Duration) -> Result<TimerId, InsertError<T>> {
         self.pin().insert(value, delay)
     }
 
@@ -229,7 +229,7 @@ impl<T: Send> Wheel<T> {
         value: T,
         deadline: WheelInstant,
     ) -> Result<TimerId, InsertError<T>> {
-        match self.inner.insert_soon_at(value, deadline) {
+        match self.inner.try_insert_at(value, deadline) {
             Ok(id) => Ok(id),
             Err(value) => self.insert_at(value, self.instant(deadline)),
         }
@@ -337,14 +337,14 @@ impl<T: Send> Wheel<T> {
         self.inner.insert(value, deadline)
     }
 
-    /// As [`insert_resolved`](Self::insert_soon), in every case.
+    /// As [`insert_resolved`](Self::try_insert), in every case.
     #[cfg(any(feature = "future", modelled))]
     pub(crate) fn insert_resolved_slow(
         &self,
         value: T,
         deadline: ResolvedDeadline<'_>,
     ) -> Result<TimerId, InsertError<T>> {
-        self.inner.insert_any(value, deadline)
+        self.inner.insert_resolved_slow(value, deadline)
     }
 
     /// Whether a moment has come, by the clock.

@@ -162,7 +162,7 @@ impl<T> Engine<T> {
     ) -> Result<Tick, OutOfRange> {
         match self.in_window(self.timeline.soon(delay, now)) {
             Some(tick) => Ok(tick),
-            None => self.tick_of_any(delay, now),
+            None => self.tick_after_slow(delay, now),
         }
     }
 
@@ -180,7 +180,7 @@ impl<T> Engine<T> {
 
     /// As [`tick_after`](Self::tick_after), for delays that are not plain.
     #[cold]
-    fn tick_of_any(&self, delay: Duration, now: WheelInstant) -> Result<Tick, OutOfRange> {
+    fn tick_after_slow(&self, delay: Duration, now: WheelInstant) -> Result<Tick, OutOfRange> {
         let deadline = self.timeline.deadline(delay, now).ok_or(OutOfRange::TooFar)?;
         self.tick_of(deadline, now)
     }

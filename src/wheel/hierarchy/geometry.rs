@@ -199,7 +199,7 @@ impl Levels {
 
     /// As [`place`](Self::place), the slot and its expiry, in the common case.
     #[inline]
-    pub(crate) fn slot_soon(&self, deadline: Tick, swept: Tick) -> Option<(SlotIndex, Tick)> {
+    pub(crate) fn fast_slot(&self, deadline: Tick, swept: Tick) -> Option<(SlotIndex, Tick)> {
         let bits = deadline.0.checked_sub(swept.0)?.checked_ilog2()?;
         self.by_distance[bits as usize].reach(deadline, swept)
     }

@@ -88,13 +88,13 @@ impl Hierarchy {
     /// the reference if nobody else is faster. `None`: there is none. Returns whether it did.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a part of an operation")]
-    pub(crate) fn file_soon(
+    pub(crate) fn try_file(
         &self,
         reference: EntryRef,
         slot: SlotIndex,
         first: impl FnOnce(),
     ) -> Option<bool> {
-        let filed = self.slots[slot.0].push_soon(reference, &self.blocks, first)?;
+        let filed = self.slots[slot.0].try_push(reference, &self.blocks, first)?;
         if filed {
             self.occupied.mark(slot.0);
         }
@@ -103,8 +103,8 @@ impl Hierarchy {
 
     /// As [`place`](Self::place), the slot and its expiry, in the common case.
     #[inline]
-    pub(crate) fn slot_soon(&self, deadline: Tick, swept: Tick) -> Option<(SlotIndex, Tick)> {
-        self.levels.slot_soon(deadline, swept)
+    pub(crate) fn fast_slot(&self, deadline: Tick, swept: Tick) -> Option<(SlotIndex, Tick)> {
+        self.levels.fast_slot(deadline, swept)
     }
 
     /// Files a reference, and then marks its slot. Returns whether a block was made for it; `None`,

@@ -116,7 +116,7 @@ impl SlotHead {
     /// As [`push`](Self::push), without making a block: calls `first`, if the first one has room,
     /// and files the reference if nobody is faster. `None`: it has none. Returns whether it did.
     #[inline]
-    pub(crate) fn push_soon(
+    pub(crate) fn try_push(
         &self,
         reference: EntryRef,
         blocks: &Blocks,
@@ -134,7 +134,7 @@ impl SlotHead {
     /// Files a reference. Returns whether a block was made for it; `None`, and the reference is not
     /// filed, if none can be had.
     pub(crate) fn push(&self, reference: EntryRef, blocks: &Blocks) -> Option<bool> {
-        // Relaxed: as in `push_soon`.
+        // Relaxed: as in `try_push`.
         let mut head = Head(self.0.load(Relaxed));
         let mut made = BlockNumber::NONE;
         loop {

@@ -424,7 +424,7 @@ impl<T> Shard<T> {
         deadline: Tick,
         progress: &Progress,
     ) -> First<Prepared<'g, T>> {
-        let Some((slot, at)) = self.hierarchy.slot_soon(deadline, progress.swept()) else {
+        let Some((slot, at)) = self.hierarchy.fast_slot(deadline, progress.swept()) else {
             return First::NotArmed(prepared);
         };
         let Prepared { entry, id } = prepared;
@@ -432,7 +432,7 @@ impl<T> Shard<T> {
             entry.next_visit.store(at);
             entry.state.arm(id, deadline);
         };
-        match self.hierarchy.file_soon(EntryRef::new(id.index()), slot, arm) {
+        match self.hierarchy.try_file(EntryRef::new(id.index()), slot, arm) {
             None => return First::NotArmed(prepared),
             Some(false) => return First::NotFiled(slot, at),
             Some(true) => full_fence(),
