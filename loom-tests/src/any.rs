@@ -1,4 +1,4 @@
-//! A scenario of random operations, for the models that shuttle alone can hold.
+//! A scenario of random operations, for the models that only shuttle can explore.
 
 #![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
 
@@ -7,13 +7,13 @@ use crate::{TICK, TimerId, World, beside, drain, sweep_after, sweep_with_upkeep,
 use shuttle::rand::{Rng, thread_rng};
 use std::sync::{Arc, Mutex};
 
-/// Three callers do so many operations each, of any kind, with any id, while the sweeper sweeps and
-/// tidies: each value ends once. Two callers may have vacant entries in their magazines, and leave
-/// them behind again and again.
+/// Runs `each` operations of any kind, with any id, on each of three callers, while the sweeper
+/// sweeps and does its upkeep. Each value ends once. Two callers may have vacant entries in their
+/// magazines, and orphan them repeatedly.
 pub fn any_operations(each: u64) {
     let World { wheel, mut sweeper, clock } = World::new();
-    // The standard library's lock: shuttle never switches inside it, so that a thread which stops
-    // for good holds nobody up there.
+    // The standard library's lock. Shuttle never switches inside it, so a thread that stops for
+    // good holds up no other thread there.
     let shared = Arc::new(Mutex::new(Vec::<TimerId>::new()));
     let callers = [0, 100, 200].map(|first| {
         let shared = Arc::clone(&shared);

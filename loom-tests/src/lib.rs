@@ -1,12 +1,15 @@
-//! The sources of tourbillon, compiled with loom's or shuttle's atomics, and what the models share.
+//! The sources of tourbillon, compiled with loom's or shuttle's atomics, and the helpers that the
+//! models share.
 //!
-//! Each file under `tests/models` is one racing pair. The models drive the public verbs on a wheel
-//! of two levels of two slots, with blocks of two references, pages of two entries, nine bits of a
-//! tick and four of a generation in the packed words, so that each boundary is near. Time is
-//! virtual and moves before the threads start, or by the sweeper.
+//! Each file under `tests/models` covers one race between a pair of operations. The models call the
+//! public methods on a wheel of two levels with two slots each. Blocks have two references, pages
+//! have two entries, and the packed words have nine bits of a tick and four of a generation, so
+//! that each boundary is near. Time is virtual. It moves before the threads start, or by the
+//! sweeper.
 //!
-//! Loom explores each model whole within a bound on preemptions, and knows weak memory. With the
-//! feature `shuttle` the same models, and larger ones that loom cannot hold, run random schedules.
+//! Loom explores each model completely within a bound on preemptions, and models weak memory. With
+//! the feature `shuttle` the same models, and larger ones that loom cannot explore, run on random
+//! schedules.
 
 #![allow(
     clippy::drop_non_drop,
@@ -53,8 +56,8 @@ pub use wheel::{
     Snapshot, SweepReport, Sweeper, TimerId, Unfired, Wheel, WheelInstant,
 };
 
-// What the threads of a model share beside the wheel must be the explorer's too: the order of
-// other accesses it takes for irrelevant.
+// Anything that the threads of a model share besides the wheel must use the explorer's types too,
+// because the explorer treats the order of all other accesses as irrelevant.
 #[cfg(loom)]
 pub use loom as explorer;
 #[cfg(shuttle)]
@@ -70,13 +73,14 @@ use std::time::{Duration, Instant};
 /// Two levels of two slots, pages of two entries.
 pub const TINY: Geometry = Geometry { root_bits: 1, level_bits: 1, levels: 2, page_bits: 1 };
 
-/// As [`TINY`], but with 16 slots above: far timers cascade seldom.
+/// As [`TINY`], but with 16 slots in the upper level, so that far timers rarely cascade.
 pub const HIGH: Geometry = Geometry { level_bits: 4, ..TINY };
 
 /// The length of a tick in the models.
 pub const TICK: Duration = Duration::from_millis(1);
 
-/// A number that must be dropped, exactly once: loom reports a leak, a sanitizer a second drop.
+/// A number that must be dropped exactly once. Loom reports a leak, and a sanitizer reports a
+/// second drop.
 #[derive(Debug)]
 pub struct Value {
     number: Box<u64>,
@@ -84,7 +88,7 @@ pub struct Value {
     _tracked: loom::alloc::Track<()>,
 }
 
-/// The value of a number.
+/// Returns the value of a number.
 pub fn v(number: u64) -> Value {
     Value {
         number: Box::new(number),
@@ -105,8 +109,8 @@ impl From<Value> for u64 {
     }
 }
 
-/// A task that counts how often it was woken. A wake-up is before the poll that follows it, which
-/// the count sees to, as executors do.
+/// A task that counts how often it was woken. A wake-up happens before the poll that follows it.
+/// The counter provides this order, as executors do.
 #[derive(Debug, Default)]
 pub struct Task(explorer::sync::atomic::AtomicU32);
 
@@ -145,7 +149,7 @@ impl World {
         Self { wheel, sweeper, clock }
     }
 
-    /// One whose blocks of references are used again, as they are outside of the models.
+    /// Creates a wheel whose blocks of references are reused, as they are outside the models.
     #[cfg(not(crossbeam_loom))]
     pub fn recycling() -> Self {
         let world = Self::new();
@@ -153,7 +157,7 @@ impl World {
         world
     }
 
-    /// One of another shape, whose first tick is `first`.
+    /// Creates a wheel of another shape, whose first tick is `first`.
     pub fn shaped(geometry: Geometry, first: u64) -> Self {
         let clock = ManualClock::new();
         let builder = tiny(Builder::new(), &clock).__shape(geometry, first);
@@ -168,7 +172,7 @@ impl Default for World {
     }
 }
 
-/// One shard of the tiny shape, on a clock.
+/// Sets one shard of the tiny shape, on a clock.
 pub fn tiny(builder: Builder, clock: &ManualClock) -> Builder {
     builder.resolution(TICK).shards(1).clock(clock.clone()).__shape(TINY, 0)
 }
@@ -190,8 +194,8 @@ pub fn comes_and_goes(wheel: &Wheel<Value>) -> thread::JoinHandle<()> {
     })
 }
 
-/// As [`beside`], by a thread that has an id of its own and so vacant entries in its magazines; it
-/// leaves them behind when it ends.
+/// As [`beside`], on a thread that has a thread id of its own and therefore vacant entries in its
+/// magazines. It orphans them when it ends.
 pub fn seated<R: Send + 'static>(
     wheel: &Wheel<Value>,
     run: impl FnOnce(&Wheel<Value>) -> R + Send + 'static,
@@ -199,7 +203,7 @@ pub fn seated<R: Send + 'static>(
     beside(wheel, |wheel| in_a_seat(wheel, run))
 }
 
-/// Runs `run` as a thread that has an id of its own, and ends.
+/// Runs `run` as a thread that acquires a thread id of its own and then ends.
 pub fn in_a_seat<R>(wheel: &Wheel<Value>, run: impl FnOnce(&Wheel<Value>) -> R) -> R {
     wheel::probe::acquire_thread_id(wheel);
     let result = run(wheel);
@@ -207,46 +211,46 @@ pub fn in_a_seat<R>(wheel: &Wheel<Value>, run: impl FnOnce(&Wheel<Value>) -> R) 
     result
 }
 
-/// Moves the clock on and sweeps; the values that expired.
+/// Moves the clock on and sweeps. Returns the values that expired.
 pub fn sweep_after(sweeper: &mut Sweeper<Value>, clock: &ManualClock, ticks: u32) -> Vec<u64> {
     clock.advance(TICK * ticks);
     sweep(sweeper)
 }
 
-/// Sweeps; the values that expired.
+/// Sweeps and returns the values that expired.
 pub fn sweep(sweeper: &mut Sweeper<Value>) -> Vec<u64> {
     sweep_with_deadlines(sweeper).into_iter().map(|(value, _)| value).collect()
 }
 
-/// Sweeps; the values that expired, with their deadlines.
+/// Sweeps and returns the values that expired, with their deadlines.
 pub fn sweep_with_deadlines(sweeper: &mut Sweeper<Value>) -> Vec<(u64, Instant)> {
     let mut fired = Vec::new();
     let _ = sweeper.sweep(|timer| fired.push((timer.value.into(), timer.deadline)));
     fired
 }
 
-/// Sweeps with upkeep, as if a caller had asked for it; the values that expired.
+/// Sweeps with upkeep, as if a caller had asked for it, and returns the values that expired.
 pub fn sweep_with_upkeep(wheel: &Wheel<Value>, sweeper: &mut Sweeper<Value>) -> Vec<u64> {
     wheel::probe::want_upkeep(wheel);
     sweep(sweeper)
 }
 
-/// As if so many timers had come and fired that the sweeper looks at its memory: after the next
-/// sweep it hoards what it ends, if it finds enough entries vacant.
+/// Pretends that so many timers were inserted and fired that the sweeper checks its memory. After
+/// the next sweep it hoards the entries that it vacates, if it finds enough vacant ones.
 pub fn as_if_many_had_fired(wheel: &Wheel<Value>) {
     wheel::probe::count_fired(wheel, 1 << 10);
 }
 
-/// Drains; the values handed back.
+/// Drains the wheel and returns the values handed back.
 pub fn drain(wheel: &Wheel<Value>) -> Vec<u64> {
     wheel.drain().into_iter().map(|timer| timer.value.into()).collect()
 }
 
-/// Runs a model with at most `preemptions` preemptions, and says how many executions that took.
+/// Runs a model with at most `preemptions` preemptions and prints the number of executions.
 ///
 /// Neither of loom's silent limits (duration, permutations) is set. Still, a bound on preemptions
-/// and loom's pruning of schedules together miss some within the bound: the models run under
-/// shuttle too. `TOURBILLON_MODEL_SHIFT` moves all bounds, but none below one.
+/// and loom's pruning of schedules together miss some schedules within the bound, so the models run
+/// under shuttle too. `TOURBILLON_MODEL_SHIFT` moves all bounds, but none below one.
 #[cfg(loom)]
 #[allow(clippy::print_stdout, reason = "the number of executions belongs to the evidence")]
 pub fn model(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
@@ -275,18 +279,18 @@ pub fn model(_preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
     random(40_000, run);
 }
 
-/// How many of a hundred schedules are wanted: `TOURBILLON_MODEL_PERCENT`, which may be more.
+/// The percentage of the schedules to run, from `TOURBILLON_MODEL_PERCENT`. It may exceed 100.
 #[cfg(shuttle)]
 pub fn percent() -> usize {
     let percent = std::env::var("TOURBILLON_MODEL_PERCENT");
     percent.map_or(100, |percent| percent.parse().expect("a number"))
 }
 
-/// Runs a model on so many random schedules, or on `TOURBILLON_MODEL_PERCENT` of them.
+/// Runs a model on `schedules` random schedules, or on `TOURBILLON_MODEL_PERCENT` of them.
 ///
-/// Half of them are random at each step; the other half give the threads priorities and change
-/// these a few times (Burckhardt et al., *A randomized scheduler with probabilistic guarantees of
-/// finding bugs*, 2010).
+/// Half of them choose a random thread at each step. The other half give the threads priorities and
+/// change these a few times (Burckhardt et al., *A randomized scheduler with probabilistic
+/// guarantees of finding bugs*, 2010).
 #[cfg(shuttle)]
 pub fn random(schedules: usize, run: impl Fn() + Sync + Send + 'static) {
     use shuttle::scheduler::{PctScheduler, RandomScheduler};

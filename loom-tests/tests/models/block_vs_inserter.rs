@@ -1,12 +1,12 @@
-//! A block's end against an inserter that is late with its reference: the block outlives the
+//! The end of a block against an inserter that stores its reference late. The block outlives the
 //! reference, and the reference is read once.
 //!
-//! That no reference is stored in a freed block shows under AddressSanitizer (`ci/sanitize asan`).
+//! AddressSanitizer (`ci/sanitize asan`) shows that no reference is stored in a freed block.
 
 use loom_tests::{TICK, World, beside, model, sweep, sweep_after, v};
 use std::time::Instant;
 
-/// A wheel whose timer 1 waits in a block, and is due at the instant answered.
+/// A wheel whose timer 1 waits in a block and is due at the returned instant.
 fn one_due() -> (World, Instant) {
     let world = World::new();
     world.wheel.insert(v(1), TICK).unwrap();
@@ -15,8 +15,8 @@ fn one_due() -> (World, Instant) {
     (world, due)
 }
 
-/// The slot is taken twice while the inserter stands between its reservation and its store; the
-/// block that comes in the place of the taken one may lie at the same address.
+/// The slot is taken twice while the inserter is between its reservation and its store. The block
+/// that replaces the taken one may have the same address.
 #[test]
 fn taken_twice() {
     model(2, || {
@@ -33,7 +33,7 @@ fn taken_twice() {
     });
 }
 
-/// The sweeper goes, and the wheel with it, before the inserter has stored its reference.
+/// The sweeper is dropped, and the wheel with it, before the inserter has stored its reference.
 #[test]
 fn the_sweeper_is_dropped() {
     model(3, || {
@@ -42,7 +42,8 @@ fn the_sweeper_is_dropped() {
         drop(wheel);
         let fired = sweep(&mut sweeper);
         drop(sweeper);
-        // Accepted or refused: the value is dropped with the wheel or with the refusal.
+        // The insert was accepted or refused. The value is dropped with the wheel or with the
+        // refusal.
         late.join().unwrap();
         assert!(fired == [1] || fired == [1, 2] || fired == [2, 1], "{fired:?}");
     });

@@ -1,11 +1,11 @@
-//! Blocks of references that are given back and made again, by whoever needs one next.
+//! Blocks of references that are given back and then reused by any thread that needs one.
 #![cfg(not(crossbeam_loom))]
 
 use loom_tests::{TICK, World, beside, model, sweep, sweep_after, sweep_with_upkeep, v};
 use std::time::Duration;
 
-/// A head that was read before refers to a block that has been given back and made again since, in
-/// the same slot and with as many references.
+/// A head that was read earlier refers to a block that has been given back and reused since, in the
+/// same slot and with the same number of references.
 #[test]
 fn a_head_of_the_same_value() {
     model(2, || {
@@ -21,7 +21,8 @@ fn a_head_of_the_same_value() {
     });
 }
 
-/// What it held before is not taken for what is still to be written there.
+/// The previous contents of a block are not mistaken for references that are still to be written
+/// there.
 #[test]
 fn a_block_that_had_other_references() {
     model(2, || {
@@ -30,7 +31,8 @@ fn a_block_that_had_other_references() {
         (1..3).for_each(insert);
         assert_eq!(sweep(&mut sweeper).len(), 2);
         insert(3);
-        // This is the thread that begins later: loom does not reach it beside an insert otherwise.
+        // This thread must be the one that begins later, because loom does not reach it beside an
+        // insert otherwise.
         let sweeping = beside(&wheel, move |wheel| {
             let fired = sweep(&mut sweeper);
             (5..7).for_each(|number| drop(wheel.insert(v(number), Duration::ZERO)));
@@ -44,7 +46,7 @@ fn a_block_that_had_other_references() {
     });
 }
 
-/// Two need a block for slots of their own while the sweeper gives one back.
+/// Two threads need a block for slots of their own while the sweeper gives one back.
 #[test]
 fn two_that_make_and_the_sweeper_that_gives_back() {
     model(1, || {
@@ -64,7 +66,7 @@ fn two_that_make_and_the_sweeper_that_gives_back() {
     });
 }
 
-/// One whose exchange fails has made a block for nothing, and gives it back itself.
+/// A thread whose exchange fails has made a block for nothing, and gives it back itself.
 #[test]
 fn a_block_that_was_made_for_nothing() {
     model(1, || {
@@ -83,7 +85,7 @@ fn a_block_that_was_made_for_nothing() {
     });
 }
 
-/// The sweeper gives pages of blocks back while another thread needs one. (Too much for loom.)
+/// The sweeper gives pages of blocks back while another thread needs one. (Too large for loom.)
 #[cfg(shuttle)]
 #[test]
 fn a_page_of_blocks_that_leaves() {

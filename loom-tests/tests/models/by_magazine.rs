@@ -1,6 +1,6 @@
-//! An insert in the common case: by a thread with a vacant entry in its magazines, into a block
-//! that has room. (By an instant: delays of less than a second are no common case in the models,
-//! which know none that is longer.)
+//! The fast path of an insert, by a thread with a vacant entry in its magazines, into a block that
+//! has room. (The inserts take an instant, because a delay of less than a second is not on the fast
+//! path in the models, which have no longer ones.)
 
 #[cfg(shuttle)]
 use loom_tests::explorer::thread;
@@ -9,8 +9,8 @@ use loom_tests::{
     sweep_after, v,
 };
 
-/// Leaves a vacant entry behind, for the next thread with an id of its own; its reference waits
-/// for longer than the models' timers may.
+/// Orphans a vacant entry for the next thread with an id of its own. Its reference waits for longer
+/// than the models' timers may.
 fn leave_an_entry(wheel: &Wheel<Value>) {
     in_a_seat(wheel, |wheel| {
         let id = wheel.insert(v(9), TICK * 4).unwrap();
@@ -18,13 +18,13 @@ fn leave_an_entry(wheel: &Wheel<Value>) {
     });
 }
 
-/// And files the reference to a timer, in a block that has room, one tick ahead. Returns its id.
+/// Also files the reference to a timer, in a block that has room, one tick ahead. Returns its id.
 fn prepare(wheel: &Wheel<Value>) -> TimerId {
     leave_an_entry(wheel);
     wheel.insert(v(1), TICK).unwrap()
 }
 
-/// Both fire, exactly once.
+/// Both timers fire exactly once.
 fn against_a_sweep(ticks: u32) {
     model(2, move || {
         let World { wheel, mut sweeper, clock } = World::new();
@@ -50,8 +50,8 @@ fn a_sweep_that_passes_the_slot_by() {
     against_a_sweep(3);
 }
 
-/// Whoever made the block may not have marked its slot yet when the sweep passes it by. (Too much
-/// for loom.)
+/// The thread that made the block may not have marked its slot yet when the sweep passes it. (Too
+/// large for loom.)
 #[cfg(shuttle)]
 #[test]
 fn a_slot_that_is_not_marked_yet() {
@@ -78,13 +78,14 @@ fn a_slot_that_is_not_marked_yet() {
     });
 }
 
-/// The block has one place left; whoever is slower makes another block.
+/// The block has one place left. The slower inserter makes another block.
 #[test]
 fn two_and_one_place() {
     model(2, || {
         let World { wheel, mut sweeper, clock } = World::new();
         prepare(&wheel);
-        // This is the thread that begins later: loom does not reach it beside the other one.
+        // This thread must be the one that begins later, because loom does not reach it beside the
+        // other one.
         let deadline = clock.start() + TICK;
         let other = beside(&wheel, move |wheel| wheel.insert_at(v(8), deadline).unwrap());
         in_a_seat(&wheel, |wheel| wheel.insert_at(v(7), deadline).unwrap());
@@ -100,7 +101,7 @@ fn the_closing_and_draining() {
     model(2, || {
         let World { wheel, sweeper: _sweeper, clock } = World::new();
         prepare(&wheel);
-        // This is the thread that begins later, for loom's sake.
+        // This thread must be the one that begins later, for loom's sake.
         let closer = beside(&wheel, |wheel| {
             wheel.close();
             drain(wheel)
@@ -120,9 +121,9 @@ fn the_closing_and_draining() {
     });
 }
 
-/// Its entry may be drained, and armed by another, before it has filed its reference. (The
-/// reference that is there already is stale: drained as well, its entry would be the one to be
-/// armed.)
+/// The entry may be drained, and armed by another thread, before the inserter has filed its
+/// reference. (The existing reference is stale. If its timer were drained as well, its entry would
+/// be the one to be armed.)
 #[test]
 fn a_drain_and_the_next_timer_of_the_entry() {
     model(2, || {

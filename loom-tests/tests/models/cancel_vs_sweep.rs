@@ -1,5 +1,5 @@
-//! A cancel against the sweep: of the slot that holds the reference, of a slot that cascades, and
-//! against another cancel. The value goes to exactly one of them.
+//! A cancel against the sweep of the slot that holds the reference, against the sweep of a slot
+//! that cascades, and against another cancel. Exactly one of them gets the value.
 
 use loom_tests::{Builder, TICK, World, beside, model, sweep, sweep_after, v};
 
@@ -64,7 +64,7 @@ fn and_a_new_timer_in_its_place() {
     });
 }
 
-/// A bounded sweep has a due timer pending while it is cancelled or pushed back.
+/// A bounded sweep has a due timer pending while the timer is cancelled or pushed back.
 #[test]
 fn what_a_bounded_sweep_has_pending() {
     model(3, || {

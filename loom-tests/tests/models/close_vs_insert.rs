@@ -1,9 +1,10 @@
-//! Closing and draining against an insert: an accepted timer is drained, a refused value returns.
+//! Closing and draining against an insert. An accepted timer is drained, and a refused value is
+//! returned.
 
 use loom_tests::{Refusal, TICK, World, beside, drain, model, sweep, v};
 use std::time::Duration;
 
-/// An insert against the closing and draining of the wheel.
+/// Runs an insert against the closing and draining of the wheel.
 fn drained_or_refused(World { wheel, sweeper: _sweeper, .. }: World) {
     let inserter = beside(&wheel, move |wheel| wheel.insert(v(7), TICK));
     wheel.close();
@@ -23,7 +24,7 @@ fn an_insert_that_files_its_reference() {
     model(3, || drained_or_refused(World::new()));
 }
 
-/// It passes no fence.
+/// This insert passes no fence.
 #[test]
 fn an_insert_that_relies_on_a_reference() {
     model(3, || {
@@ -34,18 +35,19 @@ fn an_insert_that_relies_on_a_reference() {
     });
 }
 
-/// No fence on the drain's side: what it sees of the timer comes with the timer's state alone. The
-/// entry's reference from before is overdue, so the insert files its own; or it relies on that
+/// The drain passes no fence. It observes the timer through the timer's state alone. The entry's
+/// earlier reference is overdue, so the insert files its own. Otherwise the insert relies on that
 /// reference.
 #[test]
 fn drain_of_an_open_wheel() {
     for before in [Duration::ZERO, TICK] {
         model(3, move || {
             let World { wheel, mut sweeper, clock } = World::new();
-            // The page is there before, so that the drain comes by its entries.
+            // The page exists before, so that the drain reaches its entries.
             let warm = wheel.insert(v(1), before).unwrap();
             assert_eq!(wheel.cancel(warm), Some(v(1)));
-            // The drain is the thread that begins later: loom does not reach it beside an insert.
+            // The drain must be the thread that begins later, because loom does not reach it beside
+            // an insert otherwise.
             let drainer = beside(&wheel, drain);
             assert!(wheel.insert(v(7), TICK).is_ok());
             let mut values = drainer.join().unwrap();

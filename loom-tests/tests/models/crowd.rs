@@ -1,4 +1,4 @@
-//! More callers and verbs at once than loom can hold, on random schedules.
+//! More concurrent callers and operations than loom can explore, on random schedules.
 
 use loom_tests::explorer::sync::Mutex;
 use loom_tests::{
@@ -8,11 +8,11 @@ use loom_tests::{
 use shuttle::rand::{Rng, thread_rng};
 use std::sync::Arc;
 
-/// How many random schedules each model runs.
+/// The number of random schedules of each model.
 const SCHEDULES: usize = 30_000;
 
-/// Three callers reset two timers again and again, while the sweeper sweeps and tidies. Whatever
-/// their deadlines are then, that is when they fire.
+/// Three callers reset two timers repeatedly, while the sweeper sweeps and does its upkeep. Each
+/// timer fires at its final deadline.
 #[test]
 fn many_resets_against_sweeps_and_upkeep() {
     random(SCHEDULES, || {
@@ -48,8 +48,8 @@ fn all_verbs() {
     random(SCHEDULES, || any_operations(8));
 }
 
-/// Every verb, any id, at any time; then the entries are used again. Whatever the deadlines are
-/// then, that is when the timers fire.
+/// Runs every operation, with any id, at any time, and then reuses the entries. Each timer fires at
+/// its final deadline.
 fn then_all_fire_in_time(drains: bool, upkeep: bool, hoards: bool) {
     random(SCHEDULES, move || {
         let World { wheel, mut sweeper, clock } = World::new();
@@ -124,14 +124,14 @@ fn all_fire_in_time_after_any_verbs_and_hoards() {
     then_all_fire_in_time(false, true, true);
 }
 
-/// An inserter that was held up on the old top of the vacant stack, while the sweeper takes what is
-/// vacant and gives it back, and another inserter is served in between.
+/// An inserter is held up on the old top of the vacant stack. Meanwhile the sweeper takes the
+/// vacant entries and gives them back, and another inserter is served in between.
 #[test]
 fn inserts_while_entries_are_hoarded_and_given_back() {
     random(SCHEDULES, || {
         let World { wheel, mut sweeper, .. } = World::new();
         let ids: Vec<_> = (0..6).map(|n| wheel.insert(v(n), TICK * 3).unwrap()).collect();
-        // Of three pages one is vacant, and of the others one entry each.
+        // One of three pages is vacant, and so is one entry of each of the others.
         for vacant in [5, 4, 0, 2] {
             assert!(wheel.cancel(ids[vacant]).is_some());
         }

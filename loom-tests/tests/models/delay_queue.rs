@@ -1,9 +1,10 @@
-//! The stream of a delay queue against inserts, removes and the close: it is woken for an earlier
-//! value, ends when nothing is left and nothing can come, and not before.
+//! The stream of a delay queue against inserts, removals and the close. It is woken for an earlier
+//! value, and ends exactly when no value is left and none can be inserted.
 //!
-//! Loom does not know the steps of the `AtomicWaker` through which a poll and a wake-up find each
-//! other: there each poll comes after whatever has woken it, and [`Beside::is_over`] leaves out
-//! the schedules in which that waker alone would have ordered the other thread before the poll.
+//! Loom does not model the steps of the `AtomicWaker` that synchronises a poll with a wake-up.
+//! Under loom each poll therefore comes after the operation that woke it, and [`Beside::is_over`]
+//! leaves out the schedules in which only that waker would have ordered the other thread before the
+//! poll.
 
 use loom_tests::explorer::thread::{self, JoinHandle};
 use loom_tests::future::{DelayQueue, DelayQueueHandle, SleepWaker, Timer};
@@ -39,7 +40,7 @@ impl Desk {
         next.map(|expired| expired.map(|expired| expired.value))
     }
 
-    /// Polls as long as the task is woken, without time passing.
+    /// Polls as long as the task is woken, without advancing the time.
     fn clear_refiling(
         &mut self,
         mut polled: Poll<Option<u64>>,
@@ -84,7 +85,7 @@ fn insert_against_the_poll() {
         let mut desk = Desk::new();
         let inserter = Beside::run(&desk, |handle| handle.insert(7, TICK).unwrap());
         let mut polled = desk.poll();
-        // The end of a handle would wake the stream.
+        // Dropping the handle would wake the stream.
         let (_, handle) = inserter.thread.join().unwrap();
         let mut before = 0;
         while polled.is_pending() {
@@ -103,7 +104,8 @@ fn insert_against_the_poll() {
     });
 }
 
-/// An insert that the close refuses, after it was counted for a moment, does not hold up the end.
+/// An insert that the close refuses, after it was counted briefly, does not delay the end of the
+/// stream.
 #[test]
 fn refused_insert_against_the_close() {
     model(3, || {
@@ -120,7 +122,8 @@ fn refused_insert_against_the_close() {
     });
 }
 
-/// Who takes the last value out beside the close ends the stream, or the close does.
+/// The stream is ended either by the close or by the thread that removes the last value
+/// concurrently.
 #[test]
 fn remove_against_the_close() {
     model(3, || {
@@ -136,7 +139,7 @@ fn remove_against_the_close() {
     });
 }
 
-/// An insert against a close, and the poll that may end the stream: what was accepted comes out
+/// Runs an insert against a close and the poll that may end the stream. An accepted value comes out
 /// before the end.
 fn ends_with_no_value_left(mut desk: Desk) {
     let inserter = Beside::run(&desk, |handle| handle.insert(7, TICK * 2).is_ok());

@@ -1,5 +1,5 @@
-//! Entries that are exhausted: the last use of an entry, and of a page, against callers and the
-//! sweep. No id is given out twice, and none refers to a timer of another page.
+//! Exhausted entries. The last use of an entry, and of a page, runs against callers and the sweep.
+//! No id is given out twice, and none refers to a timer of another page.
 
 use loom_tests::{
     TICK, TimerId, USES, Value, Wheel, World, beside, entries, model, sweep, sweep_after,
@@ -19,7 +19,7 @@ fn use_both(wheel: &Wheel<Value>, times: u64) -> Vec<TimerId> {
     ids
 }
 
-/// One timer, from its insert to its cancel.
+/// Runs one timer from its insert to its cancel.
 fn one_use(wheel: &Wheel<Value>) -> TimerId {
     let id = wheel.insert(v(7), TICK * 9).unwrap();
     assert!(wheel.cancel(id).is_some());
@@ -33,7 +33,7 @@ fn assert_distinct(mut ids: Vec<TimerId>) {
     assert_eq!(ids.len(), given, "an id was given out twice");
 }
 
-/// The last uses of a page's two entries end at once, and the page goes.
+/// The last uses of a page's two entries end at once, and the page is given back.
 #[test]
 fn the_last_uses_of_a_page() {
     model(3, || {
@@ -48,7 +48,7 @@ fn the_last_uses_of_a_page() {
     });
 }
 
-/// The same, while a third thread looks for timers that have ended there.
+/// The same, while a third thread looks up timers that have ended there.
 #[test]
 fn stale_ids_on_a_page_that_wears_out() {
     model(1, || {
@@ -69,7 +69,7 @@ fn stale_ids_on_a_page_that_wears_out() {
     });
 }
 
-/// The sweep ends the last timer of an entry, or a cancel does, or a reset is in time.
+/// The last timer of an entry is ended by the sweep or by a cancel, or a reset arrives in time.
 #[test]
 fn the_last_timer_of_an_entry_fires() {
     model(2, || {
@@ -93,8 +93,8 @@ fn the_last_timer_of_an_entry_fires() {
     });
 }
 
-/// A page that has been given back with one use left in each entry: while one thread is putting it
-/// in again, the other may do so first and exhaust it.
+/// A page with one use left in each entry has been given back. While one thread is reinstalling it,
+/// another thread may do so first and exhaust it.
 #[test]
 fn a_page_wears_out_while_it_is_put_in_again() {
     model(2, || {

@@ -1,5 +1,5 @@
-//! Inserts against each other: the last place in a block, the first block of a slot, a new page,
-//! and the stack of vacant entries (ABA).
+//! Inserts against each other, competing for the last place in a block, the first block of a slot,
+//! a new page, and the stack of vacant entries (ABA).
 
 use loom_tests::{TICK, World, beside, model, sweep_after, v};
 
@@ -38,7 +38,7 @@ fn the_vacant_stack_is_not_confused() {
         // Two vacant entries, one on top of the other.
         let [a, b] = [1, 2].map(|value| wheel.insert(v(value), TICK * 2).unwrap());
         assert_eq!((wheel.cancel(a), wheel.cancel(b)), (Some(v(1)), Some(v(2))));
-        // One takes the top; the other takes both and gives the first back.
+        // One thread takes the top. The other takes both and gives the first back.
         let other = beside(&wheel, move |wheel| {
             let first = wheel.insert(v(3), TICK).unwrap();
             wheel.insert(v(4), TICK).unwrap();

@@ -1,9 +1,9 @@
-//! An insert against a sweep of the slot it files into: reserved but not yet written, pushed just
-//! after the swap, or filed by an old tick of the sweep.
+//! An insert against a sweep of the slot it files into. The reference is reserved but not yet
+//! written, pushed just after the swap, or filed by an old tick of the sweep.
 
 use loom_tests::{TICK, World, beside, model, sweep, sweep_after, v};
 
-/// The timer fires exactly once, at the latest at the sweep after its insert returned.
+/// The timer fires exactly once, at the latest at the first sweep after its insert returned.
 fn insert_while_sweeping(ticks: u32, delay: u32) {
     model(2, move || {
         let World { wheel, mut sweeper, clock } = World::new();
@@ -55,7 +55,7 @@ fn into_a_block_that_is_being_taken() {
     });
 }
 
-/// The sweeper must see the block, although it was another inserter that marked the slot.
+/// The sweeper must see the block, although another inserter marked the slot.
 #[test]
 fn a_new_block_in_front_of_a_full_one() {
     model(2, || {

@@ -1,5 +1,6 @@
-//! The keyed timers: a verb on a key against the sweep that ends its timer, and against another
-//! verb. Each value comes out once: from the firing, from a verb, or from the stop.
+//! Keyed timers. An operation on a key runs against the sweep that ends its timer, and against
+//! another operation. Each value comes out once, from the firing, from an operation, or from the
+//! stop.
 
 use loom_tests::explorer::thread::{self, JoinHandle};
 use loom_tests::keyed::{Fired, KeyedTimer, KeyedTimers};
@@ -7,7 +8,7 @@ use loom_tests::{Builder, ManualClock, Sweeper, TICK, Value, model, tiny, v};
 
 type Timers = KeyedTimers<u8, Value>;
 
-/// The key that all use.
+/// The key that all threads use.
 const KEY: u8 = 5;
 
 /// Keyed timers of one shard, their sweeper and their clock.
@@ -24,14 +25,14 @@ impl Keyed {
         Self { timers: KeyedTimers::new(wheel), sweeper, clock }
     }
 
-    /// Sweeps; the values that fire.
+    /// Sweeps and returns the values that fire.
     fn sweep(&mut self) -> Vec<u64> {
         let (timers, mut fired) = (&self.timers, Vec::new());
         let _ = self.sweeper.sweep(|timer| fired.extend(timers.fire(timer).map(number)));
         fired
     }
 
-    /// Lets time pass; the values that fire.
+    /// Advances the time and returns the values that fire.
     fn sweep_after(&mut self, ticks: u32) -> Vec<u64> {
         self.clock.advance(TICK * ticks);
         self.sweep()
@@ -51,12 +52,12 @@ fn number((_, value): (u8, Value)) -> u64 {
     value.into()
 }
 
-/// Sets the key and says which value that brought out.
+/// Sets the key and returns the value that it replaced.
 fn set(timers: &Timers, value: u64, ticks: u32) -> Option<u64> {
     timers.insert(KEY, v(value), TICK * ticks).unwrap().map(u64::from)
 }
 
-/// The old value fires or comes back; the new one fires at its own deadline.
+/// The old value fires or is returned. The new one fires at its own deadline.
 #[test]
 fn set_against_the_firing() {
     model(3, || {
@@ -72,7 +73,7 @@ fn set_against_the_firing() {
     });
 }
 
-/// A key that was moved fires at its new deadline, and else it has fired at the old one.
+/// A key that was moved fires at its new deadline. Otherwise it has fired at the old one.
 #[test]
 fn move_against_the_firing() {
     model(3, || {
@@ -106,7 +107,7 @@ fn remove_and_set_against_the_firing() {
     });
 }
 
-/// Sweeps, and arms what fires again with the next value; the values that fire.
+/// Sweeps, and arms each key that fires again with the next value. Returns the values that fire.
 fn sweep_and_rearm(keyed: &mut Keyed) -> Vec<u64> {
     let (timers, mut fired) = (&keyed.timers, Vec::new());
     let _ = keyed.sweeper.sweep(|timer| {
@@ -119,7 +120,7 @@ fn sweep_and_rearm(keyed: &mut Keyed) -> Vec<u64> {
     fired
 }
 
-/// A key that arms itself again is not armed after a cancel, whichever of them is first.
+/// A key that arms itself again is not armed after a cancel, in either order.
 #[test]
 fn cancel_against_a_key_that_arms_itself_again() {
     model(3, || {
@@ -139,7 +140,7 @@ fn cancel_against_a_key_that_arms_itself_again() {
     });
 }
 
-/// An insert beside a key that arms itself again has its value armed at the end.
+/// An insert that races with a key that arms itself again has its value armed at the end.
 #[test]
 fn set_against_a_key_that_arms_itself_again() {
     model(3, || {
@@ -159,7 +160,7 @@ fn set_against_a_key_that_arms_itself_again() {
     });
 }
 
-/// Due at once: the firing may be quicker than the set that it comes from.
+/// The timer is due at once, so the firing may overtake the set that armed it.
 #[test]
 fn the_firing_against_its_own_set() {
     model(3, || {
@@ -173,7 +174,8 @@ fn the_firing_against_its_own_set() {
     });
 }
 
-/// What is accepted while the timers are stopped is handed back, or has been; else it is refused.
+/// A value that is accepted while the timers are being stopped is handed back. Otherwise it is
+/// refused.
 #[test]
 fn stop_against_a_set() {
     model(3, || {
@@ -185,7 +187,8 @@ fn stop_against_a_set() {
     });
 }
 
-/// Larger ones, under shuttle alone: loom does not model the locks and conditions of a drain.
+/// Larger models, under shuttle only, because loom does not model the locks and condition variables
+/// of a drain.
 #[cfg(shuttle)]
 mod shuttled {
     use super::*;
@@ -211,7 +214,7 @@ mod shuttled {
         }
     }
 
-    /// Three callers on one key beside the sweeper.
+    /// Runs three callers on one key beside the sweeper.
     #[test]
     fn all_verbs_on_one_key() {
         random(SCHEDULES, || {
@@ -244,7 +247,8 @@ mod shuttled {
         });
     }
 
-    /// A drain and a stop beside a driver that fires: a thread that waits for ever is a deadlock.
+    /// Runs a drain and a stop beside a driver that fires. A thread that waits forever is a
+    /// deadlock.
     fn drained_and_stopped(executor: impl Executor + Copy) {
         random(SCHEDULES, move || {
             let clock = ManualClock::new();
@@ -272,7 +276,7 @@ mod shuttled {
         });
     }
 
-    /// It is on the tick thread, and nobody else runs what it waits for.
+    /// The handler is on the tick thread, and no other thread runs the job that it waits for.
     #[test]
     fn a_handler_that_waits_for_a_drain() {
         random(SCHEDULES, || {

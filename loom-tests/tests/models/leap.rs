@@ -1,17 +1,18 @@
-//! The sweep goes on by more than the window while an insert or a reset is under way: the tick that
-//! the operation has put into the state may mean another by then, and the timer is due all the
-//! same.
+//! The sweep advances by more than the window while an insert or a reset is in progress. The tick
+//! that the operation has written into the state may by then stand for another one, and the timer
+//! is due all the same.
 
 use loom_tests::{HIGH, PAST, TICK, TINY, World, beside, model, sweep, sweep_after, v};
 
-/// Farther than a tick may lie behind the sweep and still be told.
+/// Farther than a tick may lie behind the sweep and still be told apart.
 const LEAP: u32 = PAST + PAST / 2;
 
 #[test]
 fn an_insert_during_a_leap() {
     model(2, || {
         let World { wheel, mut sweeper, clock } = World::shaped(TINY, 0);
-        // The insert is the first thread: loom does not reach the whole sweep within it otherwise.
+        // The insert must be the first thread, because loom does not reach the whole sweep within
+        // it otherwise.
         let sweeping = beside(&wheel, move |_| {
             let fired = sweep_after(&mut sweeper, &clock, LEAP);
             (fired, sweeper, clock)
@@ -37,7 +38,7 @@ fn a_reset_during_a_leap() {
     });
 }
 
-/// What is overdue already when it is armed, during a catch-up whose steps are short.
+/// The timer is overdue already when it is armed, during a catch-up whose steps are short.
 #[test]
 fn an_overdue_insert_during_a_catch_up() {
     model(1, || {

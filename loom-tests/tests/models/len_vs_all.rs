@@ -1,4 +1,5 @@
-//! The count of armed timers against the verbs: never more ended than begun, exact when quiet.
+//! The count of armed timers against all operations. It never counts more ends than begins, and is
+//! exact when no operation is in progress.
 
 use loom_tests::{TICK, World, beside, comes_and_goes, model, sweep, v};
 
@@ -16,7 +17,8 @@ fn against_insert_and_cancel() {
     });
 }
 
-/// No fence lies between the end's count and the beginning's: a third thread ends the timer.
+/// No fence lies between counting the end and counting the beginning, because a third thread ends
+/// the timer.
 #[test]
 fn against_a_cancel_by_another_thread() {
     model(2, || {
@@ -32,7 +34,7 @@ fn against_a_cancel_by_another_thread() {
     });
 }
 
-/// One is armed all the while: whatever comes and goes, the count says so.
+/// One timer is armed throughout, and the count includes it during all other operations.
 #[test]
 fn against_verbs_on_another_timer() {
     model(3, || {

@@ -1,27 +1,27 @@
-//! Lock-freedom: one thread stops for good, after any number of its steps, and the others finish.
+//! Lock-freedom. One thread stops for good, after any number of its steps, and the others finish.
 //!
-//! A thread that waited for the one that stands still would go round until the bound on steps ends
-//! the model. Each thread is the one that stands still in turn, the sweeper's too; it goes on only
-//! when no other thread can, so that the execution ends and its timers can be counted.
+//! A thread that waited for the stopped thread would loop until the bound on steps ends the model.
+//! Each thread is the stopped one in turn, the sweeper included. It resumes only when no other
+//! thread can run, so that the execution ends and its timers can be counted.
 
 use loom_tests::{TICK, World, any_operations, beside, percent, sweep, sweep_after, v};
 use shuttle::scheduler::{RandomScheduler, Schedule, Scheduler, Task, TaskId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// More steps than any execution has in which nobody waits.
+/// More steps than any execution takes in which no thread waits.
 const MOST_STEPS: usize = 20_000;
 
 /// Random schedules in which one thread stops.
 struct Stopping {
     random: RandomScheduler,
     threads: usize,
-    /// It stops after fewer of its own steps than this.
+    /// The thread stops after fewer of its own steps than this.
     within: u64,
     schedule: usize,
     stops: TaskId,
     steps_left: u64,
-    /// How many steps others took while it stood still.
+    /// The number of steps that other threads took while it was stopped.
     meanwhile: Arc<AtomicUsize>,
 }
 
@@ -56,7 +56,7 @@ impl Scheduler for Stopping {
     }
 }
 
-/// Runs a model of so many threads, one of which stops after fewer than `within` steps.
+/// Runs a model of `threads` threads, one of which stops after fewer than `within` steps.
 fn one_stops(schedules: usize, threads: usize, within: u64, run: fn()) {
     let meanwhile = Arc::new(AtomicUsize::new(0));
     let scheduler = Stopping {
@@ -82,10 +82,10 @@ fn all_operations() {
     one_stops(30_000, 4, 160, || any_operations(6));
 }
 
-/// Two resets to later, which rely on the timer's reference as long as the sweep has not come to
-/// it. One finds that it has, sets the refiling flag and stops; the other finds it a moment later,
-/// after it has set its deadline. (A timer due at once would not do: the sweep ends it, and the
-/// flag is nobody's any more.)
+/// Two resets to later, which rely on the timer's reference until the sweep has reached it. One
+/// finds that it has, sets the refiling flag and stops. The other finds the same a moment later,
+/// after it has set its deadline. (A timer that is due at once would not do, because the sweep ends
+/// it and the flag has no owner any more.)
 #[test]
 fn a_holder_of_the_refiling_flag() {
     one_stops(60_000, 3, 24, || {

@@ -1,14 +1,14 @@
-//! The vacant entries in a caller's magazines, when it ends, against the next thread that has its
-//! id: another thread, or the sweeper that trims.
+//! The vacant entries in the magazines of a thread that ends, against the next thread that acquires
+//! its id, which is another thread or the sweeper that trims.
 
 use loom_tests::{
     TICK, USES, World, beside, empty_idle, entries, in_a_seat, model, seated, sweep_after,
     sweep_with_upkeep, v,
 };
 
-/// Its page goes, at the latest with the round of trimming that begins after its end. (Here, and
-/// below, the sweeper only takes what is orphaned while the thread may be there: a whole sweep
-/// beside it is too much for loom.)
+/// The page of the thread's entries is given back, at the latest by the round of trimming that
+/// begins after the thread's end. (Here, and below, the sweeper only takes orphaned entries while
+/// the thread may be running, because a whole sweep beside it is too much for loom.)
 #[test]
 fn the_entries_of_a_thread_that_ends() {
     model(2, || {
@@ -24,7 +24,7 @@ fn the_entries_of_a_thread_that_ends() {
     });
 }
 
-/// Two that may have the same number, one after the other.
+/// Two threads that may have the same thread id, one after the other.
 #[test]
 fn a_thread_and_the_next() {
     model(2, || {
@@ -44,8 +44,9 @@ fn a_thread_and_the_next() {
     });
 }
 
-/// By a caller whose magazines have room, while another is filing an earlier reference to the
-/// entry: the flag is that one's to clear, whatever lives in the entry by then.
+/// The cancel is by a caller whose magazines have room, while another thread is filing an earlier
+/// reference to the entry. Only that thread clears the flag, even if another timer uses the entry
+/// by then.
 #[test]
 fn a_cancel_into_a_magazine_while_another_refiles() {
     model(2, || {
@@ -63,7 +64,7 @@ fn a_cancel_into_a_magazine_while_another_refiles() {
     });
 }
 
-/// One with entries in its magazines that come from the stack, and one without.
+/// One thread has entries in its magazines that come from the stack, and the other has none.
 #[test]
 fn a_magazine_and_the_stack() {
     model(2, || {
@@ -86,8 +87,8 @@ fn a_magazine_and_the_stack() {
     });
 }
 
-/// One with both magazines full, of which one goes to the stack, and one that takes from there.
-/// (Loom reaches few of its interleavings; shuttle has the others.)
+/// One thread has two full magazines, of which one moves to the stack, and another takes from
+/// there. (Loom reaches few of its interleavings, and shuttle reaches the others.)
 #[test]
 fn a_full_magazine_and_the_stack() {
     model(2, || {
@@ -114,8 +115,8 @@ fn a_full_magazine_and_the_stack() {
     });
 }
 
-/// While the sweeper takes what it can get, the owner arms a timer, keeps the other entry of the
-/// page in its magazines, and ends.
+/// While the sweeper takes all the entries it can, the owner arms a timer, keeps the other entry of
+/// the page in its magazines, and ends.
 #[test]
 fn a_magazine_against_the_sweeper() {
     model(2, || {
@@ -130,8 +131,8 @@ fn a_magazine_against_the_sweeper() {
     });
 }
 
-/// One that was taken into a magazines and not used, while another thread is about to pop it: what
-/// was below it then is in use when it comes back (ABA).
+/// An entry was taken into the magazines and not used, while another thread is about to pop it. The
+/// entry that was below it then is in use when it returns to the stack (ABA).
 #[test]
 fn an_entry_that_comes_back_unused() {
     model(2, || {
@@ -153,8 +154,8 @@ fn an_entry_that_comes_back_unused() {
     });
 }
 
-/// One that is exhausted leaves the magazines for good, and the next one takes its place, while
-/// another thread takes from the stack.
+/// An exhausted entry leaves the magazines for good, and the next one replaces it, while another
+/// thread takes from the stack.
 #[test]
 fn an_exhausted_entry() {
     model(1, || {

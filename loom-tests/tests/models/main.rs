@@ -1,5 +1,5 @@
-//! The models, a file for each racing pair. They are one program, so that what they share is
-//! compiled once.
+//! The models, one file for each pair of racing operations. They form one program, so that shared
+//! code is compiled once.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a model fails by panicking")]
 

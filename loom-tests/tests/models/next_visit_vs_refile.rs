@@ -1,10 +1,10 @@
-//! `next_visit` against the sweeper's re-filing: a reset relies on a reference, or on `next_visit`,
+//! `next_visit` against the sweeper's refiling. A reset relies on a reference, or on `next_visit`,
 //! while the sweeper moves the reference to a nearer slot.
 
 use loom_tests::{Geometry, HIGH, TICK, TINY, World, beside, model, sweep_after, v};
 
-/// A timer due at `deadline` waits in the upper level; the sweep that re-files it is under way
-/// while it is reset to each of `resets` in turn. It fires at the last one.
+/// A timer due at `deadline` waits in the upper level. It is reset to each of `resets` in turn
+/// while the sweep that refiles it is in progress, and fires at the last one.
 fn reset_while_refiled(shape: Geometry, deadline: u32, sweep_at: u32, resets: &'static [u32]) {
     model(2, move || {
         let World { wheel, mut sweeper, clock } = World::shaped(shape, 0);

@@ -1,13 +1,13 @@
-//! A resetter that still holds the refiling flag of an entry whose timer has ended, against its
-//! page, which is given back and put in again.
+//! A resetter that still holds the refiling flag of an entry whose timer has ended, against the
+//! page of the entry, which is given back and reinstalled.
 
 use loom_tests::explorer::thread::JoinHandle;
 use loom_tests::{
     TICK, TimerId, Value, Wheel, World, beside, model, sweep_after, sweep_with_upkeep, v,
 };
 
-/// A timer is reset to earlier while it is cancelled, its page leaves and comes again, and `reset`
-/// resets the entry's next timer, to one tick. That fires in time.
+/// A timer is reset to earlier while it is cancelled, and its page is given back and reinstalled.
+/// Then `reset` resets the entry's next timer to one tick, and that timer fires in time.
 fn used_again_while_a_resetter_is_held_up(
     reset: impl Fn(&Wheel<Value>, TimerId) -> Option<JoinHandle<bool>> + Sync + Send + 'static,
 ) {
@@ -26,7 +26,7 @@ fn used_again_while_a_resetter_is_held_up(
     });
 }
 
-/// The flag is cleared by the thread that set it, and the entry's next timer has its own.
+/// The flag is cleared by the thread that set it, and the entry's next timer has its own flag.
 #[test]
 fn a_resetter_that_is_held_up_while_the_page_leaves_and_comes() {
     used_again_while_a_resetter_is_held_up(|wheel, new| {

@@ -1,8 +1,9 @@
-//! A page that leaves against a look-up by an id whose timer ended long ago: the page is freed
-//! only when the reader has let go of it.
+//! A page that is given back against a look-up by an id whose timer ended long ago. The page is
+//! freed only after the reader has unpinned.
 //!
 //! These models run the real epoch on loom's atomics (`ci/models loom` builds them with crossbeam's
-//! own switch), and show freed memory when they run under AddressSanitizer (`ci/sanitize asan`).
+//! own switch), and detect uses of freed memory when they run under AddressSanitizer (`ci/sanitize
+//! asan`).
 
 use loom_tests::{TICK, World, beside, model, sweep_after, sweep_with_upkeep, v};
 
@@ -16,7 +17,7 @@ fn a_stale_id_on_a_page_that_is_freed() {
         let before = wheel.metrics().bytes;
         sweep_with_upkeep(&wheel, &mut sweeper);
         assert!(wheel.metrics().bytes < before, "no page has gone");
-        // The epoch moves on as far as the reader lets it; the page is freed after two steps.
+        // The epoch advances as far as the reader allows. The page is freed after two steps.
         for _ in 0..3 {
             crossbeam_epoch::pin().flush();
         }
@@ -24,7 +25,7 @@ fn a_stale_id_on_a_page_that_is_freed() {
     });
 }
 
-/// A page comes in the place of one that is on its way out; the reader may find either.
+/// A new page replaces one that is being given back. The reader may find either.
 #[test]
 fn a_stale_id_on_a_page_that_comes_again() {
     model(2, || {
@@ -41,7 +42,7 @@ fn a_stale_id_on_a_page_that_comes_again() {
     });
 }
 
-/// A look at all timers comes by the page.
+/// A snapshot of all timers reaches the page.
 #[test]
 fn a_snapshot_while_a_page_is_freed() {
     model(2, || {

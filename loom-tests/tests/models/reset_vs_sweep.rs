@@ -1,9 +1,10 @@
-//! A reset against the sweep that visits the timer's reference: later, earlier, both at once.
+//! A reset, to later, to earlier or both at once, against the sweep that visits the timer's
+//! reference.
 
 use loom_tests::{TICK, World, beside, model, sweep_after, sweep_with_deadlines, v};
 
-/// A timer due at `old`; while the sweep moves on by `step` ticks, others reset it, one after
-/// another, each to so many ticks from its clock. Then time passes, tick by tick.
+/// A timer is due at `old`. While the sweep advances by `step` ticks, other threads reset it
+/// repeatedly, each to a number of ticks from its clock. Then time passes, tick by tick.
 fn resets_while_sweeping(
     preemptions: usize,
     old: u32,
@@ -29,7 +30,8 @@ fn resets_while_sweeping(
         let mut fired = sweep_with_deadlines(&mut sweeper);
         let set: Vec<u32> =
             resetters.into_iter().filter_map(|thread| thread.join().unwrap()).collect();
-        // Effective resets are obeyed: the last of one of the threads is the deadline.
+        // Every reset that reports success takes effect. The last one of one of the threads is the
+        // deadline.
         let possible: Vec<u32> = if set.is_empty() { vec![old] } else { set };
         let mut now = step;
         loop {
@@ -76,7 +78,7 @@ fn to_earlier_than_the_sweep() {
     resets_while_sweeping(2, 5, 2, &[&[1]]);
 }
 
-/// The new slot expires while the reference is being filed; the old reference waits beyond the
+/// The new slot expires while the reference is being filed. The old reference waits beyond the
 /// sweep.
 #[test]
 fn to_the_tick_that_is_being_swept() {
@@ -103,8 +105,8 @@ fn to_earlier_against_to_earlier() {
     resets_while_sweeping(1, 6, 2, &[&[3], &[4]]);
 }
 
-/// Who resets to the deadline that another thread has just set relies on nothing that this thread
-/// has yet to do.
+/// A reset to the deadline that another thread has just set does not rely on a step that this other
+/// thread has yet to take.
 #[test]
 fn to_earlier_beside_the_same() {
     model(2, || {

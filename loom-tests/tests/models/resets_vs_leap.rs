@@ -1,9 +1,9 @@
 //! Resets against a sweep that leaps over several slots, and so visits references before their
-//! expiry: `next_visit` must not tell of a reference that the sweep has moved.
+//! expiry. `next_visit` must not stand for a reference that the sweep has moved.
 
 use loom_tests::{Clock, TICK, World, beside, model, sweep, v};
 
-/// The sweep leaps by two ticks; a timer is armed for the slot that it takes on the way, and one
+/// The sweep leaps by two ticks. A timer is armed for the slot that it takes on the way, and one
 /// resetter is overtaken by another in the middle of its work. Then the timer fires at its
 /// deadline.
 #[test]

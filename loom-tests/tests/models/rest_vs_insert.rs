@@ -1,4 +1,4 @@
-//! A sweeper that goes to rest against an insert, or a reset to earlier: no wake-up is lost.
+//! A sweeper that goes to rest against an insert, or a reset to earlier. No wake-up is lost.
 
 use loom_tests::explorer::sync::atomic::AtomicBool;
 use loom_tests::{Builder, Clock, TICK, TimerId, Value, Wheel, World, beside, model, sweep, v};
@@ -23,7 +23,7 @@ fn rests(
         // Either the sweeper has seen the earlier timer, or it was woken.
         let in_time = until.is_some_and(|until| until <= clock.now() + TICK);
         assert!(in_time || woken.load(Relaxed), "rests until {until:?}");
-        // One wake-up is enough: what the sweeper learns when it wakes needs no other.
+        // One wake-up is enough. The progress that the sweeper reads when it wakes needs no other.
         let until = sweeper.next_deadline();
         assert!(until.is_some_and(|until| until <= clock.now() + TICK), "rests until {until:?}");
     });
@@ -46,7 +46,8 @@ fn a_reset_to_earlier() {
     });
 }
 
-/// The sweep takes the block while the inserter has reserved its place and not written it.
+/// The sweep takes the block after the inserter has reserved its place and before it has written
+/// it.
 #[test]
 fn after_a_sweep_that_took_an_unwritten_reference() {
     model(3, || {

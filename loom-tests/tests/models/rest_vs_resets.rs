@@ -1,4 +1,4 @@
-//! A sweeper that moves a reference and goes to rest against two resets to one earlier tick: a
+//! A sweeper that moves a reference and goes to rest against two resets to one earlier tick. A
 //! reset that relies on the other's reference must not return before the sweeper has been woken.
 
 use loom_tests::explorer::sync::Mutex;
@@ -8,8 +8,8 @@ use loom_tests::{Builder, TICK, World, beside, model, sweep, v};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// One thread sweeps, rests and resets; its wake-up is held up until the other thread's reset has
-/// returned. By then the sweeper knows of the tick, or the other has woken it as well.
+/// One thread sweeps, rests and resets. Its wake-up is held up until the other thread's reset has
+/// returned. By then the sweeper knows of the tick, or the other thread has woken it as well.
 #[test]
 fn the_other_is_held_up_in_its_ring() {
     model(3, || {

@@ -1,8 +1,9 @@
-//! The next timer of an entry relies on a reference that was filed for an earlier one: nothing that
-//! `next_visit` tells of has gone.
+//! The next timer of an entry relies on a reference that was filed for an earlier one. No reference
+//! that `next_visit` stands for is gone.
 //!
-//! What the first and the last are for, shuttle finds, and loom neither within one preemption nor
-//! within two; with two (`ci/models loom 1`) they take as long as all other models together.
+//! Shuttle finds the faults that the first and the last model are for. Loom finds neither within
+//! one or two preemptions. With two (`ci/models loom 1`) they take as long as all other models
+//! together.
 
 use loom_tests::{Clock, TICK, World, beside, drain, model, sweep, sweep_after, v};
 
@@ -11,7 +12,8 @@ use loom_tests::{Clock, TICK, World, beside, drain, model, sweep, sweep_after, v
 fn after_a_drain_during_the_insert() {
     model(1, || {
         let World { wheel, mut sweeper, clock } = World::new();
-        // The insert is the first thread: loom does not reach a drain beside one that begins later.
+        // The insert must be the first thread, because loom does not reach a drain beside one that
+        // begins later.
         let drainer = beside(&wheel, move |wheel| {
             drain(wheel);
             wheel.insert(v(2), TICK).unwrap();
@@ -24,7 +26,7 @@ fn after_a_drain_during_the_insert() {
     });
 }
 
-/// A reference that is visited one expiry early ends its timer, which was reset to a tick that has
+/// A reference is visited one expiry early and ends its timer, which was reset to a tick that has
 /// passed.
 #[test]
 fn after_a_reference_was_due_before_its_expiry() {

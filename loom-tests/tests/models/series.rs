@@ -4,8 +4,7 @@ use loom_tests::explorer::thread;
 use loom_tests::{Builder, ManualClock, Series, TICK, Value, Wheel, model, tiny, v};
 use std::sync::Arc;
 
-/// After a cancel no timer of the series is armed, whichever of them is first; and each value comes
-/// out once.
+/// After a cancel no timer of the series is armed, in either order, and each value comes out once.
 #[test]
 fn cancel_against_the_handler_that_arms_the_next() {
     model(3, || {
@@ -31,7 +30,7 @@ fn cancel_against_the_handler_that_arms_the_next() {
     });
 }
 
-/// A cancel against the first timer of a series, on a wheel that `prepare` has used before.
+/// Runs a cancel against the first timer of a series, on a wheel that `prepare` has used before.
 fn cancel_against_the_first_timer(prepare: impl Fn(&Wheel<Value>) + Send + Sync + 'static) {
     model(3, move || {
         let clock = ManualClock::new();
@@ -46,7 +45,7 @@ fn cancel_against_the_first_timer(prepare: impl Fn(&Wheel<Value>) + Send + Sync 
     });
 }
 
-/// Where the cancel sees the id, it sees the entry too.
+/// A cancel that observes the id observes the entry too.
 #[test]
 fn cancel_against_the_first_timer_of_a_wheel() {
     cancel_against_the_first_timer(|_| ());

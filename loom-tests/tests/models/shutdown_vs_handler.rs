@@ -1,7 +1,8 @@
-//! The driver: shutting down against handlers, inserts, and another shutdown; waking and resting.
+//! The driver. Shutdown runs against handlers, inserts, and another shutdown, and waking runs
+//! against resting.
 //!
-//! The driver parks and waits for condition variables, which loom has no time-outs for: these
-//! models run under shuttle alone, which reports threads that all wait as a deadlock.
+//! The driver parks and waits for condition variables, for which loom has no timeouts. These models
+//! therefore run under shuttle only, which reports a deadlock if all threads wait.
 
 use loom_tests::explorer::sync::Mutex;
 use loom_tests::explorer::thread;
@@ -12,7 +13,7 @@ use loom_tests::{
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// How many random schedules each model runs.
+/// The number of random schedules of each model.
 const SCHEDULES: usize = 10_000;
 
 /// The values that have been fired or handed back.
@@ -31,12 +32,12 @@ impl Ended {
     }
 }
 
-/// Each job on a thread of its own.
+/// Runs each job on a thread of its own.
 fn pool(job: ExecutorJob) {
     thread::spawn(job);
 }
 
-/// A driver whose handler notes what fires.
+/// Creates a driver whose handler records the values that fire.
 fn driver(
     clock: &ManualClock,
     executor: impl Executor,
@@ -109,7 +110,7 @@ fn against_inserts() {
     });
 }
 
-/// From inside a handler, on the tick thread itself and beside it.
+/// Shuts down from inside a handler, on the tick thread itself and beside it.
 fn from_a_handler(executor: impl Executor + Copy) {
     random(SCHEDULES, move || {
         let clock = ManualClock::new();
@@ -148,8 +149,8 @@ fn from_a_handler_on_a_pool() {
     from_a_handler(pool);
 }
 
-/// A parked tick thread is woken by an insert, by the clock and by the end of a batch: else all
-/// threads would wait.
+/// A parked tick thread is woken by an insert, by the clock and by the end of a batch. Otherwise
+/// all threads would wait.
 #[test]
 fn nothing_sleeps_through_a_deadline() {
     random(SCHEDULES, || {

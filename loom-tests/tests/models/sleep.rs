@@ -1,6 +1,6 @@
 //! A sleep's poll, reset and drop against the sweep that wakes it, a reset by its id, and the
-//! shutdown. No wake-up is lost: a poll that answers `Pending` has its waker woken when the time
-//! comes, and no sleep ends before it.
+//! shutdown. No wake-up is lost. A poll that returns `Pending` has its waker woken at the deadline,
+//! and no sleep ends before it.
 
 use loom_tests::explorer::thread::{self, JoinHandle};
 use loom_tests::future::{Sleep, SleepWaker, Timer};
@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// A poll by a task.
+/// Polls a sleep as a task.
 fn poll(task: &Arc<Task>, sleep: &mut Sleep) -> Poll<Result<(), Refusal>> {
     Pin::new(sleep).poll(&mut Context::from_waker(&task.waker()))
 }
@@ -32,12 +32,13 @@ impl Night {
         let _ = self.sweeper.sweep(|timer| timer.value.wake());
     }
 
-    /// The ticks that have passed.
+    /// The number of ticks that have passed.
     fn now(&self) -> u32 {
         (self.clock.elapsed().as_millis() / TICK.as_millis()).try_into().unwrap()
     }
 
-    /// Sweeps, and then lets time pass, until the task is woken; the ticks that have passed then.
+    /// Sweeps, and then advances the time until the task is woken. Returns the ticks that have
+    /// passed by then.
     fn until_woken(&mut self, task: &Task, before: u32) {
         self.sweep();
         while task.woken() == before {
@@ -47,9 +48,9 @@ impl Night {
         }
     }
 
-    /// The task is woken, polls, and has its answer at so many ticks.
+    /// Asserts that the task is woken, polls, and has its answer at `at` ticks.
     fn ends_at(&mut self, mut polled: Polled, task: &Arc<Task>, at: u32) {
-        // A wake-up of an earlier poll may come late; none of them ends the sleep early.
+        // A wake-up of an earlier poll may come late. None of them ends the sleep early.
         while polled.answer.is_pending() {
             self.until_woken(task, polled.woken);
             polled = polled.again(task);
@@ -64,8 +65,8 @@ impl Night {
 struct Polled {
     sleep: Sleep,
     answer: Poll<Result<(), Refusal>>,
-    /// How often the task had been woken before the poll: if that answered `Pending`, another
-    /// wake-up must come without another poll.
+    /// The number of wake-ups of the task before the poll. If the poll returned `Pending`, another
+    /// wake-up must follow without another poll.
     woken: u32,
 }
 
@@ -80,7 +81,7 @@ impl Polled {
         Self::by(task, self.sleep)
     }
 
-    /// A poll on another thread of the model, after `before`.
+    /// Polls on another thread of the model, after `before`.
     fn beside(
         task: &Arc<Task>,
         mut sleep: Sleep,
@@ -94,7 +95,7 @@ impl Polled {
     }
 }
 
-/// The sweep is ahead of the poller's clock, which loom knows nothing of.
+/// The sweep is ahead of the poller's clock, which loom does not model.
 #[test]
 fn first_poll_against_the_sweep() {
     model(3, || {
@@ -117,19 +118,19 @@ fn another_task_polls_against_the_sweep() {
         let mut sleep = night.timer.sleep(TICK);
         assert!(poll(&first, &mut sleep).is_pending());
         let poller = Polled::beside(&second, sleep, |_| ());
-        // Ahead of the poller's clock: by that the time has not come.
+        // The sweep is ahead of the poller's clock, by which the deadline has not come.
         let ahead = night.clock.start() + TICK;
         let _ = night.sweeper.sweep_at(ahead, |timer| timer.value.wake());
         let polled = poller.join().unwrap();
         assert!(polled.answer.is_pending());
         night.clock.advance(TICK);
         night.ends_at(polled, &second, 1);
-        // Its waker was replaced, or it had fired.
+        // The first waker was replaced, or the sleep had fired.
         assert!(first.woken() <= 1);
     });
 }
 
-/// The owner resets to so many ticks from the start, and polls.
+/// The owner resets to `to` ticks from the start, and polls.
 fn reset_and_poll_against_the_sweep(step: u32, to: u32) {
     model(3, move || {
         let mut night = Night::new();
@@ -143,7 +144,7 @@ fn reset_and_poll_against_the_sweep(step: u32, to: u32) {
     });
 }
 
-/// The owner resets, and leaves it at that: the waker that lies in the wheel is woken.
+/// The owner resets and does not poll again. The waker that is stored in the wheel is woken.
 #[test]
 fn reset_alone_against_the_sweep() {
     model(3, move || {
@@ -191,8 +192,8 @@ fn drop_against_the_sweep() {
     });
 }
 
-/// Another resets by the id while the sleep changes hands and the sweep runs: a reset that says so
-/// is obeyed.
+/// Another thread resets by the id while the sweep runs and the sleep moves to another task. A
+/// reset that reports success takes effect.
 fn remote_reset_against_another_task(preemptions: usize, step: u32, to: u32) {
     model(preemptions, move || {
         let mut night = Night::new();
@@ -232,20 +233,20 @@ fn poll_against_the_shutdown() {
         night.timer.shutdown();
         let polled = poller.join().unwrap();
         assert!(polled.answer != Poll::Ready(Ok(())), "before its time");
-        // Whether or not it was drained, the task is woken and has its answer.
+        // The task is woken and has its answer, with or without the drain.
         assert_eq!(task.woken(), u32::from(polled.answer.is_pending()));
         assert_eq!(polled.again(&task).answer, Poll::Ready(Err(Refusal::Closed)));
     });
 }
 
-/// A drain of a wheel that stays open takes the waker out and lets the task go: its next poll arms
-/// the sleep again, though no look at the wheel's time tells that it has ended.
+/// A drain of a wheel that stays open takes the waker out and wakes the task. The task's next poll
+/// arms the sleep again, although the wheel's time does not show that it has ended.
 #[test]
 fn poll_against_a_drain() {
     model(2, || {
         let mut night = Night::new();
         let (sleep, task) = (night.timer.sleep(TICK * 2), Arc::<Task>::default());
-        // The second poll has seen that the wheel has it.
+        // The second poll has observed that the wheel holds the timer.
         let polled = Polled::by(&task, sleep).again(&task);
         let poller = Polled::beside(&task, polled.sleep, |_| ());
         drop(night.timer.wheel().drain());

@@ -1,8 +1,9 @@
-//! A look at all timers against the verbs: each is shown as it was at some moment meanwhile.
+//! A snapshot of all timers against the other operations. Each timer is shown as it was at some
+//! instant during the snapshot.
 
 use loom_tests::{TICK, World, beside, comes_and_goes, model, sweep, v};
 
-/// One is armed all the while, and is shown, whatever comes and goes.
+/// One timer is armed throughout and is always shown, even if others are inserted and cancelled.
 #[test]
 fn against_insert_and_cancel() {
     model(3, || {
@@ -49,8 +50,7 @@ fn references(wheel: &loom_tests::Wheel<loom_tests::Value>) -> u64 {
     wheel.snapshot().slots.iter().map(|slot| slot.references).sum()
 }
 
-/// The references in a slot are counted while its block is given back and made again, for another
-/// slot.
+/// The references in a slot are counted while its block is given back and reused for another slot.
 #[cfg(not(crossbeam_loom))]
 #[test]
 fn against_blocks_that_go_and_come() {
@@ -62,7 +62,7 @@ fn against_blocks_that_go_and_come() {
         let other = beside(&wheel, references);
         assert_eq!(sweep(&mut sweeper).len(), 3);
         (4..7).for_each(|number| assert!(wheel.insert(v(number), TICK).is_ok()));
-        // No more in any slot than all blocks have room for.
+        // No slot shows more references than all blocks have room for.
         assert!(other.join().unwrap() <= 4 * 4);
         assert_eq!(references(&wheel), 3);
     });

@@ -1,9 +1,10 @@
-//! An id whose timer ends against the next timer in the same entry: the late verb touches nothing.
+//! An id whose timer ends against the next timer in the same entry. The late operation does not
+//! affect that timer.
 
 use loom_tests::{TICK, TimerId, Value, Wheel, World, beside, model, sweep, sweep_after, v};
 
-/// A timer due at 5 is cancelled and another armed in its entry, due at 3, while `late` uses the
-/// old id. The old value comes back once; the new timer fires at its own deadline.
+/// A timer due at 5 is cancelled and another one, due at 3, is armed in its entry, while `late`
+/// uses the old id. The old value is returned once, and the new timer fires at its own deadline.
 fn reused_while(
     preemptions: usize,
     late: impl Fn(&Wheel<Value>, TimerId) -> bool + Clone + Send + Sync + 'static,
@@ -38,8 +39,8 @@ fn a_late_reset_to_later() {
     });
 }
 
-/// This one files a reference, writes `next_visit` and clears its flag after the entry has changed
-/// hands.
+/// This reset files a reference, writes `next_visit` and clears its flag after the entry has been
+/// reused.
 #[test]
 fn a_late_reset_to_earlier() {
     reused_while(3, |wheel, old| {
@@ -48,7 +49,7 @@ fn a_late_reset_to_earlier() {
     });
 }
 
-/// The sweeper visits a reference whose entry another timer has by now.
+/// The sweeper visits a reference whose entry has been reused by another timer.
 #[test]
 fn a_sweep() {
     model(3, || {

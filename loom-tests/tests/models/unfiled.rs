@@ -1,12 +1,14 @@
-//! There is no memory for another block of references: what has no reference is found all the same.
+//! There is no memory for another block of references. A timer without a reference is found all the
+//! same.
 
 use loom_tests::{
     HIGH, Refusal, TICK, TimerId, World, beside, drain, exhaust_blocks, model, sweep, sweep_after,
     sweep_with_upkeep, v,
 };
 
-/// A far timer (7), and a near one (1), whose block has room for the far one's reference. There is
-/// no memory for another block, and so many references are stale that the next upkeep tidies.
+/// Inserts a far timer (7) and a near one (1), whose block has room for the far one's reference.
+/// There is no memory for another block, and enough references are stale for the next upkeep to
+/// tidy them.
 fn exhausted() -> (World, TimerId) {
     let world = World::shaped(HIGH, 0);
     let (wheel, start) = (&world.wheel, world.clock.start());
@@ -18,9 +20,9 @@ fn exhausted() -> (World, TimerId) {
     (world, far)
 }
 
-/// A resetter has filed its reference in a block that has room, and not told of it. The sweeper
-/// takes the reference before its expiry, and cannot put it back. The next reset relies on no
-/// reference that is not there.
+/// A resetter has filed its reference in a block that has room, and has not published it. The
+/// sweeper takes the reference before its expiry, and cannot put it back. The next reset relies on
+/// no reference that is missing.
 #[test]
 fn a_reference_that_cannot_be_put_back() {
     model(2, || {
@@ -39,7 +41,8 @@ fn a_reference_that_cannot_be_put_back() {
     });
 }
 
-/// The same, and the timer ends meanwhile: the next one of the entry relies on no reference either.
+/// The same, and the timer ends meanwhile. The next timer of the entry relies on no missing
+/// reference either.
 #[test]
 fn the_next_timer_of_the_entry() {
     model(2, || {
@@ -58,8 +61,7 @@ fn the_next_timer_of_the_entry() {
     });
 }
 
-/// A timer that was moved and has no reference is visited by the sweep that is under way, or the
-/// next.
+/// A timer that was moved and has no reference is visited by the sweep in progress, or the next.
 #[test]
 fn a_reset_without_a_reference() {
     model(3, || {
@@ -78,7 +80,7 @@ fn a_reset_without_a_reference() {
     });
 }
 
-/// An insert takes its timer back, or the drain has it.
+/// An insert takes its timer back, or the drain gets it.
 #[test]
 fn an_insert_against_a_drain() {
     model(3, || {
@@ -101,8 +103,8 @@ fn an_insert_against_a_drain() {
     });
 }
 
-/// The sweeper finds no memory to file a reference again, while a reset relies on `next_visit` of
-/// the entry.
+/// The sweeper finds no memory to refile a reference, while a reset relies on `next_visit` of the
+/// entry.
 #[test]
 fn a_refiling_without_memory_against_a_reset() {
     model(3, || {

@@ -1,12 +1,13 @@
-//! Upkeep against callers: a slot taken early while a reference is filed into it or a timer
-//! in it is reset; a page taken out while a stale id is looked up, and while entries are claimed.
+//! Upkeep against callers. A slot is taken early while a reference is filed into it or a timer in
+//! it is reset. A page is taken out while a stale id is looked up, and while entries are claimed.
 
 use loom_tests::{
     TICK, TimerId, Value, Wheel, World, beside, model, sweep, sweep_after, sweep_with_upkeep, v,
 };
 use std::time::Duration;
 
-/// Timers that have ended leave garbage: as many stale references, and vacant entries.
+/// Produces garbage, in the form of `timers` ended timers that leave as many stale references and
+/// vacant entries.
 fn garbage(wheel: &Wheel<Value>, timers: u64) -> Vec<TimerId> {
     let ids: Vec<TimerId> = (0..timers).map(|n| wheel.insert(v(n), TICK * 2).unwrap()).collect();
     for &id in &ids {
@@ -32,13 +33,13 @@ fn an_insert_into_a_slot_that_is_tidied() {
     });
 }
 
-/// The inserter relies on a stale reference in the slot, or finds that it has gone.
+/// The inserter relies on a stale reference in the slot, or finds that it is gone.
 #[test]
 fn an_insert_that_relies_on_a_reference_that_is_tidied() {
     model(2, || {
         let World { wheel, mut sweeper, clock } = World::new();
         garbage(&wheel, 4);
-        // Holds the page of the entry that is used next.
+        // Keeps the page of the entry that is used next.
         wheel.insert(v(6), TICK * 2).unwrap();
         let inserter = beside(&wheel, move |wheel| wheel.insert(v(7), TICK * 2).unwrap());
         assert!(sweep_with_upkeep(&wheel, &mut sweeper).is_empty());
@@ -71,7 +72,7 @@ fn a_reset_of_a_timer_in_a_slot_that_is_tidied() {
 fn a_redundant_reference_is_dropped_while_the_timer_is_reset() {
     model(2, || {
         let World { wheel, mut sweeper, clock } = World::new();
-        // Two references: at 3 and at 1; the deadline is 3 again.
+        // There are two references, at 3 and at 1. The deadline is 3 again.
         let id = wheel.insert(v(7), TICK * 3).unwrap();
         assert_eq!(wheel.reset(id, TICK), Ok(true));
         assert_eq!(wheel.reset(id, TICK * 3), Ok(true));

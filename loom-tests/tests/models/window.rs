@@ -1,4 +1,4 @@
-//! The window of ticks that the packed words tell apart: timers are armed and reset while the sweep
+//! The window of ticks that the packed words tell apart. Timers are armed and reset while the sweep
 //! crosses the tick at which their low bits wrap, leaps within the window, or walks its whole
 //! range.
 
@@ -6,9 +6,9 @@ use loom_tests::{
     HIGH, PAST, TICK, TINY, Value, WINDOW, Wheel, World, beside, model, sweep, sweep_after, v,
 };
 
-/// While the sweep goes two ticks on, and by this the low bits of its tick wrap, `other` arms or
-/// moves a timer with the value 7 and returns its deadline, in ticks from the start; `None`: it had
-/// fired. The timer fires then.
+/// While the sweep advances by two ticks, so that the low bits of its tick wrap, `other` arms or
+/// moves a timer with the value 7. It returns the timer's deadline in ticks from the start, or
+/// `None` if the timer had fired. The timer fires at that deadline.
 fn across_the_wrap(
     first: u32,
     other: impl Fn(&Wheel<Value>, loom_tests::TimerId, std::time::Instant) -> Option<u32>
@@ -33,7 +33,7 @@ fn across_the_wrap(
     });
 }
 
-/// The reset to `new` of a timer due at `first`.
+/// Resets a timer that is due at `first` to `new`.
 fn a_reset_across_the_wrap(first: u32, new: u32) {
     across_the_wrap(first, move |wheel, id, start| {
         wheel.reset_at(id, start + TICK * new).unwrap().then_some(new)
@@ -58,7 +58,7 @@ fn a_reset_to_before_the_wrap() {
 #[test]
 fn an_insert_across_the_wrap() {
     across_the_wrap(1, |wheel, first, start| {
-        // In the place of the first, or beside it.
+        // The timer replaces the first one, or is armed beside it.
         let cancelled = wheel.cancel(first).is_some();
         let second = wheel.insert_at(v(7), start + TICK * 3).unwrap();
         if cancelled {
@@ -69,12 +69,13 @@ fn an_insert_across_the_wrap() {
     });
 }
 
-/// The sweep leaps nearly as far as the window reaches back, while the operation is under way.
+/// The sweep leaps nearly as far as the window reaches back, while the operation is in progress.
 #[test]
 fn an_insert_during_a_leap_within_the_window() {
     model(2, || {
         let World { wheel, mut sweeper, clock } = World::shaped(TINY, WINDOW - 9);
-        // The insert is the first thread: loom does not reach the whole sweep within it otherwise.
+        // The insert must be the first thread, because loom does not reach the whole sweep within
+        // it otherwise.
         let sweeping = beside(&wheel, move |_| {
             let fired = sweep_after(&mut sweeper, &clock, PAST - 2);
             (fired, sweeper, clock)
@@ -100,7 +101,7 @@ fn a_reset_during_a_leap_within_the_window() {
     });
 }
 
-/// A timer as far ahead as a delay may be, pulled forward while the sweep is on its way.
+/// A timer at the longest possible delay is pulled forward while the sweep is in progress.
 #[test]
 fn a_reset_within_the_whole_range() {
     model(1, || {
