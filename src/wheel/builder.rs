@@ -1,4 +1,4 @@
-//! [`Builder`]: says what a wheel should be like, checks it, and builds the two halves.
+//! [`Builder`]: configures a wheel, checks the configuration, and builds the two halves.
 
 #![forbid(unsafe_code)]
 
@@ -18,7 +18,7 @@ use crate::wheel::wheel::Wheel;
 use std::fmt;
 use std::time::Duration;
 
-/// Says what a wheel should be like.
+/// Configures a wheel.
 ///
 /// # Examples
 ///
@@ -52,12 +52,12 @@ pub struct Builder {
 const FINEST: Duration = Duration::from_micros(1);
 const COARSEST: Duration = Duration::from_secs(3600);
 
-/// The widest level that a geometry may have.
+/// The widest level that a geometry may have, in bits.
 const MOST_LEVEL_BITS: u32 = 16;
 
 impl Builder {
-    /// A wheel with ticks of 1 ms, as many shards as the machine has cores, no bound on its
-    /// timers, and a [`CachedClock`].
+    /// Creates a builder for a wheel with ticks of 1 ms, as many shards as the machine has cores,
+    /// no bound on the number of timers, and a [`CachedClock`].
     pub fn new() -> Self {
         Self {
             resolution: Duration::from_millis(1),
@@ -71,58 +71,61 @@ impl Builder {
         }
     }
 
-    /// The length of a tick, 1 µs to 1 h: deadlines round up to it. 1 ms by default.
+    /// Sets the length of a tick, 1 µs to 1 h. Deadlines are rounded up to it. The default is 1 ms.
     ///
-    /// The range of delays is 2^37 - 2 ticks: 4.35 years at 1 ms, 38 hours at 1 µs.
+    /// The range of delays is 2^37 - 2 ticks, which is 4.35 years at 1 ms and 38 hours at 1 µs.
     pub fn resolution(mut self, tick: Duration) -> Self {
         self.resolution = tick;
         self
     }
 
-    /// How many shards the wheel has, 1 to 256. Threads spread over them; as many as the threads
-    /// that arm timers, or as the cores (the default), is a good number.
+    /// Sets the number of shards, 1 to 256. Threads are spread over them. A good number is that of
+    /// the threads that arm timers, or that of the cores, which is the default.
     pub fn shards(mut self, shards: usize) -> Self {
         self.shards = Some(shards);
         self
     }
 
-    /// That many shards where none were asked for.
+    /// Sets the number of shards if the caller has not set one.
     #[cfg(any(feature = "future", modelled))]
     pub(crate) fn or_shards(mut self, shards: usize) -> Self {
         self.shards = self.shards.or(Some(shards));
         self
     }
 
-    /// The most timers that may be armed at a time, at least 1; further inserts are refused.
-    /// Unbounded by default, but for the 2^30 - 256 timers that a shard can tell apart. The bound
-    /// is split among the shards: an insert that looks while timers end may be refused a moment
-    /// after a place has become free. If no place is left, a `future::DelayQueue` arms the one
-    /// sleep by which it waits beyond the bound, as does an interval that is awaited after a
+    /// Sets the maximum number of armed timers, at least 1. Further inserts are refused. The
+    /// default is no bound other than the 2^30 - 256 entries that a shard can address.
+    ///
+    /// The bound is split among the shards. An insert that races with the end of other timers may
+    /// be refused just after an entry became free. At the bound, a `future::DelayQueue` arms the
+    /// one sleep by which it waits beyond it, and so does an interval that is awaited after a
     /// refusal.
     pub fn capacity(mut self, timers: u64) -> Self {
         self.capacity = Some(timers);
         self
     }
 
-    /// Where the wheel reads the time. By default a [`CachedClock`], and for ticks finer than 1 ms
-    /// a [`MonotonicClock`].
+    /// Sets the clock from which the wheel reads the time. The default is a [`CachedClock`], or a
+    /// [`MonotonicClock`] for ticks finer than 1 ms.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Some(Box::new(clock));
         self
     }
 
-    /// Called by the thread that arms a timer earlier than the sweeper's
-    /// [`next_deadline`](Sweeper::next_deadline), so that an event loop can wake up: write to its
-    /// event fd, or wake its poll. It is called also when the wheel is closed or wants upkeep, may
-    /// be called more often than needed, from any thread, and must neither block nor panic, nor use
-    /// a layer of this wheel's, which may have locked what it arms a timer for. A
-    /// [`Driver`](crate::Driver) brings its own and replaces this one.
+    /// Sets the function that a thread calls after it has armed a timer earlier than the sweeper's
+    /// [`next_deadline`](Sweeper::next_deadline). It should wake the event loop, for example by a
+    /// write to an event fd.
+    ///
+    /// The function is also called when the wheel is closed or wants upkeep, and may be called more
+    /// often than needed, from any thread. It must not block or panic. It must not use a layer
+    /// built on this wheel either, because that layer may hold a lock while it arms a timer. A
+    /// [`Driver`](crate::Driver) replaces this function with its own.
     pub fn waker(mut self, wake: impl Fn() + Send + Sync + 'static) -> Self {
         self.waker = Some(Box::new(wake));
         self
     }
 
-    /// The shape of the wheel, and its first tick: for tests of this crate.
+    /// Sets the shape of the wheel and its first tick. For tests of this crate.
     #[doc(hidden)]
     pub fn __shape(mut self, geometry: Geometry, first_tick: u64) -> Self {
         self.geometry = geometry;
@@ -130,8 +133,8 @@ impl Builder {
         self
     }
 
-    /// How many cycles a reading of the clock is used for, by threads that cache their readings:
-    /// for counts of instructions, which time must not change.
+    /// Sets the number of cycles for which a thread reuses a cached clock reading. For counts of
+    /// instructions, which must not depend on time.
     #[doc(hidden)]
     pub fn __term(mut self, cycles: u64) -> Self {
         self.term_cycles = cycles;
@@ -146,8 +149,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Resolution, shards or capacity are out of their ranges; the error tells which and what is
-    /// allowed.
+    /// Fails if the resolution, the number of shards or the capacity is out of range. The error
+    /// names the setting and its allowed range.
     pub fn build<T: Send>(self) -> Result<(Wheel<T>, Sweeper<T>), BuildError> {
         let shards = self.checked_shards()?;
         self.check(shards)?;
@@ -220,8 +223,8 @@ impl<T: Send> Wheel<T> {
     }
 }
 
-/// The clock of a wheel that was given none: the lag of a cached one is small beside a tick of 1
-/// ms.
+/// The default clock. For ticks of 1 ms or more it is a cached one, because its lag is then small
+/// compared with a tick.
 fn default_clock(resolution: Duration) -> Box<dyn Clock> {
     if resolution < Duration::from_millis(1) {
         return Box::new(MonotonicClock);

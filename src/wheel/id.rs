@@ -1,4 +1,4 @@
-//! [`TimerId`], which tells timers apart, and [`Generation`], which makes every id unique.
+//! [`TimerId`], which identifies a timer, and [`Generation`], which makes every id unique.
 //!
 //! ```text
 //!   63         56 55                     31   30   29                           0
@@ -7,16 +7,17 @@
 //!  └─────────────┴─────────────────────────┴─────┴──────────────────────────────┘
 //! ```
 //!
-//! Shifted, generation and zero lie as the generation and the flag of an entry's state do while
-//! nobody is refiling ([`state`](crate::wheel::slab::state)): one comparison is for both.
+//! Shifted to its place in a state word, the generation with the zero bit above it has the same
+//! layout as the generation and the refiling flag of an entry's state when the flag is clear
+//! ([`state`](crate::wheel::slab::state)). One comparison therefore checks both.
 //!
-//! A slab entry's generation is odd while a timer lives in it and even while it is vacant; it
-//! only ever grows. An id holds the odd generation, so it is never zero, and an id whose timer
-//! has gone can never match again. An entry that reaches [`Generation::EXHAUSTED`] is retired
-//! instead of wrapping.
+//! The generation of a slab entry is odd while a timer occupies the entry and even while it is
+//! vacant. It only ever increases. An id holds the odd generation, so it is never zero, and the id
+//! of an ended timer never matches again. An entry that reaches [`Generation::EXHAUSTED`] is
+//! retired instead of wrapping.
 //!
-//! The generations of a shard begin at a [random](Generation::drawn) one, so that an id of another
-//! wheel, of the same shard and index, practically never matches either.
+//! The generations of a shard start at a [random](Generation::drawn) value, so that an id of
+//! another wheel, of the same shard and index, practically never matches either.
 
 #![forbid(unsafe_code)]
 
@@ -31,24 +32,25 @@ const ZERO: Field = INDEX.above(1);
 const GENERATION: Field = ZERO.above(Generation::BITS);
 const SHARD: Field = GENERATION.above(8);
 
-/// As many random bits as leave the upper half of all generations to the entries' uses.
+/// The random bits of a first generation. They leave the upper half of all generations for the uses
+/// of an entry.
 #[cfg(not(modelled))]
 const DRAWN: Field = Field::low(Generation::BITS - 2);
 
-/// What all ids have in common, so that none is zero: the lowest bit of an odd generation.
+/// The bits that all ids have set, so that none is zero: the lowest bit of an odd generation.
 const ODD: NonZeroU64 = NonZeroU64::new(GENERATION.put(1)).expect("one bit is set");
 
 /// The identity of one timer of one wheel: shard, slab index and generation in 63 bits.
 ///
-/// An id is never given out twice by a wheel, so one that is kept after its timer has gone is
-/// harmless: it refers to nothing. It fits the user data of `epoll` and `io_uring`, and
+/// A wheel never returns the same id twice. An id that is kept after its timer has ended is
+/// harmless, because it refers to nothing. It fits the user data of `epoll` and `io_uring`, and
 /// `Option<TimerId>` is as small as the id.
 ///
 /// An id is only meaningful to the wheel that returned it. Each wheel numbers its timers from a
 /// random start, so an id that is passed to another wheel by mistake behaves like the id of a timer
-/// that has ended. The chance that a second wheel accepts ids of the first as its own is one in
-/// eight million (2^-23) for each shard. This protects against mistakes, not against attacks: a
-/// peer that knows one id of a wheel can guess others.
+/// that has ended. The probability that a second wheel accepts ids of the first as its own is one
+/// in eight million (2^-23) for each shard. This protects against mistakes, not against attacks,
+/// because a peer that knows one id of a wheel can guess others.
 ///
 /// # Examples
 ///
@@ -69,28 +71,29 @@ const ODD: NonZeroU64 = NonZeroU64::new(GENERATION.put(1)).expect("one bit is se
 pub struct TimerId(NonZeroU64);
 
 impl TimerId {
-    /// How many shards ids can tell apart.
+    /// The number of shards that ids can address.
     pub(crate) const SHARDS: usize = 1 << 8;
 
-    /// How many entries of a shard ids can tell apart.
+    /// The number of entries of a shard that ids can address.
     pub(crate) const INDICES: u64 = 1 << 30;
 
-    /// The id of the timer at `index` of `shard` while the entry has this `generation`, or of the
-    /// one that comes next, while it is vacant.
+    /// Creates the id of the timer at `index` of `shard` whose entry has this `generation`. If that
+    /// is the generation of a vacant entry, the id is that of the next timer in it.
     #[inline]
     pub(crate) fn new(shard: ShardNumber, generation: Generation, index: u32) -> Self {
         let bits = GENERATION.put(u64::from(generation.0)) | INDEX.put(u64::from(index));
         Self(shard.0 | bits)
     }
 
-    /// The id as a number, for places that can carry only that.
+    /// Returns the id as a number, for places that can carry only that.
     #[must_use]
     #[inline]
     pub fn to_bits(self) -> u64 {
         self.0.get()
     }
 
-    /// The id that [`to_bits`](Self::to_bits) gave as `bits`; `None` if it never gives that number.
+    /// Creates the id whose [`to_bits`](Self::to_bits) returned `bits`, or `None` if no id has
+    /// these bits.
     ///
     /// An outdated id matches no timer, but an invented one may, because further ids can be guessed
     /// from a single one. Pass only numbers that came from your own [`to_bits`](Self::to_bits),
@@ -115,7 +118,8 @@ impl TimerId {
         Generation(GENERATION.get_u32(self.to_bits()))
     }
 
-    /// A word with the generation above so many bits, a zero below it, and whatever else below.
+    /// Returns a word with the generation above the lowest `bits` bits and a zero bit directly
+    /// below it. The rest of the word is arbitrary.
     #[inline]
     pub(crate) fn generation_above(self, bits: u32) -> u64 {
         self.to_bits() << (bits - GENERATION.shift())
@@ -139,7 +143,8 @@ impl fmt::Display for TimerId {
     }
 }
 
-/// What all ids of a shard have in common: its number, and that their generations are odd.
+/// The bits that all ids of a shard have in common: its number, and the lowest bit of an odd
+/// generation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShardNumber(NonZeroU64);
 
@@ -149,34 +154,34 @@ impl ShardNumber {
     }
 }
 
-/// The use count of a slab entry: odd while a timer lives in it, even while it is vacant.
+/// The use count of a slab entry, odd while a timer occupies it and even while it is vacant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Generation(pub(crate) u32);
 
 impl Generation {
     #[cfg(not(modelled))]
     pub(crate) const BITS: u32 = 25;
-    /// So few that a model exhausts an entry: it is used six times.
+    /// Small enough for a model to exhaust an entry, which is used six times.
     #[cfg(modelled)]
     pub(crate) const BITS: u32 = 4;
 
-    /// The generation of an entry whose memory is as the system gives it: no timer's, nor that of
-    /// an entry that waits for one.
+    /// The generation of an entry in memory as the system returned it. It is not the generation of
+    /// a timer or of an entry that is ready for one.
     pub(crate) const UNWRITTEN: Generation = Generation(0);
 
-    /// The last vacant generation: an entry that has it is exhausted and never used again.
+    /// The last vacant generation. An entry that reaches it is never used again.
     pub(crate) const EXHAUSTED: Generation = Generation((1 << Self::BITS) - 2);
 
-    /// A vacant generation for entries to begin with, random in the lower half of all: each entry
-    /// is used 2^23 times at least.
+    /// Returns a vacant generation to start from, random in the lower half of all generations. Each
+    /// entry can then be used at least 2^23 times.
     #[cfg(not(modelled))]
     pub(crate) fn drawn() -> Generation {
-        // Each hasher of the standard library has keys of its own, which nobody can predict.
+        // Each hasher of the standard library has unpredictable keys of its own.
         let random = RandomState::new().build_hasher().finish();
         Generation(2 * (1 + DRAWN.get_u32(random)))
     }
 
-    /// The first that could be drawn: a model is the same each time.
+    /// Returns the first generation that could be drawn, so that each run of a model is the same.
     #[cfg(modelled)]
     pub(crate) const fn drawn() -> Generation {
         Generation(2)
@@ -187,7 +192,7 @@ impl Generation {
         self.0 % 2 == 1
     }
 
-    /// The generation after this one: armed after vacant, vacant after armed.
+    /// Returns the next generation: armed after vacant, vacant after armed.
     #[inline]
     pub(crate) const fn next(self) -> Generation {
         debug_assert!(self.0 < Self::EXHAUSTED.0);
@@ -217,7 +222,7 @@ mod tests {
         let drawn: Vec<u32> = (0..1000).map(|_| Generation::drawn().0).collect();
         let half = Generation::EXHAUSTED.0 / 2 + 1;
         assert!(drawn.iter().all(|&first| first % 2 == 0 && (2..=half).contains(&first)));
-        // Each half of these has none once in 2^1000 runs.
+        // Fails by chance once in 2^1000 runs.
         assert!(drawn.iter().any(|&first| first < half / 2));
         assert!(drawn.iter().any(|&first| first > half / 2));
     }

@@ -1,4 +1,4 @@
-//! [`Metrics`]: a plain snapshot of what a wheel counts.
+//! [`Metrics`]: a copy of a wheel's counters.
 
 #![forbid(unsafe_code)]
 
@@ -6,8 +6,8 @@ use crate::wheel::counters::{LATENESS_BUCKETS, SweepCount, ThreadCount};
 use crate::wheel::engine::Engine;
 use std::time::Duration;
 
-/// What a wheel has counted so far. The figures are read one by one while the wheel works, so
-/// that they fit together exactly only when it is quiet.
+/// The counters of a wheel. They are read one by one while the wheel is in use, so they are
+/// consistent with each other only if no operation is in progress.
 ///
 /// # Examples
 ///
@@ -35,7 +35,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metrics {
-    /// Timers armed at present.
+    /// Timers that are armed now.
     pub armed: u64,
     /// Timers ever armed.
     pub inserted: u64,
@@ -49,33 +49,34 @@ pub struct Metrics {
     /// Timers returned by a drain, or by an insert that found the wheel closing or the memory
     /// exhausted.
     pub returned: u64,
-    /// References in slots ([`Slot::references`](crate::snapshot::Slot::references)) beyond one for each
-    /// armed timer. They are discarded when their slots are swept.
+    /// References in slots (see [`Slot`](crate::snapshot::Slot)) beyond one for each armed timer.
+    /// They are discarded when their slots are swept.
     pub stale_references: u64,
     /// References moved to another slot because theirs was swept before the timer's deadline.
     pub requeued: u64,
     /// Sweeps so far.
     pub sweeps: u64,
-    /// The longest sweep.
+    /// The duration of the longest sweep.
     pub longest_sweep: Duration,
-    /// How long after their deadlines timers were swept.
+    /// The delay between the deadlines of timers and the sweeps that collected them.
     pub lateness: Lateness,
-    /// Bytes that timers and the references in slots take at present.
+    /// Bytes that timers and the references in slots occupy now.
     pub bytes: u64,
     /// The lateness with which the handlers of timers began. It exceeds
     /// [`lateness`](Self::lateness) by the time for which timers waited for the executor and for
     /// earlier handlers of their batch. Empty without a driver.
     pub handler_lateness: Lateness,
-    /// Timers handed to the executor whose handlers have not ended, those that wait for their turn
-    /// included; zero without a driver.
+    /// Timers handed to the executor whose handlers have not ended, including those not yet
+    /// started. Zero without a driver.
     pub timers_in_flight: u64,
-    /// Batches handed to the executor that have not ended; zero without a driver.
+    /// Batches handed to the executor that have not ended. Zero without a driver.
     pub batches_in_flight: u64,
-    /// Handlers that panicked; zero without a driver.
+    /// Handlers that panicked. Zero without a driver.
     pub handler_panics: u64,
 }
 
-/// How often timers were late by how much, in powers of two of a microsecond.
+/// A histogram of the lateness of timers. The bounds of its buckets are powers of two of a
+/// microsecond.
 ///
 /// # Examples
 ///
@@ -105,8 +106,9 @@ pub struct Lateness {
 }
 
 impl Lateness {
-    /// The lateness that the fraction `quantile` (0 to 1; others are clamped) of all fired timers
-    /// did not exceed, rounded up to a power of two of a microsecond; zero if none has fired.
+    /// Returns the lateness that the fraction `quantile` of all fired timers did not exceed,
+    /// rounded up to a power of two of a microsecond. Fractions outside of 0 to 1 are clamped. Zero
+    /// if no timer has fired.
     ///
     /// # Examples
     ///
@@ -137,18 +139,18 @@ impl Lateness {
         Duration::ZERO
     }
 
-    /// The upper bound of each bucket, and how many timers were late by at most that and by more
-    /// than the bound before.
+    /// Returns the upper bound of each bucket with the number of timers in it. A bucket counts the
+    /// timers that were later than the previous bound and at most as late as its own.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
         self.counts.iter().enumerate().map(|(bucket, &count)| (Self::upper_bound(bucket), count))
     }
 
-    /// A histogram of these counts, one for each bucket.
+    /// Creates a histogram from the counts of its buckets.
     pub(crate) fn of(counts: Vec<u64>) -> Self {
         Self { counts }
     }
 
-    /// Bucket 0 is for up to 1 µs, bucket n for up to 2^n µs.
+    /// Returns the bucket for a lateness. Bucket 0 is for up to 1 µs, bucket n for up to 2^n µs.
     pub(crate) fn bucket(late: Duration) -> usize {
         let micros = late.as_nanos().div_ceil(1000);
         (micros.max(1).next_power_of_two().ilog2() as usize).min(LATENESS_BUCKETS - 1)

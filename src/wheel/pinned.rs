@@ -1,4 +1,4 @@
-//! [`Pinned`]: the operations for a batch of calls, with what each call would pay for held once.
+//! [`Pinned`]: a batch of operations that share one clock reading and one guard.
 
 #![forbid(unsafe_code)]
 
@@ -13,17 +13,16 @@ use crate::wheel::wheel_instant::WheelInstant;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// The operations of a [`Wheel`] for a batch of calls, made by
-/// [`Wheel::pin`](crate::Wheel::pin).
+/// A guard for a batch of operations on a [`Wheel`], returned by [`Wheel::pin`](crate::Wheel::pin).
 ///
-/// A plain call finds out who calls and reads the clock, each time; this guard did so once.
-/// **Delays count from the guard's [`now`](Self::now)**, so a guard that is kept for a while makes
-/// timers fire that much sooner than the delay after the call: [`repin`] it for each batch.
+/// Each plain call looks up per-thread state and reads the clock. This guard does so once. **Delays
+/// count from the guard's [`now`](Self::now)**, so the longer a guard is kept, the earlier its
+/// timers fire relative to the call. Call [`repin`] for each batch.
 ///
-/// Elsewhere than on 64-bit Linux, and with `--cfg portable`, it pins the epoch of
-/// `crossbeam-epoch`'s default collector too: no memory of any wheel goes back to the allocator
-/// meanwhile, nor any other garbage of that collector (rayon's, say). So hold it for a batch of
-/// events, not while waiting for them.
+/// Except on 64-bit Linux, and always with `--cfg portable`, it also pins the epoch of
+/// `crossbeam-epoch`'s default collector. Until the guard is dropped or repinned, no wheel returns
+/// memory to the allocator and no other garbage of that collector (rayon's, say) is freed. Hold it
+/// while you process a batch of events, not while you wait for events.
 ///
 /// # Examples
 ///
@@ -53,7 +52,7 @@ pub struct Pinned<'w, T> {
 }
 
 impl<T: Send> Wheel<T> {
-    /// The same operations for a batch of calls, at less cost each.
+    /// Starts a batch of calls, each of which costs less than the same call on the wheel.
     ///
     /// # Examples
     ///
@@ -79,15 +78,15 @@ impl<'w, T: Send> Pinned<'w, T> {
         Self { wheel, guard: pin(), now: wheel.now(wheel.engine.threads.current()) }
     }
 
-    /// The instant from which this guard counts delays.
+    /// Returns the instant from which this guard counts delays.
     #[must_use]
     pub fn now(&self) -> Instant {
         self.engine().timeline.read(self.now)
     }
 
-    /// The instant that `delay` from [`now`](Self::now) means: with the clock's lag added, so that
-    /// a timer armed [at](Self::insert_at) it is as one armed after the delay. `None`: beyond all
-    /// time.
+    /// Returns the deadline that lies `delay` after [`now`](Self::now), or `None` if it cannot be
+    /// represented. The clock's lag is included, so that a timer armed [at](Self::insert_at) this
+    /// deadline is due at the same time as one armed with the delay.
     ///
     /// # Examples
     ///
@@ -106,66 +105,69 @@ impl<'w, T: Send> Pinned<'w, T> {
         self.engine().timeline.deadline(delay, self.now)
     }
 
-    /// Lets go of the time, and takes hold of the present.
+    /// Reads the clock again and, in portable builds, pins the current epoch. Call it once per
+    /// batch.
     #[inline]
     pub fn repin(&mut self) {
         self.guard.repin();
         self.now = self.wheel.now(self.engine().threads.current());
     }
 
-    /// As [`Wheel::insert`](crate::Wheel::insert), `delay` counted from [`now`](Self::now).
+    /// Arms a timer, as [`Wheel::insert`](crate::Wheel::insert) does, with `delay` counted from
+    /// [`now`](Self::now).
     ///
     /// # Errors
     ///
-    /// As [`Wheel::insert`](crate::Wheel::insert).
+    /// Fails like [`Wheel::insert`](crate::Wheel::insert).
     #[inline]
     pub fn insert(&self, value: T, delay: Duration) -> Result<TimerId, InsertError<T>> {
         self.engine().insert_after(self.call(), value, delay, self.now)
     }
 
-    /// As [`Wheel::insert_at`](crate::Wheel::insert_at).
+    /// Arms a timer. See [`Wheel::insert_at`](crate::Wheel::insert_at).
     ///
     /// # Errors
     ///
-    /// As [`Wheel::insert_at`](crate::Wheel::insert_at).
+    /// Fails like [`Wheel::insert_at`](crate::Wheel::insert_at).
     #[inline]
     pub fn insert_at(&self, value: T, deadline: Instant) -> Result<TimerId, InsertError<T>> {
         self.engine().insert_at(self.call(), value, self.wheel.tick_of(deadline, self.now))
     }
 
-    /// As [`Wheel::cancel`](crate::Wheel::cancel).
+    /// Cancels a timer. See [`Wheel::cancel`](crate::Wheel::cancel).
     #[inline]
     pub fn cancel(&self, id: TimerId) -> Option<T> {
         self.engine().cancel(self.call(), id)
     }
 
-    /// As [`Wheel::reset`](crate::Wheel::reset), `delay` counted from [`now`](Self::now).
+    /// Moves a deadline, as [`Wheel::reset`](crate::Wheel::reset) does, with `delay` counted from
+    /// [`now`](Self::now).
     ///
     /// # Errors
     ///
-    /// As [`Wheel::reset`](crate::Wheel::reset).
+    /// Fails like [`Wheel::reset`](crate::Wheel::reset).
     #[inline]
     pub fn reset(&self, id: TimerId, delay: Duration) -> Result<bool, BeyondRange> {
         self.engine().result_of(self.engine().reset_after(self.call(), id, delay, self.now))
     }
 
-    /// As [`Wheel::reset_at`](crate::Wheel::reset_at).
+    /// Moves a deadline. See [`Wheel::reset_at`](crate::Wheel::reset_at).
     ///
     /// # Errors
     ///
-    /// As [`Wheel::reset_at`](crate::Wheel::reset_at).
+    /// Fails like [`Wheel::reset_at`](crate::Wheel::reset_at).
     #[inline]
     pub fn reset_at(&self, id: TimerId, deadline: Instant) -> Result<bool, BeyondRange> {
         let deadline = self.wheel.tick_of(deadline, self.now);
         self.engine().result_of(self.engine().reset_at(self.call(), id, deadline))
     }
 
-    /// Begins to fetch the timer that `id` refers to into the processor's cache, so that an
-    /// operation on it soon after does not wait for memory. A hint: it changes nothing and returns
-    /// nothing.
+    /// Starts to load the entry of `id` into the processor's cache, so that an operation on it
+    /// shortly afterwards does not stall on memory. This is a hint without any other effect.
     ///
-    /// With many timers armed, most of a reset's or cancel's time is that wait. A batch that calls
-    /// this for all of its timers first waits for them together, and not for each in turn.
+    /// With many timers armed, such cache misses take most of the time of a reset or a cancel. A
+    /// batch that first prefetches all of its timers overlaps the misses instead of taking them one
+    /// after another.
     ///
     /// # Examples
     ///
@@ -192,14 +194,14 @@ impl<'w, T: Send> Pinned<'w, T> {
         self.engine().prefetch(id, &self.guard);
     }
 
-    /// As [`Wheel::deadline`](crate::Wheel::deadline).
+    /// Returns the deadline of an armed timer. See [`Wheel::deadline`](crate::Wheel::deadline).
     #[must_use]
     pub fn deadline(&self, id: TimerId) -> Option<Instant> {
         let tick = self.engine().deadline(id, &self.guard)?;
         Some(self.engine().timeline.instant(tick))
     }
 
-    /// As [`Wheel::contains`](crate::Wheel::contains).
+    /// Returns `true` if the timer is armed. See [`Wheel::contains`](crate::Wheel::contains).
     #[must_use]
     pub fn contains(&self, id: TimerId) -> bool {
         self.engine().contains(id, &self.guard)
@@ -212,7 +214,8 @@ impl<'w, T: Send> Pinned<'w, T> {
 
     #[inline]
     fn call(&self) -> Call<'_> {
-        // Looked up each time: a thread that ends releases its id, and may still call.
+        // Looked up for each call, because a thread that exits releases its id and may still make
+        // calls.
         Call { thread: self.engine().threads.current(), guard: &self.guard }
     }
 }

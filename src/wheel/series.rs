@@ -9,7 +9,7 @@ use crate::wheel::wheel::Wheel;
 use std::fmt;
 use std::time::Duration;
 
-/// The word of a series that has ended; that of no id.
+/// The word of a series that has ended. No id has this value.
 const ENDED: u64 = u64::MAX;
 
 /// A sequence of timers that can be cancelled as a whole, in which each handler arms the next
@@ -66,7 +66,7 @@ impl Series {
     /// Creates a series without a timer.
     #[must_use]
     pub fn new() -> Self {
-        // No id is 0.
+        // 0 is not an id.
         Self(AtomicU64::new(0))
     }
 
@@ -92,14 +92,16 @@ impl Series {
             return Err(ArmError::Cancelled(value));
         }
         let id = wheel.insert(value, delay).map_err(ArmError::Refused)?;
-        // AcqRel: the Release half publishes the entry of the timer with its id, to the Acquire of
-        // `cancel`, `reset` and the next `arm`; the Acquire half sees that of the timer before.
-        // Relaxed on failure: the word is not used.
+        // AcqRel on success, Relaxed on failure:
+        // - the Release half publishes the entry of the timer with its id, to the Acquire of
+        //   `cancel`, `reset` and the next `arm`;
+        // - the Acquire half observes the entry of the timer before;
+        // - a failed exchange does not use the word.
         if self.0.compare_exchange(before, id.to_bits(), AcqRel, Relaxed).is_ok() {
             return Ok(TimerId::from_bits(before).and_then(|before| wheel.cancel(before)));
         }
-        // A cancel did not know this id. If the timer has fired by now, its handler finds the
-        // series ended; or that handler has armed the next timer already.
+        // A concurrent cancel did not know this id. If the timer has fired in the meantime, either
+        // its handler finds the series ended, or it has already armed the next timer.
         wheel.cancel(id).map_or(Ok(None), |value| Err(ArmError::Cancelled(value)))
     }
 
@@ -130,7 +132,7 @@ impl Series {
     /// its timer may have fired while the series was being cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        // Relaxed: says nothing of other memory.
+        // Relaxed: implies nothing about other memory.
         self.0.load(Relaxed) == ENDED
     }
 }
@@ -143,7 +145,7 @@ impl Default for Series {
 
 impl fmt::Debug for Series {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Relaxed: a figure.
+        // Relaxed: for display only.
         let latest = self.0.load(Relaxed);
         f.debug_struct("Series")
             .field("latest", &TimerId::from_bits(latest))

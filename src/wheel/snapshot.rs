@@ -1,4 +1,4 @@
-//! [`Snapshot`]: what a wheel holds at a moment, looked at timer by timer and slot by slot.
+//! [`Snapshot`]: the timers and slots of a wheel at one time.
 
 #![forbid(unsafe_code)]
 
@@ -9,11 +9,11 @@ use crate::wheel::wheel::Wheel;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// What a wheel holds at a moment; made by [`Wheel::snapshot`].
+/// The state of a wheel at one time, returned by [`Wheel::snapshot`].
 ///
 /// # Examples
 ///
-/// How far ahead the timers of a server are:
+/// The distribution of a server's deadlines:
 ///
 /// ```
 /// use std::time::Duration;
@@ -32,23 +32,23 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// When it was taken, by the wheel's clock.
+    /// The time at which the snapshot was taken, by the wheel's clock.
     pub taken: Instant,
-    /// Timers that were armed.
+    /// The number of armed timers.
     pub armed: u64,
-    /// The deadline of the timer that is due first; it may have passed. A snapshot has no ids,
-    /// since a timer must not be cancelled before its insert has returned the id.
+    /// The earliest deadline of an armed timer, which may have passed. A snapshot has no ids, since
+    /// a timer must not be cancelled before its insert has returned the id.
     pub next: Option<Instant>,
-    /// The levels of slots, the finest first.
+    /// The levels of the wheel, the finest first.
     pub levels: Vec<Level>,
-    /// The slots that hold [references](Slot::references), by level, and in the order in which they
-    /// are swept. References that are overdue, or that the sweeper has taken out of their slots,
-    /// are not included.
+    /// The slots that hold [references](Slot::references), ordered by level and then by expiry.
+    /// References that are overdue, or that the sweeper has already taken out of their slots, are
+    /// not included.
     pub slots: Vec<Slot>,
     ahead: Vec<(Duration, u64)>,
 }
 
-/// One level of slots, of all shards together.
+/// One level of the wheel, summed over all shards.
 ///
 /// # Examples
 ///
@@ -65,15 +65,16 @@ pub struct Snapshot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Level {
-    /// How much time a slot is for.
+    /// The span of time that one slot covers.
     pub slot: Duration,
-    /// How many slots there are.
+    /// The number of slots.
     pub slots: usize,
-    /// How many of them may hold references to timers, stale ones included.
+    /// The number of slots that may hold references to timers, stale ones included.
     pub occupied: usize,
 }
 
-/// A slot that holds [references](Self::references) of timers, of all shards together.
+/// One slot of the wheel, summed over all shards, with the number of [references](Self::references)
+/// that the sweeper will visit when it gets there.
 ///
 /// # Examples
 ///
@@ -94,19 +95,21 @@ pub struct Level {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Slot {
-    /// Which of the [levels](Snapshot::levels) it is on; 0 is the finest.
+    /// The index of the slot's level in [`Snapshot::levels`]. Level 0 is the finest.
     pub level: usize,
-    /// When it is swept next: timers of the finest level are due then, others are filed anew.
+    /// The time at which the slot is swept next. Timers of the finest level are then due, and those
+    /// of other levels move to a finer one.
     pub expiry: Instant,
-    /// The number of references that it holds. A reference refers to the entry of a timer. It
-    /// becomes stale when the timer is cancelled or its deadline moves to another slot, and stale
+    /// The number of references in the slot. A reference refers to the entry of a timer. It becomes
+    /// stale when the timer is cancelled or its deadline moves to another slot, and stale
     /// references are included. An estimate while the slot is being swept.
     pub references: u64,
 }
 
 impl Snapshot {
-    /// How many timers were ahead by so much at most, and by more than the bound before: the bounds
-    /// are powers of two of the wheel's resolution. Those that were due are in the first.
+    /// Returns a histogram of the time left until the deadlines, as upper bounds and numbers of
+    /// timers. The bounds are powers of two of the wheel's resolution. The first bucket includes
+    /// timers that were due.
     pub fn ahead(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
         self.ahead.iter().copied()
     }
@@ -171,10 +174,12 @@ fn slots<T>(engine: &Engine<T>) -> Vec<Slot> {
 }
 
 impl<T: Send> Wheel<T> {
-    /// Returns what the wheel holds. A timer that is inserted, reset or ended in the meantime may
-    /// be included or not. No other operation waits for a snapshot. O(entries of the wheel,
-    /// references and slots), some nanoseconds each, so it suits a dashboard and not each turn of
-    /// an event loop. What is [counted](Self::metrics) costs nothing.
+    /// Returns the state of the wheel. A timer that is inserted, reset or ended in the meantime may
+    /// or may not be included. No other operation waits for a snapshot.
+    ///
+    /// O(entries of the wheel, references and slots), some nanoseconds each. That suits a
+    /// dashboard, but not every turn of an event loop. The [counters](Self::metrics) are much
+    /// cheaper.
     ///
     /// # Examples
     ///

@@ -9,7 +9,7 @@ use std::time::Instant;
 ///
 /// # Examples
 ///
-/// The timers of one wheel move to another, each with its deadline:
+/// Moving the timers of one wheel to another, each with its deadline:
 ///
 /// ```
 /// use std::time::Duration;
@@ -30,10 +30,10 @@ use std::time::Instant;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unfired<T> {
-    /// What was inserted.
+    /// The value that was inserted.
     pub value: T,
-    /// The timer's id, which now refers to nothing.
+    /// The id of the timer, which now refers to nothing.
     pub id: TimerId,
-    /// When it would have been due, rounded up to the wheel's resolution.
+    /// The deadline of the timer, rounded up to the wheel's resolution.
     pub deadline: Instant,
 }

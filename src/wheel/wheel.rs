@@ -1,4 +1,4 @@
-//! [`Wheel`]: the concurrent half, with the operations that any thread may call.
+//! [`Wheel`]: the concurrent half of a timing wheel, with the operations that any thread can call.
 
 #![forbid(unsafe_code)]
 
@@ -18,16 +18,16 @@ use crate::wheel::wheel_instant::WheelInstant;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// The concurrent half of a timing wheel: any thread inserts, cancels and resets timers.
+/// The concurrent half of a timing wheel. Any thread can insert, cancel and reset timers.
 ///
-/// Every operation is O(1) and lock-free: none waits for another thread, nor for the
-/// [`Sweeper`](crate::Sweeper), the other half, which hands over the timers that are due. Clones
-/// share the wheel. Made by [`Builder::build`](crate::Builder::build) or owned by a
+/// Every operation is O(1) and lock-free. It never waits for another thread, nor for the
+/// [`Sweeper`](crate::Sweeper), the other half, which hands over due timers. Clones share the
+/// wheel. A wheel is made by [`Builder::build`](crate::Builder::build) or owned by a
 /// [`Driver`](crate::Driver).
 ///
-/// In the child of a `fork` a wheel works, unless its sweeper was on another thread: see
-/// [`Driver`](crate::Driver#forked-child-processes). The memory of vacant entries that the parent's
-/// other threads kept is lost to the child.
+/// In the child of a `fork`, a wheel works unless its sweeper was on another thread. See
+/// [`Driver`](crate::Driver#forked-child-processes). The child loses the memory of vacant entries
+/// that other threads of the parent had cached.
 ///
 /// # Examples
 ///
@@ -52,13 +52,13 @@ pub struct Wheel<T> {
 impl<T: Send> Wheel<T> {
     /// Arms a timer that is due `delay` from now.
     ///
-    /// It fires at the first sweep whose time is at or past the deadline, rounded up to the
-    /// wheel's resolution; with no delay, at the next sweep. O(1), lock-free.
+    /// It fires at the first sweep whose time is at or past the deadline, rounded up to the wheel's
+    /// resolution. A timer with no delay fires at the next sweep. O(1), lock-free.
     ///
     /// # Errors
     ///
     /// Fails if the wheel is closed, at its capacity or out of memory, or if the delay is beyond
-    /// its range (2^37 - 2 ticks: 4.35 years at 1 ms). The error contains the value.
+    /// its range (2^37 - 2 ticks, which is 4.35 years at 1 ms). The error contains the value.
     ///
     /// # Examples
     ///
@@ -83,19 +83,19 @@ impl<T: Send> Wheel<T> {
         }
     }
 
-    /// As [`insert`](Self::insert), in every case.
+    /// The slow path of [`insert`](Self::insert), which reads the clock.
     #[inline(never)]
     fn insert_slow(&self, value: T, delay: Duration) -> Result<TimerId, InsertError<T>> {
         self.pin().insert(value, delay)
     }
 
-    /// Arms a timer that is due at `deadline`; at the next sweep if that has passed.
+    /// Arms a timer that is due at `deadline`, or at the next sweep if that instant has passed.
     ///
     /// O(1), lock-free.
     ///
     /// # Errors
     ///
-    /// As [`insert`](Self::insert).
+    /// Fails like [`insert`](Self::insert).
     ///
     /// # Examples
     ///
@@ -114,12 +114,12 @@ impl<T: Send> Wheel<T> {
         self.pin().insert_at(value, deadline)
     }
 
-    /// Ends a timer: its value, if and only if it has not fired and now never will.
+    /// Cancels a timer. Returns its value if and only if it has not fired and never will.
     ///
-    /// The timer's place is free at once, whatever the sweeper does. The call returns `None` and
-    /// changes nothing for an id whose timer has ended and, except for a [small chance](TimerId),
-    /// for an id of another wheel. An [invented id](TimerId::from_bits) may match a timer. O(1),
-    /// lock-free.
+    /// The timer's entry is free at once, whatever the sweeper is doing. For an id whose timer has
+    /// ended, the call returns `None` and changes nothing. The same holds for an id of another
+    /// wheel, except with a [small probability](TimerId). An [invented id](TimerId::from_bits) may
+    /// match a timer. O(1), lock-free.
     ///
     /// # Examples
     ///
@@ -138,10 +138,11 @@ impl<T: Send> Wheel<T> {
         self.inner.cancel(id)
     }
 
-    /// As [`cancel`](Self::cancel), and tells when the timer would have been due. O(1), lock-free.
+    /// Cancels a timer, as [`cancel`](Self::cancel) does, and also returns its deadline. O(1),
+    /// lock-free.
     ///
-    /// For a timer that is to be armed again with another value: a reset by another thread is in
-    /// the returned deadline, or else has returned `false`.
+    /// Use it to arm the timer again with another value. A concurrent reset either is reflected in
+    /// the returned deadline or has returned `false`.
     ///
     /// # Examples
     ///
@@ -164,15 +165,16 @@ impl<T: Send> Wheel<T> {
         Some(Unfired { value, id, deadline: engine.timeline.instant(tick) })
     }
 
-    /// Sets an armed timer's deadline to `delay` from now, earlier or later. The id stays.
+    /// Moves the deadline of an armed timer to `delay` from now, earlier or later. The id stays the
+    /// same.
     ///
-    /// `true`: the timer was armed, and fires at its new deadline and not at the old one.
-    /// `false`: it has fired, was cancelled, or never was. O(1), lock-free; a reset to later
-    /// costs one exchange on one word.
+    /// Returns `true` if the timer was armed; it then fires at its new deadline and not at the old
+    /// one. Returns `false` if it has fired, was cancelled, or never existed. O(1), lock-free. A
+    /// reset to a later deadline costs one exchange on one word.
     ///
     /// # Errors
     ///
-    /// The delay is beyond the wheel's range; the timer keeps its deadline.
+    /// Fails if the delay is beyond the wheel's range. The timer then keeps its deadline.
     ///
     /// # Examples
     ///
@@ -193,13 +195,14 @@ impl<T: Send> Wheel<T> {
         self.inner.engine.result_of(self.inner.reset_after(id, delay))
     }
 
-    /// Sets an armed timer's deadline; one that has passed means the next sweep.
+    /// Moves the deadline of an armed timer to `deadline`, or to the next sweep if that instant has
+    /// passed.
     ///
     /// O(1), lock-free.
     ///
     /// # Errors
     ///
-    /// As [`reset`](Self::reset).
+    /// Fails like [`reset`](Self::reset).
     ///
     /// # Examples
     ///
@@ -217,11 +220,11 @@ impl<T: Send> Wheel<T> {
         self.pin().reset_at(id, deadline)
     }
 
-    /// As [`insert_at`](Self::insert_at), at a moment.
+    /// Arms a timer, as [`insert_at`](Self::insert_at) does, at a [`WheelInstant`].
     ///
     /// # Errors
     ///
-    /// As [`insert`](Self::insert).
+    /// Fails like [`insert`](Self::insert).
     #[doc(hidden)]
     #[inline]
     pub fn insert_at_wheel_instant(
@@ -235,11 +238,11 @@ impl<T: Send> Wheel<T> {
         }
     }
 
-    /// As [`reset_at`](Self::reset_at), to a moment.
+    /// Moves a deadline, as [`reset_at`](Self::reset_at) does, to a [`WheelInstant`].
     ///
     /// # Errors
     ///
-    /// As [`reset`](Self::reset).
+    /// Fails like [`reset`](Self::reset).
     #[doc(hidden)]
     #[inline]
     pub fn reset_at_wheel_instant(
@@ -250,7 +253,7 @@ impl<T: Send> Wheel<T> {
         self.inner.engine.result_of(self.inner.reset_at(id, deadline))
     }
 
-    /// An instant, as the wheel counts time.
+    /// Converts an instant to the wheel's own timeline.
     ///
     /// # Examples
     ///
@@ -272,8 +275,8 @@ impl<T: Send> Wheel<T> {
         self.inner.engine.timeline.wheel_instant(at)
     }
 
-    /// The moment at which a timer is due that is armed now with this delay: the clock's lag is
-    /// added. Without a delay it has come.
+    /// Returns the deadline of a timer that is armed now with this delay. The clock's lag is
+    /// included. A deadline without a delay has already passed.
     #[doc(hidden)]
     #[must_use]
     #[inline]
@@ -282,14 +285,14 @@ impl<T: Send> Wheel<T> {
         self.inner.engine.timeline.wheel_instant_after(delay, now)
     }
 
-    /// The instant of a moment.
+    /// Converts a [`WheelInstant`] to an [`Instant`].
     #[doc(hidden)]
     #[must_use]
     pub fn instant(&self, at: WheelInstant) -> Instant {
         self.inner.engine.timeline.read(at)
     }
 
-    /// The deadline of an armed timer, rounded as the wheel keeps it.
+    /// Returns the deadline of an armed timer, as the wheel has rounded it.
     #[cfg(any(feature = "future", modelled))]
     #[inline]
     pub(crate) fn wheel_instant_of(&self, id: TimerId) -> Option<WheelInstant> {
@@ -297,36 +300,37 @@ impl<T: Send> Wheel<T> {
         engine.deadline(id, &pin()).map(|tick| engine.timeline.wheel_instant_of(tick))
     }
 
-    /// Whether a timer still waits that has a deadline no earlier than this and whose id nobody
-    /// else has: without a look at it. `false` says nothing.
+    /// Returns `true` only if a timer armed for `deadline` or later, whose id its owner has not
+    /// shared, has not ended. Does not touch the entry. `false` is inconclusive.
     #[cfg(any(feature = "future", modelled))]
     #[inline]
     pub(crate) fn is_definitely_pending(&self, deadline: WheelInstant) -> bool {
         self.inner.engine.is_definitely_pending(deadline)
     }
 
-    /// How many nanoseconds a moment is ahead, as far as the clock was read; `None` if it has come.
+    /// Returns the number of nanoseconds until `at`, as far as the clock was read, or `None` if it
+    /// has passed.
     #[cfg(any(feature = "future", modelled))]
     #[inline]
     pub(crate) fn ahead(&self, at: WheelInstant) -> Option<u64> {
         self.inner.ahead(at)
     }
 
-    /// Whether the wheel holds so many timers at most, and takes no more.
+    /// Returns `true` if the wheel limits the number of armed timers.
     #[cfg(any(feature = "future", modelled))]
     pub(crate) fn is_bounded(&self) -> bool {
         self.capacity().is_some()
     }
 
-    /// How soon a moment is, if the caller's last reading of the clock tells.
+    /// Resolves a deadline to its distance if the caller's cached clock reading suffices.
     #[cfg(any(feature = "future", modelled))]
     #[inline]
     pub(crate) fn resolve(&self, deadline: WheelInstant) -> Option<ResolvedDeadline<'_>> {
         self.inner.resolve(deadline)
     }
 
-    /// As [`insert_at_wheel_instant`](Self::insert_at_wheel_instant), in the common case; in all
-    /// others, the value comes back.
+    /// The fast path of [`insert_at_wheel_instant`](Self::insert_at_wheel_instant). Returns the
+    /// value in all other cases.
     #[cfg(any(feature = "future", modelled))]
     #[inline]
     pub(crate) fn insert_resolved(
@@ -337,7 +341,7 @@ impl<T: Send> Wheel<T> {
         self.inner.insert(value, deadline)
     }
 
-    /// As [`insert_resolved`](Self::try_insert), in every case.
+    /// The slow path of [`insert_resolved`](Self::insert_resolved).
     #[cfg(any(feature = "future", modelled))]
     pub(crate) fn insert_resolved_slow(
         &self,
@@ -347,7 +351,7 @@ impl<T: Send> Wheel<T> {
         self.inner.insert_resolved_slow(value, deadline)
     }
 
-    /// Whether a moment has come, by the clock.
+    /// Returns `true` if `at` has passed by the clock.
     #[doc(hidden)]
     #[must_use]
     #[inline]
@@ -355,11 +359,12 @@ impl<T: Send> Wheel<T> {
         self.inner.ahead(at).is_none()
     }
 
-    /// When an armed timer is due, rounded up to the wheel's resolution. O(1), lock-free.
+    /// Returns the deadline of an armed timer, rounded up to the wheel's resolution. O(1),
+    /// lock-free.
     ///
-    /// The deadline of a reset that is under way in another thread may be returned already. Until
-    /// that reset has returned, a sweep may still pass the deadline; the timer then fires in a
-    /// later one.
+    /// The result may already be the deadline of a reset that another thread has in progress. Until
+    /// that reset has returned, a sweep may still pass the deadline, in which case the timer fires
+    /// in a later sweep.
     ///
     /// # Examples
     ///
@@ -378,7 +383,7 @@ impl<T: Send> Wheel<T> {
         Some(self.inner.engine.timeline.instant(tick))
     }
 
-    /// Whether the timer is armed. O(1), lock-free.
+    /// Returns `true` if the timer is armed. O(1), lock-free.
     ///
     /// # Examples
     ///
@@ -397,7 +402,7 @@ impl<T: Send> Wheel<T> {
         self.inner.engine.contains(id, &pin())
     }
 
-    /// Where the wheel reads the time.
+    /// Returns the clock from which the wheel reads the time.
     ///
     /// # Examples
     ///
@@ -416,7 +421,7 @@ impl<T: Send> Wheel<T> {
         &*self.inner.clock
     }
 
-    /// The length of a tick, to which deadlines round up.
+    /// Returns the length of a tick. Deadlines are rounded up to it.
     ///
     /// # Examples
     ///
@@ -432,7 +437,7 @@ impl<T: Send> Wheel<T> {
         self.inner.engine.timeline.duration(1)
     }
 
-    /// The longest delay that the wheel accepts, at any moment.
+    /// Returns the longest delay that the wheel accepts at any time.
     ///
     /// # Examples
     ///
@@ -448,9 +453,10 @@ impl<T: Send> Wheel<T> {
         self.inner.engine.timeline.longest_delay()
     }
 
-    /// How many timers are armed: exact when no operation is under way, else a moment's figure.
+    /// Returns the number of armed timers. It is exact if no operation is in progress, and
+    /// otherwise an estimate.
     ///
-    /// It sums a fixed number of counters: O(1), but not for a hot path.
+    /// It sums a fixed number of counters, so it is O(1) but not meant for a hot path.
     ///
     /// # Examples
     ///
@@ -468,7 +474,7 @@ impl<T: Send> Wheel<T> {
         to_index(self.inner.engine.armed())
     }
 
-    /// Whether no timer is armed; see [`len`](Self::len).
+    /// Returns `true` if no timer is armed. See [`len`](Self::len).
     ///
     /// # Examples
     ///
@@ -484,7 +490,7 @@ impl<T: Send> Wheel<T> {
 }
 
 impl<T> Wheel<T> {
-    /// How many shards there are.
+    /// Returns the number of shards.
     pub(crate) fn shards(&self) -> usize {
         self.inner.engine.shards.len()
     }
@@ -507,7 +513,7 @@ impl<T> Wheel<T> {
         self.inner.engine.close();
     }
 
-    /// Whether the wheel refuses inserts.
+    /// Returns `true` if the wheel refuses inserts.
     ///
     /// # Examples
     ///
@@ -522,11 +528,11 @@ impl<T> Wheel<T> {
         self.inner.engine.is_closed()
     }
 
-    /// Ends every armed timer and hands each back, once, in no particular order.
+    /// Ends every armed timer and returns each of them once, in no particular order.
     ///
-    /// On a wheel that is [closed](Self::close) first, none is missed: every accepted insert has
-    /// fired, was cancelled, or is here. On an open one, inserts that race with the drain may
-    /// stay. O(entries of the wheel).
+    /// If the wheel was [closed](Self::close) before, none is missed, because every accepted insert
+    /// has fired, was cancelled, or is returned here. On an open wheel, inserts that race with the
+    /// drain may stay. O(entries of the wheel).
     ///
     /// # Examples
     ///
@@ -551,13 +557,13 @@ impl<T> Wheel<T> {
             },
         );
         if engine.is_closed() {
-            // Whoever sweeps until nothing is armed any more: that is now.
+            // Wakes a thread that sweeps until no timer is armed, which is the case now.
             engine.progress.wakeup().wake();
         }
         drained
     }
 
-    /// A snapshot of what the wheel counts.
+    /// Returns a copy of the wheel's counters.
     ///
     /// # Examples
     ///

@@ -1,14 +1,16 @@
-//! [`WheelInstant`]: a point in time, as a wheel counts it.
+//! [`WheelInstant`]: a point in time on the timeline of one wheel.
 
 #![forbid(unsafe_code)]
 
-/// A point in time on the axis of one wheel, to the nanosecond: for who keeps deadlines and sets
-/// them again and again, without the way from and to [`Instant`](std::time::Instant)s.
+/// A point in time on one wheel's timeline, with nanosecond precision.
 ///
-/// Made by [`Wheel::wheel_instant`](crate::Wheel::wheel_instant) and
-/// [`Wheel::wheel_instant_after`](crate::Wheel::wheel_instant_after). Later moments are greater. A moment means
-/// something only to the wheel that made it. There are none before a wheel was built, nor later
-/// than 438 years after that: what lies beyond counts as the first or the last.
+/// Use it instead of [`Instant`](std::time::Instant) if you store deadlines and reset them often.
+/// It saves the conversions.
+///
+/// It is made by [`Wheel::wheel_instant`](crate::Wheel::wheel_instant) and
+/// [`Wheel::wheel_instant_after`](crate::Wheel::wheel_instant_after). Later instants compare
+/// greater. It is only meaningful to the wheel that made it. The timeline starts when the wheel is
+/// built and ends 438 years later. Instants outside of this range are clamped to it.
 ///
 /// # Examples
 ///

@@ -1,11 +1,11 @@
-//! What a sweep hands over, and what it reports: [`Expired`] and [`SweepReport`].
+//! [`Expired`] and [`SweepReport`]: the timers that a sweep hands over, and its result.
 
 #![forbid(unsafe_code)]
 
 use crate::wheel::id::TimerId;
 use std::time::Instant;
 
-/// A timer that was due, handed over by a sweep.
+/// A due timer, handed over by a sweep.
 ///
 /// # Examples
 ///
@@ -28,20 +28,20 @@ use std::time::Instant;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expired<T> {
-    /// What was inserted.
+    /// The value that was inserted.
     pub value: T,
-    /// The timer's id, which now refers to nothing.
+    /// The id of the timer, which now refers to nothing.
     pub id: TimerId,
-    /// When it was due, rounded up to the wheel's resolution; rounded down, if that had passed when
-    /// it was set.
+    /// The deadline of the timer, rounded up to the wheel's resolution. A deadline that had already
+    /// passed when it was set is rounded down.
     pub deadline: Instant,
 }
 
-/// What a sweep did, and when the next is wanted.
+/// The result of a sweep, with the time of the next one.
 ///
 /// # Examples
 ///
-/// The time-out for the next poll of an event loop:
+/// The timeout for the next poll of an event loop:
 ///
 /// ```
 /// use std::time::Duration;
@@ -65,11 +65,11 @@ pub struct Expired<T> {
 #[non_exhaustive]
 #[must_use]
 pub struct SweepReport {
-    /// How many timers were handed over.
+    /// The number of timers handed over.
     pub expired: usize,
-    /// Whether everything that was due has been handed over; `false` only for a
-    /// [bounded sweep](crate::Sweeper::sweep_some) that has reached one of its limits.
+    /// `true` if every due timer has been handed over. `false` only if a [bounded
+    /// sweep](crate::Sweeper::sweep_some) reached one of its limits.
     pub finished: bool,
-    /// As [`Sweeper::next_deadline`](crate::Sweeper::next_deadline).
+    /// The time of the next sweep. See [`Sweeper::next_deadline`](crate::Sweeper::next_deadline).
     pub next_deadline: Option<Instant>,
 }

@@ -1,21 +1,24 @@
-//! [`Sweeper`]: hands over the timers that are due.
+//! [`Sweeper`]: hands over due timers.
 //!
-//! A sweep goes from occupied slot to occupied slot: it publishes the tick ([`Progress`]), takes
-//! the slots whose expiry has come by it, and visits the references in them ([`Shard::visit`]).
-//! Where it is, and what it has taken and not visited yet, is its [`Stage`] and its [`Pending`].
-//! Timers that a panicking handler left stay in the batch, for the next sweep. No handler ever runs
-//! under a guard ([`memory`](crate::wheel::memory)).
+//! A sweep proceeds from occupied slot to occupied slot. It publishes a tick ([`Progress`]), takes
+//! the slots that expire at that tick, and visits the references in them ([`Shard::visit`]). Its
+//! position and the references that it has taken but not yet visited are its [`Stage`] and its
+//! [`Pending`]. Timers that are left over when a handler panics stay in the batch for the next
+//! sweep. No handler runs under a guard ([`memory`](crate::wheel::memory)).
 //!
-//! **A sweep has one end**, the present of the call in which it began, however many calls it
-//! takes. What is overdue is taken when a sweep begins; a sweep whose end moved on with the clock
-//! would, under a backlog, never let another begin.
+//! **A sweep has a fixed end.** It is the time of the call in which the sweep began, however many
+//! calls it takes. Overdue references are taken when a sweep begins. If the end advanced with the
+//! clock, a sweep with a backlog would never let the next one begin.
 //!
-//! **What lies in no slot** must not wait until its deadlines leave the window that the packed
-//! words can tell apart. References that are overdue are taken when a sweep begins, and again
-//! whenever it has gone [`Tick::LONGEST_REST`] ticks farther; blocks that were not all written are
-//! looked at when a sweep begins and at each tick that it publishes. Timers that may have no
-//! reference, because there was no memory for it ([`unfiled`]), are looked at with what is overdue,
-//! and when a sweep ends.
+//! **References outside of the slots** must be visited before their deadlines leave the window that
+//! the packed words can represent:
+//!
+//! - Overdue references are taken when a sweep begins, and again each time it has advanced by
+//!   [`Tick::LONGEST_REST`] ticks.
+//! - Blocks that were not completely written are checked when a sweep begins and at each tick that
+//!   it publishes.
+//! - Timers that may have no reference, because there was no memory for it ([`unfiled`]), are
+//!   checked together with the overdue references and when a sweep ends.
 //!
 //! [`Progress`]: crate::wheel::progress::Progress
 //! [`unfiled`]: crate::wheel::shard
@@ -44,12 +47,13 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// The exclusive half of a wheel, which hands over the timers that are due.
+/// The exclusive half of a wheel, which hands over due timers.
 ///
-/// An event loop sweeps when its poll returns and passes [`timeout`](Self::timeout) to the poll; a
-/// [`Driver`](crate::Driver) does this on a thread of its own. Dropping the sweeper closes the
-/// wheel, since nothing could fire any more; what is armed can still be cancelled, and drained.
-/// Timers that a sweep had taken when `on_expired` panicked can then be drained, not cancelled.
+/// An event loop calls [`sweep`](Self::sweep) when its poll returns and passes
+/// [`timeout`](Self::timeout) to the poll. A [`Driver`](crate::Driver) does this on a thread of its
+/// own. Dropping the sweeper closes the wheel, since no timer could fire any more. Armed timers can
+/// still be cancelled and drained. If `on_expired` panicked, the timers that the sweep had already
+/// taken can be drained but not cancelled.
 ///
 /// # Examples
 ///
@@ -79,14 +83,14 @@ use std::time::{Duration, Instant};
 pub struct Sweeper<T> {
     inner: Arc<Inner<T>>,
     stage: Stage,
-    /// Where the sweep ends.
+    /// The tick at which the sweep ends.
     end: Tick,
     pending: Pending,
-    /// How far the sweep was when what is overdue was last taken.
+    /// The tick that the sweep had reached when it last took the overdue references.
     overdue_taken: Tick,
-    /// How many more references, or slots, the present call may look at.
+    /// The number of references or slots that the present call may still examine.
     budget: usize,
-    /// Timers that have ended and that no handler has had yet.
+    /// Timers that have ended but have not been handed over yet.
     batch: VecDeque<Expired<T>>,
     upkeep: Upkeep,
     stamp: Stamp,
@@ -120,14 +124,14 @@ impl<T> HandedOver<'_, T> {
     }
 }
 
-/// How many references are visited together, their entries fetched ahead.
+/// The number of references that are visited together, with their entries prefetched.
 const TOGETHER: usize = 64;
 
-/// How many timers a sweep collects before it hands them over.
+/// The number of timers that a sweep collects before it hands them over.
 const BATCH: usize = 256;
 
-/// How many references, or slots, a bounded sweep looks at in one call, unless its limit is higher:
-/// as many as take some tens of microseconds when none of them is in a cache.
+/// The number of references or slots that a bounded sweep examines in one call, unless its limit is
+/// higher. It takes some tens of microseconds if none of them is in a cache.
 const BUDGET: usize = 1 << 9;
 
 impl<T: Send> Sweeper<T> {
@@ -147,7 +151,7 @@ impl<T: Send> Sweeper<T> {
         }
     }
 
-    /// The concurrent half of this wheel.
+    /// Returns the concurrent half of this wheel.
     ///
     /// # Examples
     ///
@@ -161,15 +165,15 @@ impl<T: Send> Sweeper<T> {
         Wheel { inner: Arc::clone(&self.inner) }
     }
 
-    /// Hands over every timer that is due by the clock's now, in order of deadline; those that are
-    /// armed or reset meanwhile may come out of order.
+    /// Hands over every timer that is due by the clock's present time, in order of deadline. Timers
+    /// that are armed or reset meanwhile may come out of order.
     ///
-    /// O(timers and stale references due, and slots they lie in). If `on_expired` panics, that
-    /// timer counts as handed over, and the next sweep goes on with the one after it.
+    /// O(due timers, stale references, and their slots). If `on_expired` panics, that timer counts
+    /// as handed over, and the next sweep continues with the one after it.
     ///
-    /// The sweep takes up to 256 timers, and all that were overdue, before it calls `on_expired`
-    /// for the first of them. That call can no longer cancel the others. If it has to, sweep one
-    /// timer at a time, by [`sweep_some`](Self::sweep_some).
+    /// The sweep takes up to 256 timers, and all overdue ones, before it calls `on_expired` for the
+    /// first of them. `on_expired` can therefore not cancel the others of its batch. If it has to,
+    /// sweep one timer at a time with [`sweep_some`](Self::sweep_some).
     ///
     /// # Examples
     ///
@@ -193,9 +197,9 @@ impl<T: Send> Sweeper<T> {
         self.sweep_at(self.inner.clock.now(), on_expired)
     }
 
-    /// As [`sweep`](Self::sweep), by a given now. A now before that of an earlier sweep hands
-    /// over only what is overdue; one ahead of the clock hands timers over early, later
-    /// ones too.
+    /// Sweeps, as [`sweep`](Self::sweep) does, up to the given time. A time before that of an
+    /// earlier sweep hands over only overdue timers. A time ahead of the clock hands over timers
+    /// early, including later ones.
     ///
     /// # Examples
     ///
@@ -212,14 +216,15 @@ impl<T: Send> Sweeper<T> {
         self.run(now, usize::MAX, on_expired)
     }
 
-    /// As [`sweep`](Self::sweep), but bounded: hands over at most `limit` timers, and stops after
-    /// it has looked at some hundreds of references, of which some are stale or are due later. So
-    /// it may hand over fewer timers than `limit`, or none, and not be
-    /// [finished](SweepReport::finished). A limit of zero does nothing at all. The next sweep
-    /// carries on where this one stopped, to the end that this one had, before it begins its own;
-    /// until then, timers that are due can still be cancelled and reset.
+    /// Sweeps a bounded amount: hands over at most `limit` timers, and stops after it has examined
+    /// some hundreds of references, which may be stale or due later.
     ///
-    /// O(limit), whatever has gone before.
+    /// It may therefore hand over fewer timers than `limit`, or none, without being
+    /// [finished](SweepReport::finished). With a limit of zero it does nothing. The next sweep
+    /// first continues to the end of this one, and then begins its own. Until then, due timers that
+    /// were not handed over can still be cancelled and reset.
+    ///
+    /// O(limit), regardless of the past.
     ///
     /// # Examples
     ///
@@ -240,18 +245,20 @@ impl<T: Send> Sweeper<T> {
         self.run(self.inner.clock.now(), limit, on_expired)
     }
 
-    /// When the next sweep is wanted: the expiry of the next occupied slot, which comes no later
-    /// than the earliest deadline (that of a reset which has returned); `None` if nothing waits. An
-    /// instant that has passed means at
-    /// once: after many cancels a few sweeps in a row clear away what they left, also when no timer
-    /// is armed.
+    /// Returns the time at which the next sweep is needed, or `None` if nothing is pending. It is
+    /// the expiry of the next occupied slot, which is no later than the earliest deadline. (A reset
+    /// counts once it has returned.)
+    ///
+    /// An instant that has passed means that a sweep is needed at once. After many cancels, a few
+    /// sweeps in a row discard the stale references, even if no timer is armed.
     ///
     /// From this call to the next sweep, a thread that arms an earlier timer calls the
-    /// [waker](crate::Builder::waker), also if it is the caller's own. A wheel that is not swept
-    /// for 2^36 ticks (19 hours at 1 µs, 2.2 years at 1 ms) may refuse inserts and resets until it
-    /// is swept ([`BeyondRange::unswept`](crate::BeyondRange::unswept)); the first refusal calls
-    /// the waker.
-    /// O(slots / 64); O(pages) once, when a burst is over.
+    /// [waker](crate::Builder::waker), even if it is the thread of the sweeper itself. A wheel that
+    /// is not swept for 2^36 ticks (19 hours at 1 µs, 2.2 years at 1 ms) may refuse inserts and
+    /// resets until it is swept ([`BeyondRange::unswept`](crate::BeyondRange::unswept)). The first
+    /// refusal calls the waker.
+    ///
+    /// O(slots / 64), and once O(pages) after a burst has ended.
     ///
     /// # Examples
     ///
@@ -289,7 +296,7 @@ impl<T: Send> Sweeper<T> {
         (next != Tick::NEVER).then(|| engine.timeline.instant(next))
     }
 
-    /// Where the wheel reads the time; as [`Wheel::clock`](crate::Wheel::clock).
+    /// Returns the clock of the wheel. See [`Wheel::clock`](crate::Wheel::clock).
     ///
     /// # Examples
     ///
@@ -303,7 +310,7 @@ impl<T: Send> Sweeper<T> {
         &*self.inner.clock
     }
 
-    /// The longest that whoever owns the sweeper may rest, even with nothing armed: see
+    /// The longest time for which the owner of the sweeper may rest, even if no timer is armed. See
     /// [`Tick::LONGEST_REST`].
     pub(crate) fn longest_rest(&self) -> Duration {
         self.inner.engine.timeline.duration(Tick::LONGEST_REST)
@@ -320,7 +327,7 @@ impl<T: Send> Sweeper<T> {
         let bounded = limit < usize::MAX;
         self.budget = if bounded { BUDGET.max(limit) } else { usize::MAX };
         let slice = if bounded { BUDGET / 2 } else { upkeep::SLICE };
-        // A sweep that was under way is finished first, and then this call's own begins.
+        // A sweep in progress is finished first. Then the sweep of this call begins.
         let mut rounds = 1 + usize::from(self.is_under_way());
         let mut expired = 0;
         while rounds > 0 && expired < limit && self.budget > 0 {
@@ -339,8 +346,9 @@ impl<T: Send> Sweeper<T> {
         SweepReport { expired, finished, next_deadline: self.next_deadline() }
     }
 
-    /// As [`run`](Self::run), into a vector, but no more than one sweep. Returns whether that has
-    /// come to its end, and began in this call: then everything that was due has been collected.
+    /// Sweeps, as [`run`](Self::run) does, into a vector, but at most one sweep. Returns `true` if
+    /// that sweep both began and ended in this call, so that everything that was due has been
+    /// collected.
     pub(crate) fn collect(&mut self, limit: usize, into: &mut Vec<Expired<T>>) -> bool {
         let (now, began_before) = (self.inner.clock.now(), self.is_under_way());
         self.budget = upkeep::SLICE.max(limit);
@@ -351,9 +359,8 @@ impl<T: Send> Sweeper<T> {
         finished && !began_before
     }
 
-    /// Collects timers that are due, until the batch has about `batch` of them, and never more
-    /// than `limit`. Returns whether the sweep has come to its end. Upkeep has its slice either
-    /// way.
+    /// Collects due timers until the batch has about `batch` of them, and never more than `limit`.
+    /// Returns `true` if the sweep has ended. Upkeep gets its slice in either case.
     fn fill(&mut self, now: Instant, batch: usize, limit: usize, slice: usize) -> bool {
         let inner = Arc::clone(&self.inner);
         let engine = &inner.engine;
@@ -363,7 +370,8 @@ impl<T: Send> Sweeper<T> {
             self.stage = Stage::Begun;
             self.end = present;
         }
-        // One that was to end ahead of the clock, and was left by a panic, goes no farther now.
+        // A sweep that was to end ahead of the clock, and was interrupted by a panic, goes no
+        // further now.
         self.end = self.end.min(present);
         let finished = self.go_on(engine, batch, limit);
         let took = self.inner.clock.now().saturating_duration_since(now);
@@ -374,9 +382,9 @@ impl<T: Send> Sweeper<T> {
         finished
     }
 
-    /// The loop: carries the sweep on, stage by stage, to its end, or until the batch has `batch`
-    /// timers or enough was looked at. What is overdue is handed over together, up to `limit`.
-    /// Returns whether the sweep has come to its end.
+    /// The main loop. Advances the sweep, stage by stage, until it ends, the batch has `batch`
+    /// timers, or the budget is used up. Overdue timers are handed over together, up to `limit`.
+    /// Returns `true` if the sweep has ended.
     fn go_on(&mut self, engine: &Engine<T>, batch: usize, limit: usize) -> bool {
         loop {
             let worked_off = match self.stage {
@@ -409,10 +417,10 @@ impl<T: Send> Sweeper<T> {
         }
     }
 
-    /// Takes the slots whose expiry comes next for visiting.
+    /// Takes the slots that expire next, to be visited.
     fn take_next(&mut self, engine: &Engine<T>) {
         let (progress, shards) = (&engine.progress, &engine.shards);
-        // To find the next slot is a look at each shard.
+        // Finding the next slot examines each shard.
         self.budget = self.budget.saturating_sub(shards.len());
         let swept = progress.swept();
         let farthest = self.overdue_taken.plus(Tick::LONGEST_REST);
@@ -428,11 +436,11 @@ impl<T: Send> Sweeper<T> {
         if tick == farthest {
             self.take_overdue(engine);
         }
-        // A kept block that was taken early may have references whose expiry is now.
+        // A kept block that was taken early may have references that expire now.
         self.pending.recheck_kept();
     }
 
-    /// Takes what is overdue for visiting.
+    /// Takes the overdue references, to be visited.
     fn take_overdue(&mut self, engine: &Engine<T>) {
         let swept = engine.progress.swept();
         let overdue = engine.shards.iter().filter_map(|shard| shard.hierarchy.take_overdue(swept));
@@ -441,8 +449,8 @@ impl<T: Send> Sweeper<T> {
         self.overdue_taken = swept;
     }
 
-    /// Visits what is pending. `false` if the batch has as many timers as it may, or enough was
-    /// looked at, before that was done.
+    /// Visits the pending references. Returns `false` if the batch is full or the budget is used up
+    /// before all are visited.
     fn work_off(&mut self, engine: &Engine<T>, limit: usize) -> bool {
         loop {
             self.visit(engine, limit);
@@ -456,12 +464,12 @@ impl<T: Send> Sweeper<T> {
                 return false;
             }
             self.pending.read_on(TOGETHER.min(self.budget), engine);
-            // What had no references is a look as well.
+            // A block without references costs budget as well.
             self.budget = self.budget.saturating_sub(self.pending.references.len().max(1));
         }
     }
 
-    /// Visits the references read, while there is room in the batch.
+    /// Visits the references that were read, while there is room in the batch.
     fn visit(&mut self, engine: &Engine<T>, limit: usize) {
         if self.pending.references.is_empty() {
             return;
@@ -499,23 +507,23 @@ impl<T: Send> Sweeper<T> {
         counters.add(SweepCount::Ended, ended);
         counters.add(SweepCount::Discarded, discarded);
         counters.add(SweepCount::Requeued, requeued);
-        // A reference filed again takes the place of the one visited.
+        // A reference filed again replaces the one visited.
         counters
             .add(SweepCount::Extra, u64::from(gathered.filed.references).saturating_sub(requeued));
         counters.add(SweepCount::BlocksMade, u64::from(gathered.filed.blocks));
     }
 
-    /// Whether a sweep has stopped before its end.
+    /// Returns `true` if a sweep has stopped before its end.
     fn is_under_way(&self) -> bool {
         self.stage != Stage::Ended
     }
 
-    /// Whether there are references to be visited or timers to be handed over.
+    /// Returns `true` if there are references to visit or timers to hand over.
     fn has_work(&self) -> bool {
         self.is_under_way() || !self.batch.is_empty()
     }
 
-    /// When the next sweep is wanted; [`Tick::NEVER`] if nothing waits.
+    /// Returns the tick of the next sweep, or [`Tick::NEVER`] if nothing is pending.
     fn next_expiry(&self) -> Tick {
         let engine = &self.inner.engine;
         let swept = engine.progress.swept();
@@ -527,7 +535,7 @@ impl<T: Send> Sweeper<T> {
         if self.pending.has_unfiled(engine) { next.min(swept.plus(1)) } else { next }
     }
 
-    /// The first tick after `swept` at which an occupied slot is taken, or [`Tick::NEVER`].
+    /// Returns the first tick after `swept` at which an occupied slot is taken, or [`Tick::NEVER`].
     fn next_slot(&self, swept: Tick) -> Tick {
         let expiries =
             self.inner.engine.shards.iter().filter_map(|shard| shard.hierarchy.next_expiry(swept));
@@ -542,12 +550,13 @@ impl<T> Drop for Sweeper<T> {
             .into_iter()
             .map(|timer| (timer.id, engine.timeline.ceil(timer.deadline), timer.value))
             .collect();
-        // They have not been handed over after all: their references were visited, and discarded.
+        // They have not been handed over after all, but their references were visited and
+        // discarded.
         engine.progress.counters().take_back(SweepCount::Ended, timers.len() as u64);
         engine.progress.counters().add(SweepCount::Discarded, timers.len() as u64);
         engine.leave(timers);
-        // It wakes the driver. A waker that panics while a handler's panic unwinds would end the
-        // process.
+        // This wakes the driver. A waker that panics while a handler's panic unwinds would abort
+        // the process.
         match std::thread::panicking() {
             true => quietly(|| engine.close()),
             false => engine.close(),
