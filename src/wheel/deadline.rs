@@ -1,5 +1,5 @@
-//! [`Inner`]: what the handles of a wheel and its sweeper share: the engine, and the clock that
-//! turns instants into its ticks.
+//! [`Inner`]: the state that a wheel's handles and its sweeper share. It consists of the engine and of
+//! the clock that converts instants into ticks.
 
 #![forbid(unsafe_code)]
 
@@ -21,45 +21,46 @@ use std::time::{Duration, Instant};
 /// [`MAX_LAG`] in nanoseconds.
 const MAX_LAG_NANOS: u64 = MAX_LAG.subsec_nanos() as u64;
 
-/// What the halves of a wheel share, with the clock that turns instants into ticks.
+/// The state shared by the two halves of a wheel.
 #[derive(Debug)]
 pub(crate) struct Inner<T> {
     pub(crate) engine: Engine<T>,
     pub(crate) clock: Box<dyn Clock>,
-    /// Whether callers use a reading of the clock again.
+    /// `true` if threads reuse a cached reading of the clock.
     pub(crate) cached: bool,
 }
 
-/// A moment that was surely to come, and in range, when this was made. It belongs to the thread.
+/// A deadline that was definitely in the future, and in range, when this was made. It belongs to
+/// one thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResolvedDeadline<'w> {
-    /// The caller's, who alone has its number.
+    /// The state of the calling thread, which has a thread id of its own.
     thread: &'w ThreadState,
     _of_its_thread: PhantomData<*const ()>,
     tick: Tick,
-    /// How many nanoseconds it is ahead.
+    /// The number of nanoseconds until the deadline.
     #[cfg(any(feature = "future", modelled))]
     pub(crate) ahead: u64,
 }
 
 impl<T> Inner<T> {
-    /// What the clock says, or said to this caller a moment ago.
+    /// Returns the present time, or this thread's cached reading of it.
     #[inline]
     pub(crate) fn now(&self, thread: &ThreadState) -> WheelInstant {
         thread.clock.reading(|| self.read_clock(), |now| self.engine.reaches_from(now))
     }
 
-    /// The caller's last reading of the clock, if it is still valid, and what is kept for the
-    /// caller, which then has an id of its own. Every deadline that is in range by the reading
-    /// is in the window as well.
+    /// Returns the thread's cached clock reading, if it is still valid, with the state of the
+    /// thread, which then has a thread id of its own. Every deadline that is in range of the
+    /// reading also fits the window.
     #[inline]
     fn last_reading(&self) -> Option<(&ThreadState, WheelInstant)> {
         let thread = self.engine.threads.known()?;
         Some((thread, thread.clock.last_reading()?))
     }
 
-    /// Arms a timer that is due `delay` from now, in the common case; in all others, the value
-    /// comes back.
+    /// The fast path of an insert by delay. Arms a timer that is due `delay` from now, or returns
+    /// the value in all other cases.
     #[inline(never)]
     pub(crate) fn try_insert(&self, value: T, delay: Duration) -> Result<TimerId, T> {
         match self.fast_tick(delay) {
@@ -68,7 +69,7 @@ impl<T> Inner<T> {
         }
     }
 
-    /// Sets a timer's deadline to `delay` from now.
+    /// Moves the deadline of a timer to `delay` from now.
     #[inline(never)]
     pub(crate) fn reset_after(&self, id: TimerId, delay: Duration) -> Reset {
         match self.fast_tick(delay) {
@@ -79,12 +80,12 @@ impl<T> Inner<T> {
         }
     }
 
-    /// The tick of the deadline `delay` from now, if the caller's last reading lasts and the delay
-    /// is not zero and surely in range.
+    /// Returns the tick of the deadline `delay` from now if the thread's cached reading is valid
+    /// and the delay is neither zero nor possibly out of range.
     #[inline]
     fn fast_tick(&self, delay: Duration) -> Option<(&ThreadState, Tick)> {
         let timeline = &self.engine.timeline;
-        // First, so that what the delay came in is free for the reading.
+        // Computed first, so that the registers of the delay are free for the reading.
         let nanos = timeline.plain_nanos(delay)?;
         let (thread, now) = self.last_reading()?;
         Some((thread, timeline.tick_of_nanos(nanos, now)?))
@@ -97,7 +98,7 @@ impl<T> Inner<T> {
         self.engine.reset_after(Call { thread, guard: &pin() }, id, delay, now)
     }
 
-    /// As [`try_insert`](Self::try_insert), for a timer that is due at a moment.
+    /// The fast path of an insert at a [`WheelInstant`]. See [`insert_soon`](Self::insert_soon).
     #[inline(never)]
     pub(crate) fn try_insert_at(&self, value: T, deadline: WheelInstant) -> Result<TimerId, T> {
         match self.resolve(deadline) {
@@ -106,7 +107,7 @@ impl<T> Inner<T> {
         }
     }
 
-    /// As [`try_insert`](Self::try_insert), where the caller knows how soon.
+    /// The fast path of an insert whose caller has already resolved the deadline.
     #[inline(always)]
     pub(crate) fn insert(
         &self,
@@ -116,7 +117,7 @@ impl<T> Inner<T> {
         self.engine.insert(Call { thread, guard: &pin() }, value, tick)
     }
 
-    /// As [`insert`](Self::insert), in every case.
+    /// The slow path of [`insert`](Self::insert).
     #[cfg(any(feature = "future", modelled))]
     pub(crate) fn insert_resolved_slow(
         &self,
@@ -126,7 +127,7 @@ impl<T> Inner<T> {
         self.engine.insert_slow(Call { thread, guard: &pin() }, value, tick)
     }
 
-    /// Sets a timer's deadline.
+    /// Moves the deadline of a timer.
     #[inline(never)]
     pub(crate) fn reset_at(&self, id: TimerId, deadline: WheelInstant) -> Reset {
         match self.resolve(deadline) {
@@ -137,7 +138,7 @@ impl<T> Inner<T> {
         }
     }
 
-    /// As [`reset_at`](Self::reset_at), in every case.
+    /// The slow path of [`reset_at`](Self::reset_at).
     #[inline(never)]
     fn reset_at_slow(&self, id: TimerId, deadline: WheelInstant) -> Reset {
         let thread = self.engine.threads.current();
@@ -145,8 +146,8 @@ impl<T> Inner<T> {
         self.engine.reset_at(Call { thread, guard: &pin() }, id, tick)
     }
 
-    /// How soon a moment is, if the caller's last reading tells that it is still to come and surely
-    /// in range.
+    /// Resolves a deadline if the thread's cached reading shows that it is in the future and
+    /// definitely in range.
     #[inline]
     pub(crate) fn resolve(&self, deadline: WheelInstant) -> Option<ResolvedDeadline<'_>> {
         let (thread, now) = self.last_reading()?;
@@ -163,19 +164,19 @@ impl<T> Inner<T> {
         })
     }
 
-    /// How many nanoseconds a moment is ahead, unless it has come, by the clock; by a reading that
-    /// the caller uses again, if that tells.
+    /// Returns the number of nanoseconds until `at`, or `None` if it has passed. Uses the thread's
+    /// cached reading where that is conclusive, and the clock otherwise.
     #[inline]
     pub(crate) fn ahead(&self, at: WheelInstant) -> Option<u64> {
         let ahead = |now: WheelInstant| at.nanos.checked_sub(now.nanos).filter(|&ahead| ahead > 0);
         match ahead(self.now(self.engine.threads.current())) {
-            // Within its bound, the reading does not tell.
+            // Within its maximum lag, a cached reading is inconclusive.
             Some(soon) if self.cached && soon <= MAX_LAG_NANOS => ahead(self.read_clock()),
             told => told,
         }
     }
 
-    /// Ends a timer and returns its value.
+    /// Cancels a timer and returns its value.
     #[inline(never)]
     pub(crate) fn cancel(&self, id: TimerId) -> Option<T> {
         match self.engine.threads.known() {
@@ -184,7 +185,7 @@ impl<T> Inner<T> {
         }
     }
 
-    /// As [`cancel`](Self::cancel), for a thread's first call.
+    /// The slow path of [`cancel`](Self::cancel), for the first call of a thread.
     #[cold]
     #[inline(never)]
     fn cancel_at_first(&self, id: TimerId) -> Option<T> {
@@ -196,8 +197,8 @@ impl<T> Inner<T> {
         self.engine.timeline.wheel_instant(self.clock.now())
     }
 
-    /// The tick of a deadline, by a reading that tells whether it has passed: a cached one does
-    /// not, if the deadline lies no more than [`MAX_LAG`] after it.
+    /// Returns the tick of a deadline, by a reading that shows whether it has passed. A cached
+    /// reading does not if the deadline is at most [`MAX_LAG`] after it.
     #[inline]
     pub(crate) fn tick_of(&self, deadline: Instant, now: WheelInstant) -> Result<Tick, OutOfRange> {
         match self.engine.timeline.ahead(deadline, now) {
@@ -209,7 +210,7 @@ impl<T> Inner<T> {
         }
     }
 
-    /// The tick of a deadline that a cached reading leaves open.
+    /// Returns the tick of a deadline for which a cached reading is inconclusive.
     #[cold]
     fn tick_of_slow(&self, deadline: Instant) -> Result<Tick, OutOfRange> {
         self.engine.tick_of(deadline, self.read_clock())

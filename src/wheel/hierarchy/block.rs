@@ -1,8 +1,9 @@
-//! Blocks of references: what the slots' chains are made of, each as large as a cache line, in a
-//! slab as timers are.
+//! Blocks of references, which form the chains of the slots. A block is as large as a cache line
+//! and, as a timer, lives in a slab.
 //!
-//! A block is in use from its claim until it is given back; all that while its state is that of a
-//! vacant entry that a thread holds. I4 in [`crate::wheel`] says which thread may touch it.
+//! A block is in use from its claim until it is released. All that time its state is that of a
+//! vacant entry which one thread holds. The block rule in [`slot`](super::slot) says which thread
+//! may access it.
 
 #![allow(clippy::inline_always, reason = "a part of an operation")]
 
@@ -17,22 +18,22 @@ use crate::wheel::slab::slab_item::SlabItem;
 use crate::wheel::slab::state::AtomicEntryState;
 use crate::wheel::slab::trim::Trim;
 
-/// How many references a block holds.
+/// The number of references in a block.
 #[cfg(not(any(modelled, tiny)))]
 pub(crate) const REFERENCES: usize = 13;
 #[cfg(any(modelled, tiny))]
 pub(crate) const REFERENCES: usize = 2;
 
-/// A page has `2^PAGE_BITS` blocks.
+/// The binary logarithm of the number of blocks in a page.
 const PAGE_BITS: u32 = if cfg!(any(modelled, tiny)) { 1 } else { 8 };
 
-/// Some references, and which block comes after this one.
+/// Some references, and the number of the next block of the chain.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
     state: AtomicEntryState,
-    /// Which block comes next. Written before this one is published.
+    /// The next block. Written before this one is published.
     next: AtomicU32,
-    /// Zero until whoever reserved the place writes its reference.
+    /// Each is zero until the thread that reserved the place writes its reference.
     references: [AtomicU32; REFERENCES],
 }
 
@@ -40,7 +41,7 @@ pub(crate) struct Block {
 const _: () = assert!(size_of::<Block>() == 64);
 
 // SAFETY: all zeros is a vacant state of the first generation, and numbers that are zero, as by
-// default. All of it is atomic.
+// default. All fields are atomic.
 unsafe impl Zeroable for Block {
     #[cfg(any(modelled, tiny))]
     fn zero(&self) {
@@ -60,50 +61,52 @@ impl SlabItem for Block {
 }
 
 impl Block {
-    /// Begins a block with one reference, before `next`. The caller alone knows it.
+    /// Initialises a block with one reference and puts it before `next`. No other thread knows the
+    /// block.
     pub(crate) fn begin(&self, reference: EntryRef, next: BlockNumber) {
-        // Relaxed, as below: published by the exchange that puts the block into its slot.
+        // Relaxed, here and below: published by the exchange that puts the block into its slot.
         self.next.store(next.0, Relaxed);
         for (place, word) in self.references.iter().enumerate() {
             word.store(if place == 0 { reference.word() } else { 0 }, Relaxed);
         }
     }
 
-    /// Which block comes after this one.
+    /// Returns the next block of the chain.
     pub(crate) fn next(&self) -> BlockNumber {
-        // Relaxed: written before the block was published, to its taker; a guess to all others.
+        // Relaxed: for the taker it was written before the block was published; for all others the
+        // result is a guess.
         BlockNumber(self.next.load(Relaxed))
     }
 
     /// Writes a reference into the place that was reserved for it.
     #[inline]
     pub(crate) fn write(&self, place: usize, reference: EntryRef) {
-        // Release: the last touch of the block comes before it is given back; pairs with the
+        // Release: this last access to the block precedes its release to the slab; pairs with the
         // Acquire of `read`.
         self.references[place].store(reference.word(), Release);
     }
 
-    /// The reference at a place, if it has been written.
+    /// Returns the reference at a place, if it has been written.
     #[inline]
     pub(crate) fn read(&self, place: usize) -> Option<EntryRef> {
-        // Acquire: pairs with the Release of `write`, so that the block can be given back once all
+        // Acquire: pairs with the Release of `write`, so that the block can be released once all
         // its references have been read.
         EntryRef::of_word(self.references[place].load(Acquire))
     }
 
-    /// Whether there seems to be a reference at a place.
+    /// Returns `true` if there seems to be a reference at a place.
     pub(crate) fn has(&self, place: usize) -> bool {
-        // Relaxed: whether there is something to look at, not the look itself.
+        // Relaxed: only decides whether a read is worthwhile, and is not that read.
         self.references[place].load(Relaxed) != 0
     }
 }
 
-/// A block, by its index in the slab.
+/// A block, identified by its index in the slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockNumber(pub(crate) u32);
 
 impl BlockNumber {
-    /// No block: none has this index.
+    /// No block. No block has this index.
     pub(crate) const NONE: BlockNumber = BlockNumber((1 << 30) - 1);
 }
 
@@ -111,11 +114,11 @@ impl BlockNumber {
 #[derive(Debug)]
 pub(crate) struct Blocks {
     slab: Slab<Block>,
-    /// How many have been taken, none of them twice, as in most models: who takes from the slab,
-    /// and who gives back, has models of its own.
+    /// The number of blocks taken in most models. None is taken twice, because claim and release of
+    /// the slab have models of their own.
     #[cfg(all(modelled, not(crossbeam_loom)))]
     taken: crate::sync::UnmodelledU32,
-    /// No more can be had: for tests of what happens then. It is no part of a model.
+    /// Set when no more blocks can be had, for tests of that case. It is not part of a model.
     #[cfg(any(test, modelled))]
     exhausted: crate::sync::UnmodelledU32,
 }
@@ -132,14 +135,14 @@ impl Blocks {
         }
     }
 
-    /// From now on no block can be had, or can again.
+    /// Makes every further claim fail, or succeed again.
     #[cfg(any(test, modelled))]
     pub(crate) fn exhaust(&self, exhausted: bool) {
         // Relaxed: it is set while no other thread uses the wheel.
         self.exhausted.store(u32::from(exhausted), Relaxed);
     }
 
-    /// From now on blocks are used again.
+    /// Makes a model reuse blocks from now on.
     #[cfg(all(modelled, not(crossbeam_loom)))]
     pub(crate) fn recycle(&self) {
         self.taken.store(u32::MAX, Relaxed);
@@ -158,11 +161,12 @@ impl Blocks {
             self.slab.materialise(index);
             return Some(BlockNumber(index));
         }
-        // There are more indices than there can be blocks: it is the memory that is missing.
+        // There are more indices than there can be blocks, so a failure means that memory is
+        // exhausted.
         self.slab.claim(&pin()).ok().map(|claimed| BlockNumber(claimed.index))
     }
 
-    /// Gives a block back, that is nobody else's.
+    /// Releases a block that no other thread accesses.
     pub(crate) fn release(&self, block: BlockNumber) {
         #[cfg(all(modelled, not(crossbeam_loom)))]
         if self.taken.load(Relaxed) != u32::MAX {
@@ -180,12 +184,13 @@ impl Blocks {
         }
     }
 
-    /// Which block comes after one that may be in use no more, nor be there: then any, or none.
+    /// The successor of `block`, which may have been recycled or unmapped meanwhile. The result is
+    /// then arbitrary. For statistics only.
     pub(crate) fn after(&self, block: BlockNumber, guard: &Guard) -> BlockNumber {
         self.slab.entry(block.0, guard).map_or(BlockNumber::NONE, Block::next)
     }
 
-    /// Begins to fetch a block, if there is one.
+    /// Prefetches a block, if there is one.
     #[inline]
     pub(crate) fn prefetch(&self, block: BlockNumber) {
         if block != BlockNumber::NONE {
@@ -193,28 +198,28 @@ impl Blocks {
         }
     }
 
-    /// How many blocks there are, in use or not.
+    /// Returns the number of blocks, in use or not.
     pub(crate) fn len(&self) -> u64 {
         self.slab.len()
     }
 
-    /// How many blocks a page has.
+    /// Returns the number of blocks in a page.
     pub(crate) fn page_len(&self) -> u64 {
         self.slab.page_len()
     }
 
-    /// How many bytes they take.
+    /// Returns the number of bytes that the blocks occupy.
     pub(crate) fn bytes(&self) -> usize {
         self.slab.bytes()
     }
 
-    /// Hoards up to `slice` blocks that are not in use, to give whole pages back. `true` when a
-    /// round ends.
+    /// Hoards up to `slice` blocks that are not in use, to give whole pages back to the system.
+    /// Returns `true` when a round ends.
     pub(crate) fn trim(&self, trim: &mut Trim, slice: usize, guard: &Guard) -> bool {
         trim.advance(&self.slab, slice, guard)
     }
 
-    /// Gives back what was hoarded.
+    /// Returns the hoarded blocks to the slab.
     pub(crate) fn give_back(&self, trim: &mut Trim, guard: &Guard) {
         trim.give_back(&self.slab, guard);
     }

@@ -1,7 +1,7 @@
-//! The shape of the wheel, and the pure arithmetic of where a deadline waits.
+//! The shape of the wheel, and the arithmetic that maps a deadline to a slot.
 //!
-//! Level 0 has one slot a tick. The slots of each level above are as wide as the whole level
-//! below. With the default shape (ticks of 1 ms in brackets):
+//! Level 0 has one slot for each tick. The slots of each further level are as wide as the whole
+//! level below. With the default shape (ticks of 1 ms in brackets):
 //!
 //! | level | slots | granularity, ticks | range, ticks |
 //! |---|---|---|---|
@@ -11,11 +11,11 @@
 //! | 3 | 256 | 2^28 (3.1 days) | 2^36 (2.2 years) |
 //! | 4 | 256 | 2^36 (2.2 years) | 2^44 |
 //!
-//! A deadline waits in the finest level whose range reaches it from the sweep, in the slot that
-//! its own tick falls into, and that slot is *taken* when the sweep reaches the slot's first
-//! tick: at the deadline on level 0, at or before it above. Because slots are chosen by distance
-//! and not by the bits that differ, a delay under 4 s is filed once and one of 30 s twice,
-//! whatever the phase of the wheel.
+//! A deadline belongs to the finest level whose range reaches it from the present tick, in the slot
+//! that contains its own tick. The slot is *taken* when the sweep reaches its first tick. On level
+//! 0 that is the deadline, and on other levels it is at or before the deadline. Slots are chosen by
+//! distance and not by the bits that differ. A delay under 4 s is therefore filed once and one of
+//! 30 s twice, regardless of the phase of the wheel.
 
 #![forbid(unsafe_code)]
 
@@ -23,15 +23,15 @@ use crate::wheel::bits::to_index;
 use crate::wheel::tick::Tick;
 use std::ops::Range;
 
-/// The shape of a wheel: how many slots and levels, and how many entries a page of the slab has.
+/// The shape of a wheel: its slots and levels, and the size of a page of the slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Level 0 has `2^root_bits` slots.
     pub root_bits: u32,
     /// Each level above has `2^level_bits` slots.
     pub level_bits: u32,
-    /// How many levels there are. Deadlines past the last wait in its farthest slot, and are
-    /// filed again from there.
+    /// The number of levels. Deadlines beyond the last level go to its farthest slot, from which
+    /// they are filed again.
     pub levels: u32,
     /// A page of the slab has `2^page_bits` entries.
     pub page_bits: u32,
@@ -43,21 +43,21 @@ impl Default for Geometry {
     }
 }
 
-/// A slot, by its place in the row of all slots, level 0 first.
+/// A slot, identified by its position in the array of all slots. Level 0 comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SlotIndex(pub(crate) usize);
 
-/// Where a reference is to wait.
+/// The place where a reference is to be filed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// The sweep has passed the deadline: wait for the next sweep, whenever it comes.
+    /// The sweep has passed the deadline. The reference is filed for the next sweep.
     Overdue,
-    /// Wait in `slot`, which is taken when the sweep reaches `at`.
+    /// The reference is filed in `slot`, which is taken when the sweep reaches `at`.
     Slot { slot: SlotIndex, at: Tick },
 }
 
 impl Geometry {
-    /// All levels.
+    /// Returns all levels.
     pub(crate) fn levels(self) -> Levels {
         let levels = self.list();
         let reaches = |ahead: u64| move |level: &&WheelLevel| ahead >> level.shift <= level.mask;
@@ -70,7 +70,7 @@ impl Geometry {
         Levels { levels, by_distance }
     }
 
-    /// The finest first.
+    /// Returns all levels, the finest first.
     fn list(self) -> Box<[WheelLevel]> {
         let Geometry { root_bits, level_bits, .. } = self;
         let (mut first, mut shift) = (0, 0);
@@ -90,72 +90,73 @@ impl Geometry {
 pub(crate) struct Levels {
     /// The finest first.
     levels: Box<[WheelLevel]>,
-    /// For distances of so many bits and one more: the level that reaches them, but for one of its
-    /// slots at most; or the last.
+    /// Indexed by the number of bits of a distance, minus one. Contains the level that reaches such
+    /// a distance with one slot to spare, or the last level.
     by_distance: Box<[WheelLevel; 64]>,
 }
 
-/// One level: how its slots divide time.
+/// One level of slots.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WheelLevel {
     /// A slot is `2^shift` ticks wide.
     shift: u32,
     /// One less than the number of slots, a power of two.
     mask: u64,
-    /// Where its slots begin in the row of all: at a multiple of [`ALIGNED`].
+    /// The position of its first slot in the array of all slots. It is a multiple of [`ALIGNED`].
     first: usize,
 }
 
-/// As many slots have a word of bits: no two levels share one.
+/// The number of slots whose bits share a word. No two levels share a word.
 const ALIGNED: usize = 64;
 
 impl WheelLevel {
-    /// A level of one slot, for all time.
+    /// A level with one slot that covers all of time.
     const NONE: WheelLevel = WheelLevel { shift: 63, mask: 0, first: 0 };
 
-    /// The level's slots, in the row of all.
+    /// Returns the range of the level's slots in the array of all slots.
     #[inline]
     pub(crate) fn row(self) -> Range<usize> {
         self.first..self.first + to_index(self.mask) + 1
     }
 
-    /// Where the next level begins in the row of all slots.
+    /// Returns the position in the array of all slots at which the next level begins.
     pub(crate) fn end(self) -> usize {
         self.row().end.next_multiple_of(ALIGNED)
     }
 
-    /// The number of the slot that `tick` falls into, counted from the first tick of all.
+    /// Returns the number of the slot that contains `tick`, counted from the first tick of all.
     #[inline]
     pub(crate) fn number(self, tick: Tick) -> u64 {
         tick.0 >> self.shift
     }
 
-    /// When slot `number` is taken.
+    /// Returns the tick at which slot `number` is taken.
     #[inline]
     pub(crate) fn taken_at(self, number: u64) -> Tick {
         Tick(number << self.shift)
     }
 
-    /// The slot of `number`, `number + slots`, ….
+    /// Returns the slot of `number`, `number + slots`, ….
     #[inline]
     pub(crate) fn slot(self, number: u64) -> SlotIndex {
         SlotIndex(self.first + to_index(number & self.mask))
     }
 
-    /// The slot `number`, and its expiry.
+    /// Returns the slot `number` and its expiry.
     #[inline]
     fn slot_at(self, number: u64) -> (SlotIndex, Tick) {
         (self.slot(number), self.taken_at(number))
     }
 
-    /// The slot that a deadline falls into, and its expiry, if the level reaches it.
+    /// Returns the slot that contains a deadline, and its expiry, if the level reaches the
+    /// deadline.
     #[inline]
     fn reach(self, deadline: Tick, swept: Tick) -> Option<(SlotIndex, Tick)> {
         let number = self.number(deadline);
         (number - self.number(swept) <= self.mask).then(|| self.slot_at(number))
     }
 
-    /// When the slot is next taken by a sweep that has reached `swept`.
+    /// Returns the tick at which the slot is next taken by a sweep that has reached `swept`.
     #[inline]
     pub(crate) fn next_expiry(self, slot: SlotIndex, swept: Tick) -> Tick {
         let next = self.number(swept) + 1;
@@ -163,7 +164,7 @@ impl WheelLevel {
         self.taken_at(next + ahead)
     }
 
-    /// Whether a slot that is taken at `at` can be this one.
+    /// Returns `true` if this slot can be taken at `at`.
     #[inline]
     pub(crate) fn is_taken_at(self, slot: SlotIndex, at: Tick) -> bool {
         let number = self.number(at);
@@ -172,18 +173,18 @@ impl WheelLevel {
 }
 
 impl Levels {
-    /// The levels, the finest first.
+    /// Iterates over the levels, the finest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &WheelLevel> {
         self.levels.iter()
     }
 
-    /// The level that a slot is on.
+    /// Returns the level of a slot.
     #[inline]
     pub(crate) fn of(&self, slot: SlotIndex) -> &WheelLevel {
         self.iter().find(|level| slot.0 < level.row().end).unwrap_or(&WheelLevel::NONE)
     }
 
-    /// Where a timer of this deadline waits when the sweep has reached `swept`.
+    /// Returns the place of a timer with this deadline when the sweep has reached `swept`.
     #[inline]
     pub(crate) fn place(&self, deadline: Tick, swept: Tick) -> Place {
         if deadline <= swept {
@@ -197,7 +198,7 @@ impl Levels {
         Place::Slot { slot, at }
     }
 
-    /// As [`place`](Self::place), the slot and its expiry, in the common case.
+    /// The fast path of [`place`](Self::place). Returns the slot and its expiry.
     #[inline]
     pub(crate) fn fast_slot(&self, deadline: Tick, swept: Tick) -> Option<(SlotIndex, Tick)> {
         let bits = deadline.0.checked_sub(swept.0)?.checked_ilog2()?;

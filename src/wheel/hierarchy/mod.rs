@@ -1,10 +1,10 @@
-//! The hierarchy: all slots of one shard, where the references to its timers wait.
+//! The hierarchy: all slots of one shard, which hold the references to its timers.
 //!
-//! Scheme 7 of Varghese and Lauck ("Hashed and hierarchical timing wheels", SOSP 1987), with
-//! references in place of nodes: a slot holds [`EntryRef`]s of slab entries, and whether a timer
-//! lives in an entry, and when that is due, is decided by the entry when the sweeper visits the
-//! reference. So a reference may lie in any slot, twice, or after its timer has gone, and nothing
-//! breaks; what must hold is only that the entry of each armed timer has *a* reference in a slot
+//! This is scheme 7 of Varghese and Lauck ("Hashed and hierarchical timing wheels", SOSP 1987),
+//! with references in place of nodes. A slot holds [`EntryRef`]s of slab entries. The entry itself
+//! decides, when the sweeper visits the reference, whether it holds a timer and when that timer is
+//! due. A reference may therefore be in any slot, be there twice, or outlive its timer without
+//! harm. The only requirement is that the entry of each armed timer has *a* reference in a slot
 //! that is taken no later than the timer's deadline.
 //!
 //! ```text
@@ -15,8 +15,8 @@
 //!  overdue   references whose deadline the sweep had passed when they were filed
 //! ```
 //!
-//! Anyone may [`file`](Hierarchy::file); only the sweeper takes. Which slots are worth a visit is
-//! in [`occupancy`]; the arithmetic is in [`geometry`].
+//! Any thread may [`file`](Hierarchy::file) a reference, but only the sweeper takes them. The
+//! module [`occupancy`] records which slots are worth a visit, and [`geometry`] has the arithmetic.
 
 pub(crate) mod block;
 pub(crate) mod entry_ref;
@@ -38,26 +38,26 @@ use std::collections::VecDeque;
 pub(crate) struct Hierarchy {
     shard: usize,
     levels: Levels,
-    /// All levels in a row, the finest first.
+    /// The slots of all levels, the finest level first.
     slots: Box<[SlotHead]>,
     occupied: Occupancy,
     overdue: SlotHead,
     blocks: Blocks,
 }
 
-/// Where references were taken from.
+/// The origin of taken references.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Source {
     pub(crate) shard: usize,
-    /// `None` for references that were overdue.
+    /// `None` for overdue references.
     pub(crate) slot: Option<SlotIndex>,
 }
 
-/// The references in one slot, taken.
+/// The references taken from one slot.
 #[derive(Debug)]
 pub(crate) struct Taken {
     pub(crate) from: Source,
-    /// When the slot expires, as seen from the sweep that took it.
+    /// The slot's expiry, as seen by the sweep that took it.
     pub(crate) at: Tick,
     pub(crate) chain: Chain,
 }
@@ -78,14 +78,15 @@ impl Hierarchy {
         Self { shard, levels, slots, occupied: Occupancy::new(len), overdue, blocks }
     }
 
-    /// Where a timer of this deadline waits when the sweep has reached `swept`.
+    /// Returns the place of a timer with this deadline when the sweep has reached `swept`.
     #[inline]
     pub(crate) fn place(&self, deadline: Tick, swept: Tick) -> Place {
         self.levels.place(deadline, swept)
     }
 
-    /// As [`file`](Self::file), without making a block: calls `first`, if there is room, and files
-    /// the reference if nobody else is faster. `None`: there is none. Returns whether it did.
+    /// The fast path of [`file`](Self::file), which makes no block. If there is room, calls `first`
+    /// and then tries once to file the reference. Returns `Some(true)` if it was filed,
+    /// `Some(false)` if another thread was faster, and `None` if there is no room.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a part of an operation")]
     pub(crate) fn try_file(
@@ -101,14 +102,14 @@ impl Hierarchy {
         Some(filed)
     }
 
-    /// As [`place`](Self::place), the slot and its expiry, in the common case.
+    /// The fast path of [`place`](Self::place). Returns the slot and its expiry.
     #[inline]
     pub(crate) fn fast_slot(&self, deadline: Tick, swept: Tick) -> Option<(SlotIndex, Tick)> {
         self.levels.fast_slot(deadline, swept)
     }
 
-    /// Files a reference, and then marks its slot. Returns whether a block was made for it; `None`,
-    /// and the reference is not filed, if none can be had.
+    /// Files a reference, and then marks its slot as occupied. Returns `true` if it made a block
+    /// for it. Returns `None`, without filing the reference, if no block is available.
     pub(crate) fn file(&self, reference: EntryRef, place: Place) -> Option<bool> {
         match place {
             Place::Overdue => self.overdue.push(reference, &self.blocks),
@@ -120,16 +121,16 @@ impl Hierarchy {
         }
     }
 
-    /// Of each level, the finest first: how many ticks its slots are wide, how many there are, and
-    /// how many are occupied.
+    /// Iterates over the levels, the finest first. Yields the width of a slot in ticks, the number
+    /// of slots, and the number of occupied slots.
     pub(crate) fn levels(&self) -> impl Iterator<Item = (u64, usize, usize)> {
         self.levels
             .iter()
             .map(|level| (level.taken_at(1).0, level.row().len(), self.occupied.count(level.row())))
     }
 
-    /// Calls `visit` for each slot in which references wait: with the number of its level, its next
-    /// expiry, and how many.
+    /// Calls `visit` for each slot that holds references, with the number of its level, its next
+    /// expiry, and the number of references.
     pub(crate) fn for_each_slot(
         &self,
         swept: Tick,
@@ -146,22 +147,22 @@ impl Hierarchy {
         }
     }
 
-    /// The blocks that references lie in.
+    /// Returns the blocks that hold the references.
     pub(crate) fn blocks(&self) -> &Blocks {
         &self.blocks
     }
 
-    /// The first tick after `swept` at which an occupied slot is taken.
+    /// Returns the first tick after `swept` at which an occupied slot is taken.
     pub(crate) fn next_expiry(&self, swept: Tick) -> Option<Tick> {
         self.levels.iter().filter_map(|level| self.next_in(level, swept)).min()
     }
 
-    /// Whether references are overdue.
+    /// Returns `true` if there are overdue references.
     pub(crate) fn has_overdue(&self) -> bool {
         !self.overdue.is_empty()
     }
 
-    /// Takes the references that are overdue.
+    /// Takes the overdue references.
     pub(crate) fn take_overdue(&self, swept: Tick) -> Option<Taken> {
         (!self.overdue.is_empty()).then(|| Taken {
             from: Source { shard: self.shard, slot: None },
@@ -190,36 +191,37 @@ impl Hierarchy {
         Some(self.take(slot, at))
     }
 
-    /// Whether a slot that is taken at `at` can be this one.
+    /// Returns `true` if `slot` can be taken at `at`.
     #[inline]
     pub(crate) fn is_taken_at(&self, slot: SlotIndex, at: Tick) -> bool {
         self.levels.of(slot).is_taken_at(slot, at)
     }
 
-    /// A place in the slot, for its next expiry.
+    /// Returns a place in the slot, for its next expiry.
     #[inline]
     pub(crate) fn next_expiry_of(&self, slot: SlotIndex, swept: Tick) -> Place {
         Place::Slot { slot, at: self.levels.of(slot).next_expiry(slot, swept) }
     }
 
-    /// As [`file`](Self::file), for a reference that was taken early: back into its slot.
+    /// Files a reference that was taken early into its slot again.
     pub(crate) fn put_back(&self, reference: EntryRef, slot: SlotIndex, at: Tick) -> Option<bool> {
         self.file(reference, Place::Slot { slot, at })
     }
 
-    /// The first occupied slot, in the row of all, from this place on.
+    /// Returns the first occupied slot at or after position `from` in the array of all slots.
     pub(crate) fn next_occupied(&self, from: usize) -> Option<SlotIndex> {
         self.occupied.next_from(from).map(SlotIndex)
     }
 
-    /// Clears the mark, then takes the references: whoever pushes after the swap marks again.
+    /// Clears the mark, then takes the references. A thread that pushes after the swap marks the
+    /// slot again.
     fn take(&self, slot: SlotIndex, at: Tick) -> Taken {
         self.occupied.clear(slot.0);
         let chain = self.slots[slot.0].take();
         Taken { from: Source { shard: self.shard, slot: Some(slot) }, at, chain }
     }
 
-    /// The first tick after `swept` at which an occupied slot of the level is taken.
+    /// Returns the first tick after `swept` at which an occupied slot of the level is taken.
     fn next_in(&self, level: &WheelLevel, swept: Tick) -> Option<Tick> {
         let next = level.number(swept) + 1;
         let distance = self.occupied.distance(level.row(), level.slot(next).0)?;

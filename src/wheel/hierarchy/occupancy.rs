@@ -1,9 +1,9 @@
-//! Which slots may hold references, one bit a slot.
+//! A bitmap of the slots that may hold references.
 //!
-//! A set bit may lag: the slot may have been emptied of all but stale references, or an inserter
-//! may be about to push. A clear bit may lag too, but only for an inserter that has pushed and not
-//! yet marked; it marks before it looks at how far the sweep has come, and that look finds what the
-//! sweep may have missed (see [`crate::wheel::shard`]).
+//! A set bit may be outdated, because the slot may contain only stale references or an inserter may
+//! be about to push. A clear bit may be outdated only if an inserter has pushed and not yet marked.
+//! The inserter marks before it re-checks the progress of the sweep, and that check detects a
+//! reference that the sweep may have missed (see [`crate::wheel::shard`]).
 
 #![forbid(unsafe_code)]
 
@@ -21,37 +21,40 @@ impl Occupancy {
         Self { words: (0..slots.div_ceil(64)).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    /// Notes that `slot` may hold references; called after the push.
+    /// Marks `slot` as possibly occupied. Called after the push.
     #[inline]
     pub(crate) fn mark(&self, slot: usize) {
         let (word, bit) = (&self.words[slot / 64], 1 << (slot % 64));
-        // Relaxed: a set bit is as good as one set here. It cannot be an old value from before
-        // the sweeper's `clear` if the push came after the sweeper's swap: that swap published
-        // the clearing to the push.
+        // Relaxed: a bit that is already set is as good as one set here. It cannot be a stale value
+        // from before the sweeper's `clear` if the push came after the sweeper's swap, because that
+        // swap published the clearing to the push.
         if word.load(Relaxed) & bit == 0 {
-            // AcqRel: the Release half publishes the push to the sweeper's `next`; the Acquire
-            // half keeps the chain unbroken from one marker of the word to the next.
+            // AcqRel:
+            // - the Release half publishes the push to the sweeper's `next`;
+            // - the Acquire half keeps the chain unbroken from one marker of the word to the next.
             word.fetch_or(bit, AcqRel);
         }
     }
 
-    /// Notes that `slot` is about to be taken; called before the swap.
+    /// Clears the mark of a `slot` that is about to be taken. Called before the swap.
     #[inline]
     pub(crate) fn clear(&self, slot: usize) {
-        // AcqRel: the Acquire half pairs with `mark`, so that the swap which follows finds what
-        // the marker pushed; the Release half is carried on by that swap.
+        // AcqRel:
+        // - the Acquire half pairs with `mark`, so that the swap which follows finds what the
+        //   marker pushed;
+        // - the Release half is carried on by that swap.
         self.words[slot / 64].fetch_and(!(1 << (slot % 64)), AcqRel);
     }
 
-    /// The first occupied slot at or after `start`.
+    /// Returns the first occupied slot at or after `start`.
     pub(crate) fn next_from(&self, start: usize) -> Option<usize> {
         let first = u64::MAX << (start % 64);
         let masks = std::iter::once(first).chain(std::iter::repeat(u64::MAX));
         (start / 64..self.words.len()).zip(masks).find_map(|(word, mask)| self.first_in(word, mask))
     }
 
-    /// How many slots lie, going round, between `start` and the first occupied one of a ring of
-    /// slots, in words of their own.
+    /// Returns the distance from `start` to the first occupied slot of a ring, which has words of
+    /// its own.
     pub(crate) fn distance(&self, ring: Range<usize>, start: usize) -> Option<usize> {
         let (words, slots) = (ring.len().div_ceil(64), ring.len());
         let (first, from, bit) = (ring.start / 64, start / 64 - ring.start / 64, start % 64);
@@ -66,14 +69,14 @@ impl Occupancy {
         })
     }
 
-    /// How many slots are occupied of these, which are in words of their own.
+    /// Returns the number of occupied slots in a range that has words of its own.
     pub(crate) fn count(&self, row: Range<usize>) -> usize {
         let words = &self.words[row.start / 64..row.end.div_ceil(64)];
-        // Relaxed: a figure.
+        // Relaxed: for statistics.
         words.iter().map(|word| word.load(Relaxed).count_ones() as usize).sum()
     }
 
-    /// The first occupied slot of those that a word's masked bits are for.
+    /// Returns the first occupied slot among those of a word's masked bits.
     fn first_in(&self, word: usize, mask: u64) -> Option<usize> {
         // Acquire: pairs with `mark`, so that the take which follows finds what was pushed.
         let set = self.words[word].load(Acquire) & mask;

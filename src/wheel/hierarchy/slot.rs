@@ -1,4 +1,4 @@
-//! The slot head: where the references to timers wait for the sweeper.
+//! The slot head: one slot, which holds references to timers until the sweeper takes them.
 //!
 //! ```text
 //!  head                        ┌──────────────┐     ┌──────────────┐
@@ -10,26 +10,29 @@
 //!                              └──────────────┘      all but the first block are full
 //! ```
 //!
-//! A slot is a chain of [`block`](super::block)s of references. To [`push`](SlotHead::push) is to
-//! reserve the next place of the first block by one compare-and-swap on the head, which holds the
-//! count, and then to store the reference there; when the block is full, a new block with the
-//! reference in it goes in progress. The sweeper [`take`](SlotHead::take)s the whole chain by one
-//! swap. Nothing is ever popped singly.
+//! A slot is a chain of [`block`](super::block)s of references. A [`push`](SlotHead::push) reserves
+//! the next place of the first block by one compare-and-swap on the head, which holds the count,
+//! and then stores the reference there. If the block is full, a new block with the reference
+//! becomes the first of the chain. The sweeper [`take`](SlotHead::take)s the whole chain by one
+//! swap. References are never popped one by one.
 //!
-//! **Which thread may touch a block** is said by I4 in [`crate::wheel`]. A thread that has reserved
-//! a place needs no epoch, because the block is in use until its reference has been read. A head of
-//! the same value may by then mean a block that was given back and made again. That is harmless,
-//! because a reservation is made in the block that the head refers to *at that moment*, and the
-//! `next` of a new block is that same head's.
+//! **Block rule.** A block belongs to the slot until the chain is taken and then to the taker,
+//! which releases it when all references reserved in it have been read. A thread accesses a block
+//! only between its reservation and its store of the reference. The block is then still in use, and
+//! no epoch is needed. By the time of the exchange, a head of the same value may stand for a block
+//! that was released and claimed again. That is harmless, because a reservation is made in the
+//! block that the head refers to *at that moment*, and the `next` of a new block is that same
+//! head's.
 //!
-//! **A reference reserved but not yet written** reads as zero. The taker keeps such a block
-//! ([`Unwritten`]) and checks again at its next sweep; nobody waits. Its timer is not late: its
-//! insert has not returned. When it goes on, it finds at its re-check that the slot's expiry has
-//! passed and files the reference once more; or, if the slot was taken early or is the
-//! overdue one, the taker finds the reference: it looks at the blocks it keeps whenever it has
-//! published a tick ([`crate::wheel::progress::swept`]), and before it rests, each time after the
-//! fence that makes it see the reference or the inserter see the tick or the wake-up tick
-//! ([`crate::wheel::progress::wakeup`]).
+//! **A reference that is reserved but not yet written** reads as zero. The taker keeps such a block
+//! ([`Unwritten`]) and checks it again at its next sweep, without waiting. The timer is not late,
+//! because its insert has not returned. When the inserter continues, there are two cases:
+//!
+//! - Its re-check finds that the slot's expiry has passed, and it files the reference once more.
+//! - If the slot was taken early, or is the overdue one, the taker finds the reference. It checks
+//!   its kept blocks whenever it has published a tick ([`crate::wheel::progress::swept`]), and
+//!   before it rests. Each check follows the fence that makes it see the reference, or else the
+//!   inserter see the tick or the wake-up tick ([`crate::wheel::progress::wakeup`]).
 
 #![forbid(unsafe_code)]
 
@@ -42,15 +45,15 @@ use crate::wheel::memory::Guard;
 const COUNT: Field = Field::low(4);
 const BLOCK: Field = COUNT.above(30);
 
-/// A copied head: the first block, and how many of its references are reserved.
+/// A copied head: the first block, and the number of references reserved in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Head(u64);
 
 impl Head {
-    /// No block, and so no place in it: as if it were full.
+    /// No block. It has no free place, as if it were full.
     const EMPTY: Head = Head(BLOCK.put(BlockNumber::NONE.0 as u64) | COUNT.put(REFERENCES as u64));
 
-    /// A block with one reference.
+    /// Creates a head for a block with one reference.
     fn new(block: BlockNumber) -> Self {
         Self(BLOCK.put(u64::from(block.0)) | COUNT.put(1))
     }
@@ -65,13 +68,13 @@ impl Head {
         to_index(COUNT.get(self.0))
     }
 
-    /// This head with one more reference reserved in the same block.
+    /// Returns this head with one more reference reserved in the same block.
     #[inline]
     fn reserved(self) -> Self {
         Self(self.0 + COUNT.put(1))
     }
 
-    /// Whether a new block is needed for one more reference.
+    /// Returns `true` if one more reference needs a new block.
     #[inline]
     fn is_full(self) -> bool {
         self.count() >= REFERENCES
@@ -87,22 +90,22 @@ impl SlotHead {
         Self(AtomicU64::new(Head::EMPTY.0))
     }
 
-    /// Whether no reference waits here, as far as this thread has seen.
+    /// Returns `true` if the slot holds no reference, as far as this thread can see.
     pub(crate) fn is_empty(&self) -> bool {
         // Acquire: a taker that finds references goes on to read them; pairs with `push`.
         Head(self.0.load(Acquire)) == Head::EMPTY
     }
 
-    /// How many references wait here: a figure. A chain that is taken meanwhile may lead on into
-    /// another.
+    /// Estimates the number of references in the slot. A chain that is taken meanwhile may continue
+    /// in another chain.
     pub(crate) fn len(&self, blocks: &Blocks, guard: &Guard) -> u64 {
-        // Acquire: the block was begun before; pairs with the exchanges of `push`.
+        // Acquire: the block was initialised before; pairs with the exchanges of `push`.
         let head = Head(self.0.load(Acquire));
         if head == Head::EMPTY {
             return 0;
         }
         let (mut block, mut references) = (head.block(), head.count());
-        // Nor does that lead round for ever.
+        // Bounded, in case recycled blocks form a cycle.
         for _ in 1..blocks.len() {
             block = blocks.after(block, guard);
             if block == BlockNumber::NONE {
@@ -113,8 +116,9 @@ impl SlotHead {
         references as u64
     }
 
-    /// As [`push`](Self::push), without making a block: calls `first`, if the first one has room,
-    /// and files the reference if nobody is faster. `None`: it has none. Returns whether it did.
+    /// The fast path of [`push`](Self::push), which makes no block. If the first block has room,
+    /// calls `first` and then tries once to file the reference. Returns `Some(true)` if it was
+    /// filed, `Some(false)` if another thread was faster, and `None` if there is no room.
     #[inline]
     pub(crate) fn try_push(
         &self,
@@ -122,7 +126,7 @@ impl SlotHead {
         blocks: &Blocks,
         first: impl FnOnce(),
     ) -> Option<bool> {
-        // Relaxed: what the head refers to is not touched before the exchange confirms it.
+        // Relaxed: the head's block is not accessed before the exchange confirms the head.
         let head = Head(self.0.load(Relaxed));
         if head.is_full() {
             return None;
@@ -131,8 +135,8 @@ impl SlotHead {
         Some(self.push_reference(head, reference, blocks).is_ok())
     }
 
-    /// Files a reference. Returns whether a block was made for it; `None`, and the reference is not
-    /// filed, if none can be had.
+    /// Files a reference. Returns `true` if it made a block for it. Returns `None`, without filing
+    /// the reference, if no block is available.
     pub(crate) fn push(&self, reference: EntryRef, blocks: &Blocks) -> Option<bool> {
         // Relaxed: as in `try_push`.
         let mut head = Head(self.0.load(Relaxed));
@@ -163,17 +167,20 @@ impl SlotHead {
     #[inline]
     fn push_reference(&self, head: Head, reference: EntryRef, blocks: &Blocks) -> Result<(), Head> {
         self.exchange(head, head.reserved())?;
-        // By I4 the block is in use until the reference reserved here has been written.
+        // By the block rule, the block is in use until the reference reserved here has been
+        // written.
         blocks.with(head.block(), |block| block.write(head.count(), reference));
         Ok(())
     }
 
     #[inline]
     fn exchange(&self, head: Head, next: Head) -> Result<(), Head> {
-        // AcqRel: the Release half publishes a new block, and the entry's state behind the
-        // reference, to the taker's swap; the Acquire half pairs with that swap, so that whoever
-        // pushes after it also sees the slot marked empty and the sweep's published tick. Relaxed
-        // on failure: the caller checks again.
+        // AcqRel on success, Relaxed on failure:
+        // - the Release half publishes a new block, and the entry's state behind the reference, to
+        //   the taker's swap;
+        // - the Acquire half pairs with that swap, so that a thread that pushes after it also sees
+        //   the slot marked empty and the sweep's published tick;
+        // - after a failure the caller checks again.
         match self.0.compare_exchange(head.0, next.0, AcqRel, Relaxed) {
             Ok(_) => Ok(()),
             Err(now) => Err(Head(now)),
@@ -182,14 +189,15 @@ impl SlotHead {
 
     /// Takes all references.
     pub(crate) fn take(&self) -> Chain {
-        // AcqRel: the Acquire half pairs with the exchanges of `push`; the Release half shows
-        // whoever pushes later what the sweeper published before.
+        // AcqRel:
+        // - the Acquire half pairs with the exchanges of `push`;
+        // - the Release half shows each later push what the sweeper published before.
         let head = Head(self.0.swap(Head::EMPTY.0, AcqRel));
         Chain { block: head.block(), count: head.count() }
     }
 }
 
-/// A taken chain of blocks, read block by block.
+/// A taken chain of blocks, which is read block by block.
 #[derive(Debug)]
 pub(crate) struct Chain {
     block: BlockNumber,
@@ -197,7 +205,7 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// Appends the references in the next block to `references`. Returns what became of the block,
+    /// Appends the references in the next block to `references`. Returns the outcome for the block,
     /// or `None` at the end of the chain.
     pub(crate) fn read_block(
         &mut self,
@@ -219,10 +227,10 @@ impl Chain {
     }
 }
 
-/// What became of a block that was read.
+/// The outcome of reading a block.
 #[derive(Debug)]
 pub(crate) enum Read {
-    /// All its references were there; it is given back.
+    /// All of its references were written, and the block was released.
     Whole,
     /// Some references are reserved but not yet written.
     Kept(Unwritten),
@@ -232,27 +240,28 @@ pub(crate) enum Read {
 #[derive(Debug)]
 pub(crate) struct Unwritten {
     block: BlockNumber,
-    /// Which places have not been read yet; when there are none, the block has been given back.
+    /// A bit set of the places that have not been read yet. If it is empty, the block has been
+    /// released.
     waiting: u32,
 }
 
 impl Unwritten {
-    /// Whether references have been written since the last check.
+    /// Returns `true` if references have been written since the last check.
     pub(crate) fn has_news(&self, blocks: &Blocks) -> bool {
         let written =
             || blocks.with(self.block, |block| self.places().any(|place| block.has(place)));
         self.waiting != 0 && written()
     }
 
-    /// The places that have not been read yet.
+    /// Iterates over the places that have not been read yet.
     #[inline]
     fn places(&self) -> impl Iterator<Item = usize> + use<> {
         let waiting = self.waiting;
         (0..REFERENCES).filter(move |place| waiting & (1 << place) != 0)
     }
 
-    /// Appends the references written since the last check. Returns whether that was all; if so the
-    /// block is given back.
+    /// Appends the references written since the last check. Returns `true` if all have been read,
+    /// in which case the block is released.
     #[inline]
     pub(crate) fn read_written(&mut self, references: &mut Vec<EntryRef>, blocks: &Blocks) -> bool {
         if self.waiting == 0 {
@@ -267,7 +276,8 @@ impl Unwritten {
             }
         });
         if self.waiting == 0 {
-            // All reserved references have been written: by I4 no other thread touches it.
+            // All reserved references have been written, so by the block rule no other thread
+            // accesses it.
             blocks.release(self.block);
         }
         self.waiting == 0
