@@ -91,7 +91,7 @@ pub(crate) struct Levels {
     /// The finest first.
     levels: Box<[WheelLevel]>,
     /// Indexed by the number of bits of a distance, minus one. Contains the level that reaches such
-    /// a distance with one slot to spare, or the last level.
+    /// a distance, or falls short of it by at most one slot, or else the last level.
     by_distance: Box<[WheelLevel; 64]>,
 }
 

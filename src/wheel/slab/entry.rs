@@ -1,4 +1,4 @@
-//! The slab entry: where one timer lives.
+//! The slab entry, which holds one timer.
 //!
 //! | field | written by | read by |
 //! |---|---|---|
@@ -6,7 +6,10 @@
 //! | `next_visit` | see [`super::next_visit`] | sweeper, resetters, claimers |
 //! | `value` | the claimer, before `arm` | the thread whose `try_end` succeeded, once |
 //!
-//! I3 in [`crate::wheel`] says which thread may touch `value`.
+//! **Value rule.** Between the claim of a vacant entry and its `arm`, only the claimer accesses
+//! `value`. Between `arm` and a successful `try_end`, no thread does. After `try_end` and until the
+//! entry is released, only the thread that succeeded does. The value is there exactly while the
+//! generation is odd.
 
 use super::next_visit::AtomicNextVisit;
 use super::slab_item::SlabItem;
@@ -16,7 +19,7 @@ use crate::sync::UnsafeCell;
 use crate::wheel::memory::Zeroable;
 use std::mem::MaybeUninit;
 
-/// One place for one timer.
+/// The storage for one timer.
 #[derive(Debug)]
 pub(crate) struct Entry<T> {
     pub(crate) state: AtomicEntryState,
@@ -35,9 +38,9 @@ impl<T> Default for Entry<T> {
     }
 }
 
-// SAFETY: all zeros is a vacant state of the first generation, a next visit that tells of nothing
-// and a value that is not there, as by default. State and `next_visit` are atomic; the value is in
-// a cell, which by I3 no thread touches while the entry is vacant.
+// SAFETY: all zeros is a vacant state of the first generation, a next visit that refers to nothing
+// and an absent value, as by default. State and `next_visit` are atomic. The value is in a cell,
+// which by the value rule no thread accesses while the entry is vacant.
 unsafe impl<T> Zeroable for Entry<T> {
     #[cfg(any(modelled, tiny))]
     fn zero(&self) {
@@ -46,8 +49,8 @@ unsafe impl<T> Zeroable for Entry<T> {
     }
 }
 
-// SAFETY: sharing an entry moves values of `T` between threads, by I3, which `T: Send`
-// allows; no two threads ever touch the same value at a time, so `T` need not be `Sync`.
+// SAFETY: sharing an entry moves values of `T` between threads, by the value rule, which `T: Send`
+// allows. No two threads ever access the same value at a time, so `T` need not be `Sync`.
 unsafe impl<T: Send> Sync for Entry<T> {}
 
 impl<T> SlabItem for Entry<T> {
@@ -63,22 +66,22 @@ impl<T> SlabItem for Entry<T> {
 
     unsafe fn drop_value(&self, values: &mut DropEach) {
         if self.state.load().is_armed() {
-            // SAFETY: the generation is odd, so the value is there; the caller vouches that nobody
-            // else ends this timer, and that it is not looked at again.
+            // SAFETY: the generation is odd, so the value is there. The caller guarantees that no
+            // other thread ends this timer, and that the entry is not accessed again.
             values.drop_one(unsafe { self.take() });
         }
     }
 }
 
 impl<T> Entry<T> {
-    /// Puts the value of a timer about to be armed.
+    /// Stores the value of a timer that is about to be armed.
     ///
     /// # Safety
     ///
     /// - The caller has claimed this vacant entry and not armed it yet.
     pub(crate) unsafe fn put(&self, value: T) {
         self.value.with_mut(|place| {
-            // SAFETY: by I3 the claimer alone touches the value before `arm`.
+            // SAFETY: by the value rule, only the claimer accesses the value before `arm`.
             let place = unsafe { &mut *place };
             place.write(value);
         });
@@ -92,9 +95,9 @@ impl<T> Entry<T> {
     /// - It has not taken the value before.
     pub(crate) unsafe fn take(&self) -> T {
         self.value.with_mut(|place| {
-            // SAFETY: by I3 the ender alone touches the value.
+            // SAFETY: by the value rule, only the thread that ended the timer accesses the value.
             let place = unsafe { &*place };
-            // SAFETY: the inserter put the value before the `arm` that the ender's `try_end`
+            // SAFETY: the inserter stored the value before the `arm` that this thread's `try_end`
             // read (Release, Acquire), and it is taken once.
             unsafe { place.assume_init_read() }
         })

@@ -1,11 +1,11 @@
-//! The slab: where the timers of one shard live, and the blocks of their references.
+//! The slab: the storage of one shard's timers, and of the blocks of their references.
 //!
-//! Entries lie in pages behind a [`page_table`]; vacant ones are on one stack ([`vacant`]), last
-//! in, first out; some are in the callers' magazines ([`magazine`]), so that a cancel and the
-//! insert after it use the same cache line, and no other. To *claim* is to take a vacant entry, to
-//! *release* to put one back; the sweeper pushes a whole [`Released`] chain at once. Pages whose
-//! entries are all vacant go back to the system through [`trim`], which the sweeper runs when far
-//! more entries are vacant than in use, or a burst fires.
+//! Entries are in pages behind a [`page_table`]. Vacant ones are on one stack ([`vacant`]), last
+//! in, first out. Some are in the threads' magazines ([`magazine`]), so that a cancel and the
+//! insert after it use the same cache line and no other. To *claim* is to take a vacant entry, and
+//! to *release* is to put one back. The sweeper pushes a whole [`Released`] chain at once. Pages
+//! whose entries are all vacant go back to the system through [`trim`], which the sweeper runs when
+//! far more entries are vacant than in use, or when a burst fires.
 
 #![allow(clippy::inline_always, reason = "the common case is to be one function")]
 
@@ -29,31 +29,32 @@ use slab_item::SlabItem;
 use state::EntryState;
 use vacant::{AtomicVacantHead, VacantHead};
 
-/// The entries of one shard, of one kind.
+/// The entries of one kind of one shard.
 #[derive(Debug)]
 pub(crate) struct Slab<E: SlabItem> {
     page_table: PageTable<E>,
     vacant: CachePadded<Vacant>,
 }
 
-/// The vacant entries in no magazine.
+/// The vacant entries that are in no magazine.
 #[derive(Debug)]
 struct Vacant {
     stack: AtomicVacantHead,
     remainder: PageRemainder,
 }
 
-/// A vacant entry that one thread holds alone.
+/// A vacant entry that one thread holds exclusively.
 #[derive(Debug)]
 pub(crate) struct Claimed<'g, E> {
     pub(crate) entry: &'g E,
     pub(crate) index: u32,
-    /// Its vacant state; the refiling flag may have been cleared since.
+    /// Its vacant state. The refiling flag may have been cleared since.
     pub(crate) vacant: EntryState,
 }
 
 impl<E: SlabItem> Claimed<'_, E> {
-    /// Makes it as if it had been used once more, before `next`. Returns its new generation.
+    /// Advances the entry as if it had been used once more, and puts it before `next`. Returns its
+    /// new generation.
     pub(crate) fn bump(&self, next: u32) -> Generation {
         let bumped = self.vacant.generation().next().next();
         self.entry.state().chain(bumped, next);
@@ -61,26 +62,26 @@ impl<E: SlabItem> Claimed<'_, E> {
     }
 }
 
-/// Vacant entries that one thread holds alone, chained by their states and on their way back to
+/// Vacant entries that one thread holds exclusively, chained by their states, on their way back to
 /// the stack.
 #[derive(Debug)]
 pub(crate) struct Released {
     top: VacantHead,
     last: VacantHead,
-    /// Which entry the last one's state says is vacant after it.
+    /// The entry that follows the last one, according to the state of the last one.
     after: u32,
 }
 
 impl Released {
-    /// None, to be followed by nothing in particular.
+    /// An empty chain, to be followed by no particular entry.
     pub(crate) const NONE: Released = Released::before(VacantHead::EMPTY);
 
-    /// None yet, to be put before `head`.
+    /// Creates an empty chain that is to be put before `head`.
     const fn before(head: VacantHead) -> Self {
         Self { top: VacantHead::EMPTY, last: VacantHead::EMPTY, after: head.index() }
     }
 
-    /// Which entry the state of the next to be gathered has to reference.
+    /// Returns the entry that the state of the next gathered entry has to reference.
     pub(crate) fn next(&self) -> u32 {
         if self.top == VacantHead::EMPTY { self.after } else { self.top.index() }
     }
@@ -94,7 +95,7 @@ impl Released {
 }
 
 impl<E: SlabItem> Slab<E> {
-    /// No entries yet; the generations of those to come begin with `first`.
+    /// Creates a slab without entries. The generations of its entries start at `first`.
     pub(crate) fn new(page_bits: u32, first: Generation) -> Self {
         Self {
             page_table: PageTable::new(page_bits, first),
@@ -105,19 +106,20 @@ impl<E: SlabItem> Slab<E> {
         }
     }
 
-    /// The entry at `index`, whatever lives in it.
+    /// Returns the entry at `index`, regardless of its content.
     #[inline]
     pub(crate) fn entry<'g>(&'g self, index: u32, guard: &'g Guard) -> Option<&'g E> {
         self.page_table.entry(index, guard)
     }
 
-    /// A vacant entry.
+    /// Claims a vacant entry.
     pub(crate) fn claim<'g>(&'g self, guard: &'g Guard) -> Result<Claimed<'g, E>, NoEntry> {
         let Rounds { top, .. } = self.take_rounds(1, guard)?;
         self.claimed(top, guard).ok_or(NoEntry::UsedUp)
     }
 
-    /// A vacant entry out of the caller's magazines; `None` when nothing is loaded there.
+    /// Claims a vacant entry from the thread's magazines. Returns `None` if nothing is loaded
+    /// there.
     #[inline(always)]
     pub(crate) fn claim_from<'g>(
         &'g self,
@@ -131,7 +133,7 @@ impl<E: SlabItem> Slab<E> {
         Some(Claimed { entry, index, vacant })
     }
 
-    /// As [`claim_from`](Self::claim_from), where nothing is loaded: that comes first.
+    /// The slow path of [`claim_from`](Self::claim_from), which loads a magazine first.
     #[inline]
     pub(crate) fn load_and_claim<'g>(
         &'g self,
@@ -144,7 +146,7 @@ impl<E: SlabItem> Slab<E> {
         self.claim_from(magazines, guard).ok_or(NoEntry::UsedUp)
     }
 
-    /// Makes room in the caller's magazines.
+    /// Makes room in the thread's magazines.
     pub(crate) fn unload(&self, magazines: &Magazines, guard: &Guard) {
         if magazines.with_room().is_some() {
             return;
@@ -154,21 +156,21 @@ impl<E: SlabItem> Slab<E> {
         }
     }
 
-    /// Gives back what is in a caller's magazines.
+    /// Releases the content of a thread's magazines.
     pub(crate) fn empty(&self, magazines: &Magazines, guard: &Guard) {
         magazines.take_all().for_each(|rounds| self.release_rounds(rounds, guard));
     }
 
-    /// Begins a chain that is to be released at once.
+    /// Starts a chain that is to be released at once.
     #[inline]
     pub(crate) fn begin_release(&self) -> Released {
         Released::before(self.vacant.stack.load())
     }
 
-    /// Adds an entry to those on their way back: vacant, held by the caller alone, and its state
-    /// references [`Released::next`].
+    /// Adds an entry to a chain that is on its way back. The entry is vacant and held by the caller
+    /// alone, and its state references [`Released::next`].
     ///
-    /// An exhausted entry is retired instead; with the last one of its page the page goes.
+    /// An exhausted entry is retired instead, and its page is removed with the last one.
     #[inline]
     pub(crate) fn gather(
         &self,
@@ -184,7 +186,7 @@ impl<E: SlabItem> Slab<E> {
         }
     }
 
-    /// Gives back entries of timers that have ended.
+    /// Releases the entries of timers that have ended.
     #[inline]
     pub(crate) fn release(&self, released: &mut Released, guard: &Guard) {
         let Released { top, last, mut after } = std::mem::replace(released, Released::NONE);
@@ -204,24 +206,24 @@ impl<E: SlabItem> Slab<E> {
         }
     }
 
-    /// Puts a vacant entry that the caller alone holds before another.
+    /// Puts a vacant entry that the caller holds exclusively before another.
     fn rechain(&self, entry: VacantHead, before: u32, guard: &Guard) {
         if let Some(held) = self.entry_of(entry, guard) {
             held.state().chain(entry.generation(), before);
         }
     }
 
-    /// How many entries there are, vacant or not.
+    /// Returns the number of entries, vacant or not.
     pub(crate) fn len(&self) -> u64 {
         u64::from(self.page_table.pages()) * self.page_len()
     }
 
-    /// How many entries a page has.
+    /// Returns the number of entries in a page.
     pub(crate) fn page_len(&self) -> u64 {
         u64::from(self.page_table.page_len())
     }
 
-    /// How many bytes the entries take.
+    /// Returns the number of bytes that the entries occupy.
     pub(crate) fn bytes(&self) -> usize {
         self.page_table.pages() as usize * self.page_table.page_bytes()
     }
@@ -231,8 +233,8 @@ impl<E: SlabItem> Slab<E> {
         self.page_table.for_each(guard, visit);
     }
 
-    /// Calls `visit` for each entry of the page of this number, if it is there, with its index.
-    /// `false`: no page has this number or a greater one.
+    /// Calls `visit` for each entry of the page with this number, if it is there, with its index.
+    /// Returns `false` if no page has this number or a greater one.
     pub(crate) fn for_each_on_page(
         &self,
         number: u32,
@@ -253,7 +255,7 @@ impl<E: SlabItem> Slab<E> {
         self.vacant_rounds(most, guard).map_or_else(|| self.grow_rounds(most, guard), Ok)
     }
 
-    /// Takes up to `most` vacant entries of those that there are.
+    /// Takes up to `most` of the existing vacant entries.
     fn vacant_rounds(&self, most: u32, guard: &Guard) -> Option<Rounds> {
         self.pop_rounds(most, guard).or_else(|| {
             let rounds = self.vacant.remainder.take(most)?;
@@ -270,7 +272,7 @@ impl<E: SlabItem> Slab<E> {
                 return None;
             }
             let Some((count, below)) = self.walk(head, most, guard) else {
-                // The exchange shows the present head, which a load need not.
+                // The exchange returns the present head, which a load need not.
                 head = self.vacant.stack.replace(head, head).err().unwrap_or(head);
                 continue;
             };
@@ -281,11 +283,11 @@ impl<E: SlabItem> Slab<E> {
         }
     }
 
-    /// How many entries there are from `head` on, at most `most`, and the head below them.
+    /// Returns the number of entries from `head` on, at most `most`, and the head below them.
     ///
-    /// `None`: `head` has moved on. Whatever is read through one that has is discarded with it: a
-    /// page that is not there, or a state of another generation, only says so early. If it has not,
-    /// nobody has touched what is below: all of that is as it was pushed.
+    /// Returns `None` if `head` is outdated. Anything read through an outdated head is discarded
+    /// with it. An absent page, or a state of another generation, only shows this early. If `head`
+    /// is still current, no thread has touched the entries below it, which are as they were pushed.
     fn walk(&self, head: VacantHead, most: u32, guard: &Guard) -> Option<(u32, VacantHead)> {
         let top = self.entry_of(head, guard)?.state().load();
         let mut seen = Some(top).filter(|top| top.generation() == head.generation())?;
@@ -306,8 +308,8 @@ impl<E: SlabItem> Slab<E> {
         }
     }
 
-    /// Puts a page in, keeps its first `most` entries, or all, and leaves the others to whoever
-    /// comes next.
+    /// Installs a page, keeps its first `most` entries, or all, and leaves the others to later
+    /// claims.
     fn grow_rounds(&self, most: u32, guard: &Guard) -> Result<Rounds, NoEntry> {
         let (top, vacant) = self.page_table.install(guard)?;
         let len = self.page_table.page_len();
@@ -315,7 +317,7 @@ impl<E: SlabItem> Slab<E> {
         self.page_table.reinit(kept, guard);
         let others = Rounds { top: top + kept.count, count: len - kept.count };
         if others.count > 0 && !self.vacant.remainder.put(others) {
-            // Another thread has put a page in at the same time.
+            // Another thread has installed a page at the same time.
             self.page_table.reinit(others, guard);
             let mut released = Released {
                 top: VacantHead::new(vacant, others.top),
@@ -327,18 +329,18 @@ impl<E: SlabItem> Slab<E> {
         Ok(kept)
     }
 
-    /// Makes the memory of an entry, on no page: for models, which keep it to themselves.
+    /// Creates the memory of an entry on no page, for models, which use it exclusively.
     #[cfg(all(modelled, not(crossbeam_loom)))]
     pub(crate) fn materialise(&self, index: u32) {
         self.page_table.materialise(index);
     }
 
-    /// Gives back one entry, which the caller alone holds.
+    /// Releases one entry that the caller holds exclusively.
     pub(crate) fn release_one(&self, index: u32, guard: &Guard) {
         self.release_rounds(Rounds { top: index, count: 1 }, guard);
     }
 
-    /// Pushes entries out of a caller's magazines.
+    /// Pushes entries from a thread's magazines to the stack.
     ///
     /// Some may have come from the stack and not been used since. Each gets a later generation, so
     /// that no entry is on the stack twice with the same one.
@@ -353,7 +355,7 @@ impl<E: SlabItem> Slab<E> {
         self.release(&mut released, guard);
     }
 
-    /// An entry that the caller alone holds.
+    /// Returns an entry that the caller holds exclusively.
     fn claimed<'g>(&'g self, index: u32, guard: &'g Guard) -> Option<Claimed<'g, E>> {
         let entry = self.entry(index, guard)?;
         Some(Claimed { entry, index, vacant: entry.state().load() })
@@ -375,7 +377,7 @@ mod tests {
     use crate::wheel::id::Generation;
     use crate::wheel::memory::pin;
 
-    /// Ends the uses of `times` claimed entries, as if their last generation had passed.
+    /// Advances `times` claimed entries to their last generation.
     fn exhaust(slab: &Slab<Entry<u8>>, times: u32) {
         let guard = pin();
         let mut released = Released::NONE;

@@ -1,4 +1,4 @@
-//! What is left of a page that was put in: entries that nobody has had since.
+//! The unused remainder of an installed page.
 //!
 //! ```text
 //!   63      60 59                               30 29                              0
@@ -7,13 +7,14 @@
 //!  └──────────┴───────────────────────────────────┴─────────────────────────────────┘
 //! ```
 //!
-//! Whoever puts a page in takes as many of its entries as it wants, and leaves the rest here;
-//! whoever finds the vacant stack empty takes some from the progress, by one exchange. They are a
-//! range of indices, so that nobody has to walk along their states, which are written when they are
-//! taken: on a page of which few are needed, the memory of the others is not touched.
+//! The thread that installs a page takes as many of its entries as it wants and leaves the rest
+//! here. A thread that finds the vacant stack empty takes some from the front of the range, by one
+//! exchange. The remainder is a range of indices, so that no thread has to walk along the states of
+//! its entries, which are written when the entries are taken. If few entries of a page are needed,
+//! the memory of the others is not touched.
 //!
-//! The same word may come again, with another incarnation of the page. That is harmless: it means
-//! what it says at the moment of the exchange, and nothing that was read before is relied upon.
+//! The same word may come again with another incarnation of the page. That is harmless, because the
+//! word is valid at the time of the exchange, and nothing that was read before is relied upon.
 
 #![forbid(unsafe_code)]
 
@@ -24,7 +25,7 @@ use crate::wheel::bits::Field;
 const FIRST: Field = Field::low(30);
 const LEFT: Field = FIRST.above(30);
 
-/// The range of one slab.
+/// The remainder of one slab.
 #[derive(Debug)]
 pub(crate) struct PageRemainder(AtomicU64);
 
@@ -33,7 +34,7 @@ impl PageRemainder {
         Self(AtomicU64::new(0))
     }
 
-    /// Takes up to `most` entries from the progress, if there are any.
+    /// Takes up to `most` entries from the front of the range, if there are any.
     pub(crate) fn take(&self, most: u32) -> Option<Rounds> {
         // Relaxed: the exchange decides.
         let mut seen = self.0.load(Relaxed);
@@ -53,7 +54,7 @@ impl PageRemainder {
         }
     }
 
-    /// Leaves entries of a page here, if there are no others. Returns whether it did.
+    /// Leaves entries of a page here if the range is empty. Returns `true` if it did.
     pub(crate) fn put(&self, Rounds { top, count }: Rounds) -> bool {
         // Relaxed: as in `take`.
         let seen = self.0.load(Relaxed);
@@ -64,7 +65,7 @@ impl PageRemainder {
 }
 
 fn word(first: u32, left: u32) -> u64 {
-    // The last index of all has none after it.
+    // No entry follows the last possible index.
     FIRST.put(u64::from(first) & FIRST.max()) | LEFT.put(u64::from(left))
 }
 

@@ -1,4 +1,5 @@
-//! The page table: which pages of entries are there, and which generations they begin with.
+//! The page table: the installed pages of entries, and the generation that each of them starts
+//! with.
 //!
 //! ```text
 //! chunks ─► [slot]                         chunk c has 2^c slots, made when first needed
@@ -10,32 +11,32 @@
 //!              └─ retired                  how many of its entries are exhausted
 //! ```
 //!
-//! **Page rule.** A page that the page table holds is whole. It is taken out only by a thread that
-//! alone holds all of its entries, vacant. Its memory goes back as [`memory`](crate::wheel::memory)
-//! does it, and a reference found under a guard is good while the guard lives. What a late reader
-//! sees there are vacant generations, which no id matches: those that were there last or, where
-//! entries stay in their places, zeros.
+//! **Page rule.** A page in the page table is complete. It is removed only by a thread that holds
+//! all of its entries, vacant and exclusively. Its memory is reclaimed as
+//! [`memory`](crate::wheel::memory) describes, and a reference found under a guard is valid while
+//! the guard lives. A late reader sees vacant generations there, which no id matches. They are
+//! those that were there last or, where entries stay in place, zeros.
 //!
-//! **Nobody changes what is on a page that is away**, for it is zeroed; and nobody tries, as a
-//! rule, lest its memory come back for nothing. Who could?
+//! **No thread changes the content of a removed page**, because the page is zeroed. As a rule no
+//! thread tries to, since its memory would come back for nothing. These are the threads that could:
 //!
-//! * Whoever ends, resets or arms a timer: it exchanges the state of an armed generation, or has
-//!   claimed the entry. Neither is there. (One that has read the state before fails.)
-//! * The holder of the refiling flag, which writes `next_visit` and clears the flag late, whatever
-//!   lives in the entry by then. A page with such an entry stays
-//!   ([`is_refiling`](PageTable::is_refiling)), until it is exhausted: then it is never put in
-//!   again. A flag that has been zeroed and set again would otherwise be cleared by the wrong
-//!   thread.
-//! * The sweeper, which visits a reference to an entry: it drops a reference of one that is
-//!   [pristine](EntryState::is_pristine) without a write.
+//! * A thread that ends, resets or arms a timer exchanges the state of an armed generation, or has
+//!   claimed the entry. Neither exists on such a page. (The exchange of a thread that has read the
+//!   state before fails.)
+//! * The holder of the refiling flag writes `next_visit` and clears the flag late, whatever the
+//!   entry holds by then. A page with such an entry is not removed
+//!   ([`is_refiling`](PageTable::is_refiling)) until it is exhausted, after which it is never
+//!   installed again. A flag that has been zeroed and set again would otherwise be cleared by the
+//!   wrong thread.
+//! * The sweeper visits a reference to an entry. It drops a reference to a
+//!   [pristine](EntryState::is_pristine) entry without a write.
 //!
-//! **Base** (I5 in [`crate::wheel`]). `base` is written, and the entries are zeroed, before the
-//! page is taken out; `base` is read, and the states are written, only after the page has been put
-//! in, by the thread that put it in, or those that took what it [left](super::page_remainder): they
-//! alone hold those entries, and until all have been released nobody takes the page out. So no
-//! generation is ever given out twice, however the putting in and taking out of other threads
-//! interleave. The first `base` of all pages is the one that the slab was [made](PageTable::new)
-//! with.
+//! **Base rule.** `base` is written, and the entries are zeroed, before the page is removed. `base`
+//! is read, and the states are written, only after the page has been installed, by the thread that
+//! installed it or by those that took its [remainder](super::page_remainder). They hold those
+//! entries exclusively, and until all have been released no thread removes the page. No generation
+//! is therefore ever used twice, however the installs and removals of other threads interleave. The
+//! first `base` of all pages is the one with which the slab was [made](PageTable::new).
 
 use super::magazine::Rounds;
 use super::slab_item::SlabItem;
@@ -51,7 +52,7 @@ use std::ptr;
 /// Enough chunks for all indices at the smallest page size.
 const CHUNKS: usize = 30;
 
-/// Why there is no vacant entry, and none can be made.
+/// The reason why there is no vacant entry and none can be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoEntry {
     /// All indices are in use, or exhausted.
@@ -60,7 +61,7 @@ pub(crate) enum NoEntry {
     OutOfMemory,
 }
 
-/// Where one page is, or may be.
+/// The place of one page, which may be absent.
 #[derive(Debug)]
 struct PageSlot<E> {
     page: AtomicPtr<E>,
@@ -74,17 +75,19 @@ pub(crate) struct PageTable<E: SlabItem> {
     places: Places<E>,
     chunks: Box<[AtomicPtr<PageSlot<E>>]>,
     page_bits: u32,
-    /// The generation that entries begin with.
+    /// The generation that entries start with.
     first: Generation,
-    /// Pages below this number are there, or were a moment ago: where a search begins.
+    /// The number at which a search for an absent page starts. Pages below it are, or recently
+    /// were, installed.
     first_absent: AtomicU32,
-    /// How many pages there are.
+    /// The number of installed pages.
     pages: AtomicU32,
     owns: PhantomData<Box<E>>,
 }
 
 impl<E: SlabItem> PageTable<E> {
-    /// No pages yet, of `2^page_bits` entries or more, whose generations begin with `first`.
+    /// Creates a table without pages. Its pages will have `2^page_bits` entries or more, whose
+    /// generations start at `first`.
     pub(crate) fn new(page_bits: u32, first: Generation) -> Self {
         let page_bits = Places::<E>::page_bits(page_bits);
         Self {
@@ -98,37 +101,38 @@ impl<E: SlabItem> PageTable<E> {
         }
     }
 
-    /// How many entries a page has.
+    /// Returns the number of entries in a page.
     #[inline]
     pub(crate) fn page_len(&self) -> u32 {
         1 << self.page_bits
     }
 
-    /// The number of the page that holds `index`.
+    /// Returns the number of the page that holds `index`.
     #[inline]
     pub(crate) fn page_of(&self, index: u32) -> u32 {
         index >> self.page_bits
     }
 
-    /// How many pages there are at present.
+    /// Returns the present number of pages.
     pub(crate) fn pages(&self) -> u32 {
-        // Relaxed: a figure, not a synchronisation.
+        // Relaxed: for statistics.
         self.pages.load(Relaxed)
     }
 
-    /// How many bytes of memory a page takes.
+    /// Returns the number of bytes of memory that a page takes.
     pub(crate) fn page_bytes(&self) -> usize {
         size_of::<E>() << self.page_bits
     }
 
-    /// The entry at `index`, if its page is there; it may be an entry even if it is not.
+    /// Returns the entry at `index` if its page is installed. It may return an entry even if it is
+    /// not.
     #[inline]
     pub(crate) fn entry<'g>(&'g self, index: u32, guard: &'g Guard) -> Option<&'g E> {
         self.places.get(index, || self.page(self.page_of(index)), guard)
     }
 
-    /// Puts a page in. The caller alone holds its entries, which are to be
-    /// [reinitialised](Self::reinit) before they are used. Returns the index of the first, and
+    /// Installs a page. The caller holds its entries exclusively, and has to
+    /// [reinitialise](Self::reinit) them before they are used. Returns the index of the first, and
     /// their generation.
     pub(crate) fn install(&self, guard: &Guard) -> Result<(u32, Generation), NoEntry> {
         loop {
@@ -136,19 +140,20 @@ impl<E: SlabItem> PageTable<E> {
             let slot = self.slot_or_make(number).ok_or(NoEntry::OutOfMemory)?;
             let page = self.places.make_page(number << self.page_bits);
             let page = page.ok_or(NoEntry::OutOfMemory)?;
-            // AcqRel: the Release half publishes, to `page`, entries as `make_page` returns them;
-            // the Acquire half pairs with the Release of `remove`, so that `base` is seen, and that
-            // the entries have been zeroed.
+            // AcqRel:
+            // - the Release half publishes, to `page`, entries as `make_page` returns them;
+            // - the Acquire half pairs with the Release of `remove`, so that `base` is seen, and
+            //   that the entries have been zeroed.
             if slot.page.compare_exchange(ptr::null_mut(), page, AcqRel, Relaxed).is_err() {
                 self.places.unmake_page(page);
                 continue;
             }
-            // Relaxed: a figure.
+            // Relaxed: for statistics.
             self.pages.fetch_add(1, Relaxed);
             // Relaxed: ordered by the exchange above, by I5.
             let base = Generation(slot.base.load(Relaxed));
             if base >= Generation::EXHAUSTED {
-                // The page that was here was exhausted while this one was on its way.
+                // The previous page of this number was exhausted while this one was being made.
                 self.remove(number, base, guard);
                 continue;
             }
@@ -156,15 +161,15 @@ impl<E: SlabItem> PageTable<E> {
         }
     }
 
-    /// Makes the memory of an entry, on no page.
+    /// Creates the memory of an entry, on no page.
     #[cfg(all(modelled, not(crossbeam_loom)))]
     pub(crate) fn materialise(&self, index: u32) {
         assert!(self.places.make_page(index).is_some(), "a model has memory");
     }
 
-    /// Takes a page out; `base` is the greatest generation among its entries.
+    /// Removes a page. `base` is the greatest generation among its entries.
     ///
-    /// The caller alone holds all entries of the page, vacant.
+    /// The caller holds all entries of the page, vacant and exclusively.
     pub(crate) fn remove(&self, number: u32, base: Generation, guard: &Guard) {
         let Some(slot) = self.slot(number) else {
             return;
@@ -175,34 +180,35 @@ impl<E: SlabItem> PageTable<E> {
         if page.is_null() {
             return;
         }
-        // SAFETY: made by `make_page`; the caller alone holds its entries, so that they are vacant
-        // and by the module's rules nobody changes them, unless the page is exhausted.
+        // SAFETY: made by `make_page`. The caller holds its entries exclusively, so they are vacant
+        // and by the module's rules no thread changes them, unless the page is exhausted.
         unsafe { self.places.zero(page) };
-        // Release: publishes `base`, and that the entries have been zeroed, to `install`. Nobody
-        // else takes the page out: it is the caller's.
+        // Release: publishes `base`, and that the entries have been zeroed, to `install`. No other
+        // thread removes the page, because it is the caller's.
         slot.page.store(ptr::null_mut(), Release);
-        // Relaxed: a figure.
+        // Relaxed: for statistics.
         self.pages.fetch_sub(1, Relaxed);
-        // Relaxed: a hint where a search begins.
+        // Relaxed: a hint for the start of a search.
         self.first_absent.fetch_min(number, Relaxed);
-        // SAFETY: as above; it has been taken out.
+        // SAFETY: as above; the page has been removed.
         unsafe { self.places.reclaim(page, guard) };
     }
 
-    /// Whether a resetter is filing an earlier reference to one of the page's entries.
+    /// Returns `true` if a resetter is filing an earlier reference to one of the page's entries.
     ///
-    /// The caller alone holds them, vacant: once it is not so, it stays so.
+    /// The caller holds them, vacant and exclusively, so a result of `false` stays valid.
     pub(crate) fn is_refiling(&self, number: u32, guard: &Guard) -> bool {
         self.entries(number, guard).any(|(_, entry)| entry.state().load().is_refiling())
     }
 
-    /// Counts the entry at `index` as exhausted; with the last one of its page the page goes.
+    /// Counts the entry at `index` as exhausted. With the last entry of a page the page is removed.
     pub(crate) fn retire(&self, index: u32, guard: &Guard) {
         let number = self.page_of(index);
         let Some(slot) = self.slot(number) else {
             return;
         };
-        // AcqRel: the last to count acts for all the others, which are done with their entries.
+        // AcqRel: the last thread to count acts for all the others, which are done with their
+        // entries.
         if slot.retired.fetch_add(1, AcqRel) + 1 == self.page_len() {
             self.remove(number, Generation::EXHAUSTED, guard);
         }
@@ -214,8 +220,8 @@ impl<E: SlabItem> PageTable<E> {
             .all(|number| self.for_each_on_page(number, guard, &mut visit));
     }
 
-    /// Calls `visit` for each entry of the page of this number, if it is there, with its index.
-    /// `false`: no page has this number or a greater one.
+    /// Calls `visit` for each entry of the page with this number, if it is there, with its index.
+    /// Returns `false` if no page has this number or a greater one.
     pub(crate) fn for_each_on_page(
         &self,
         number: u32,
@@ -226,9 +232,9 @@ impl<E: SlabItem> PageTable<E> {
         self.slot(number).is_some()
     }
 
-    /// The lowest page that is not there and whose generations are not used up.
+    /// Returns the lowest absent page whose generations are not used up.
     fn absent_page(&self) -> Option<u32> {
-        // Relaxed: a hint; whether the page is absent is decided by the exchange in `install`.
+        // Relaxed: a hint; the exchange in `install` decides whether the page is absent.
         let start = self.first_absent.load(Relaxed);
         let end = u32::try_from(TimerId::INDICES >> self.page_bits).unwrap_or(u32::MAX) - 1;
         let absent = (start..end).chain(0..start.min(end)).find(|&number| {
@@ -239,46 +245,46 @@ impl<E: SlabItem> PageTable<E> {
                 slot.page.load(Relaxed).is_null() && !used_up
             })
         })?;
-        // Relaxed: a hint. Should a page below have left meanwhile, it is found at the latest when
-        // the search has gone round.
+        // Relaxed: a hint. If a page below has been removed meanwhile, it is found at the latest
+        // when the search has gone round.
         let _ = self.first_absent.compare_exchange(start, absent, Relaxed, Relaxed);
         Some(absent)
     }
 
-    /// Gives entries of a page that was put in a generation that was not used before, and chains
-    /// them, in the order of their indices. The caller alone holds them.
+    /// Gives entries of an installed page a generation that was not used before, and chains them in
+    /// the order of their indices. The caller holds them exclusively.
     pub(crate) fn reinit(&self, Rounds { top, count }: Rounds, guard: &Guard) {
         let number = self.page_of(top);
-        // Relaxed: ordered by the exchange that put the page in, or by the one that took the
-        // entries; by I5 nobody writes it now.
+        // Relaxed: ordered by the exchange that installed the page, or by the one that took the
+        // entries; by the base rule no thread writes it now.
         let base = self.slot(number).map_or(self.first.0, |slot| slot.base.load(Relaxed));
         let before = (top & (self.page_len() - 1)) as usize;
         let entries = self.on_page(number, guard).get(before..before + count as usize);
         for (index, entry) in (top..).zip(entries.unwrap_or_default()) {
-            // It may not have been zeroed, where the system refused to take the memory back. What
-            // the sweeper has written there since is not ordered before a store, so that
-            // `next_visit` must not tell of a reference that it has dropped.
+            // The entry may not have been zeroed, if the system refused to take the memory back.
+            // The sweeper's later writes to it are not ordered before a store, so `next_visit` must
+            // not describe a reference that the sweeper has dropped.
             entry.reinit();
             entry.state().put(EntryState::vacant(Generation(base), index + 1));
         }
     }
 
-    /// The entries of a page, with their indices.
+    /// Iterates over the entries of a page, with their indices.
     fn entries<'g>(&'g self, number: u32, guard: &'g Guard) -> impl Iterator<Item = (u32, &'g E)> {
         (number << self.page_bits..).zip(self.on_page(number, guard))
     }
 
-    /// The entries of a page.
+    /// Returns the entries of a page.
     fn on_page<'g>(&'g self, number: u32, guard: &'g Guard) -> &'g [E] {
         let page = self.page(number);
         if page.is_null() {
             return &[];
         }
-        // SAFETY: made by `make_page`; found under the guard.
+        // SAFETY: made by `make_page` and found under the guard.
         unsafe { self.places.page(page, guard) }
     }
 
-    /// Where the page is; null if it is not there.
+    /// Returns the address of the page, or null if it is absent.
     #[inline]
     fn page(&self, number: u32) -> *mut E {
         // Acquire: pairs with the Release of `install`, so that the page's entries are seen.
@@ -300,7 +306,7 @@ impl<E: SlabItem> PageTable<E> {
         Some(unsafe { &*slot })
     }
 
-    /// `None`: there is no memory for the slots of so many pages.
+    /// Returns the slot of a page, or `None` if there is no memory for the slots of so many pages.
     fn slot_or_make(&self, number: u32) -> Option<&PageSlot<E>> {
         loop {
             if let Some(slot) = self.slot(number) {
@@ -312,8 +318,8 @@ impl<E: SlabItem> PageTable<E> {
                 base: AtomicU32::new(self.first.0),
                 retired: AtomicU32::new(0),
             })?;
-            // Release: publishes the chunk's slots; pairs with the Acquire of `slot`. Relaxed on
-            // failure: the loop checks again.
+            // Release on success: publishes the chunk's slots; pairs with the Acquire of `slot`.
+            // Relaxed on failure: the loop checks again.
             if self.chunks[chunk]
                 .compare_exchange(ptr::null_mut(), slots, Release, Relaxed)
                 .is_err()
@@ -327,8 +333,9 @@ impl<E: SlabItem> PageTable<E> {
 
 impl<E: SlabItem> Drop for PageTable<E> {
     fn drop(&mut self) {
-        // Panics, if a value's drop does, only when all memory has been freed: it is dropped last.
-        // (What is mapped goes after it, with `places`, also then.)
+        // If the drop of a value panics, this panics again only when all memory has been freed,
+        // because it is dropped last. (Mapped memory goes after it in any case, together with
+        // `places`.)
         let mut values = DropEach::default();
         for (chunk, slots) in self.chunks.iter().enumerate() {
             // Relaxed: `&mut self` already orders everything before this.
@@ -336,7 +343,8 @@ impl<E: SlabItem> Drop for PageTable<E> {
             if slots.is_null() {
                 continue;
             }
-            // SAFETY: `slot_or_make` made the chunk with this length; the page table is going.
+            // SAFETY: `slot_or_make` made the chunk with this length, and the page table is being
+            // dropped.
             let slots = unsafe { boxed_slice(slots, 1 << chunk) };
             for slot in &slots {
                 // Relaxed: as above.
@@ -345,14 +353,15 @@ impl<E: SlabItem> Drop for PageTable<E> {
                     continue;
                 }
                 for offset in 0..1_usize << self.page_bits {
-                    // SAFETY: the page has so many entries.
+                    // SAFETY: the page has that many entries.
                     let entry = unsafe { page.add(offset) };
                     // SAFETY: as above; entries are only ever shared.
                     let entry = unsafe { &*entry };
-                    // SAFETY: with `&mut self` nobody else touches it; it is not looked at again.
+                    // SAFETY: with `&mut self` no other thread accesses it, and it is not accessed
+                    // again.
                     unsafe { entry.drop_value(&mut values) };
                 }
-                // SAFETY: made by `make_page`; the page table is going.
+                // SAFETY: made by `make_page`, and the page table is being dropped.
                 unsafe { self.places.free(page) };
             }
         }

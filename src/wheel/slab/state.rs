@@ -1,4 +1,4 @@
-//! The entry state: what may happen to a timer, in one word.
+//! The entry state: one word that decides every race for a timer.
 //!
 //! ```text
 //!   63                     39  38   37                                        0
@@ -14,18 +14,19 @@
 //!      └────── try_end: generation + 1 ───────────┘
 //! ```
 //!
-//! Generation and deadline lie in one word so that cancel, reset and expiry are each one
-//! compare-and-swap on it and every race between them has one winner. Whoever advances the
+//! Generation and deadline are in one word, so that cancel, reset and expiry are each one
+//! compare-and-swap on it and every race between them has one winner. The thread that advances the
 //! generation ([`try_end`](AtomicEntryState::try_end)) takes ownership of the value and the entry.
-//! A state word never returns once its timer has ended, because generations only grow; while it is
-//! armed it may, by resets to and fro. (A page that is given back is [zeroed](super::page_table):
-//! its words are zero, which is no timer's, until it is put in again with later generations.)
+//! After its timer has ended, a state word never comes back, because generations only grow. While
+//! the timer is armed, resets to and fro may repeat a word. (A page that is given back is
+//! [zeroed](super::page_table). Its words are zero, which is no timer's state, until it is
+//! installed again with later generations.)
 //!
-//! **R, refiling.** Set by a resetter that is filing an earlier reference to this entry; while it
-//! is set only that thread may make the entry's [`next_visit`](super::next_visit::AtomicNextVisit)
-//! tell of a reference, and nobody relies on `next_visit`. Cleared by the same thread alone
-//! ([`clear_refiling`](AtomicEntryState::clear_refiling)): every other transition keeps it, also
-//! from one timer of the entry to the next. The protocol is in [`crate::wheel::shard`].
+//! **R, refiling.** Set by a resetter that is filing an earlier reference to this entry. While it
+//! is set, only that thread may make the entry's [`next_visit`](super::next_visit::AtomicNextVisit)
+//! describe a reference, and no thread relies on `next_visit`. Only the same thread clears the flag
+//! ([`clear_refiling`](AtomicEntryState::clear_refiling)). Every other transition preserves it,
+//! even from one timer of the entry to the next. The protocol is in [`crate::wheel::shard`].
 
 #![forbid(unsafe_code)]
 
@@ -37,14 +38,14 @@ use crate::wheel::id::{Generation, TimerId};
 use crate::wheel::tick::Tick;
 
 const LOW: Field = Field::low(38);
-/// Narrower than [`LOW`] in the models alone.
+/// Narrower than [`LOW`] in the models only.
 const DEADLINE: Field = Field::low(Tick::LOW_BITS);
-/// Of 30 bits; read and written as 32.
+/// 30 bits are used, but the field is read and written as 32.
 const NEXT: Field = Field::low(32);
 const REFILING: Field = LOW.above(1);
 const _: () = assert!(DEADLINE.max() <= LOW.max() && NEXT.max() <= LOW.max());
 const GENERATION: Field = REFILING.above(Generation::BITS);
-/// Flag and generation.
+/// The flag and the generation.
 const GENERATION_AND_FLAG: Field = LOW.above(1 + Generation::BITS);
 
 /// A copied entry state.
@@ -52,7 +53,7 @@ const GENERATION_AND_FLAG: Field = LOW.above(1 + Generation::BITS);
 pub(crate) struct EntryState(u64);
 
 impl EntryState {
-    /// An entry in which no timer lives; `next` is vacant after it.
+    /// Creates the state of a vacant entry before `next` in the chain of vacant entries.
     #[inline]
     pub(crate) fn vacant(generation: Generation, next: u32) -> Self {
         debug_assert!(!generation.is_armed());
@@ -64,98 +65,101 @@ impl EntryState {
         Generation(GENERATION.get_u32(self.0))
     }
 
-    /// Whether the timer of this id lives in the entry, if it is the id's.
+    /// Returns `true` if the entry holds the timer of `id`. The entry must be the one of the id.
     #[inline]
     pub(crate) fn is_of(self, id: TimerId) -> bool {
         GENERATION.get(self.0 ^ id.generation_above(GENERATION.shift())) == 0
     }
 
-    /// Whether the timer of this id lives in the entry, if it is the id's, and nobody is refiling.
+    /// Returns `true` if the entry holds the timer of `id` and the refiling flag is clear. The
+    /// entry must be the one of the id.
     #[inline]
     pub(crate) fn is_unflagged_of(self, id: TimerId) -> bool {
         GENERATION_AND_FLAG.get(self.0 ^ id.generation_above(GENERATION.shift())) == 0
     }
 
-    /// Whether a timer lives in the entry.
+    /// Returns `true` if the entry holds a timer.
     #[inline]
     pub(crate) fn is_armed(self) -> bool {
         self.generation().is_armed()
     }
 
-    /// The deadline, restored by the sweep's place in time; of armed states.
+    /// Returns the deadline, restored from its low bits and the sweep's tick. For armed states.
     #[inline]
     pub(crate) fn deadline(self, swept: Tick) -> Tick {
         Tick::near(DEADLINE.get(self.0), swept)
     }
 
-    /// The next vacant entry; of vacant states.
+    /// Returns the next vacant entry. For vacant states.
     #[inline]
     pub(crate) fn next(self) -> u32 {
         NEXT.get_u32(self.0)
     }
 
-    /// Whether the entry is as its memory came from the system, for the first time or again: no
-    /// timer has lived in it since, and no reference to it is relied upon.
+    /// Returns `true` if the entry's memory is as the system returned it, for the first time or
+    /// again. No timer has used the entry since then, and no reference to it is relied upon.
     #[inline]
     pub(crate) fn is_pristine(self) -> bool {
         self.generation() == Generation::UNWRITTEN
     }
 
-    /// Whether a resetter is filing an earlier reference to this entry.
+    /// Returns `true` if a resetter is filing an earlier reference to this entry.
     #[inline]
     pub(crate) fn is_refiling(self) -> bool {
         REFILING.get(self.0) == 1
     }
 
-    /// This armed state with another deadline.
+    /// Returns this armed state with another deadline.
     #[inline]
     pub(crate) fn with_deadline(self, deadline: Tick) -> Self {
         debug_assert!(self.is_armed());
         Self((self.0 & !DEADLINE.put(DEADLINE.max())) | DEADLINE.put(deadline.low()))
     }
 
-    /// This armed state with the refiling flag set.
+    /// Returns this armed state with the refiling flag set.
     #[inline]
     pub(crate) fn refiling(self) -> Self {
         Self(self.0 | REFILING.put(1))
     }
 
-    /// This armed state's end: the entry is vacant, and `next` after it.
+    /// Returns the vacant state that ends this armed state, before `next`.
     #[inline]
     pub(crate) fn ended(self, next: u32) -> Self {
         let kept = self.0 & GENERATION_AND_FLAG.put(GENERATION_AND_FLAG.max());
         Self(kept.wrapping_add(GENERATION.put(1)) | NEXT.put(u64::from(next)))
     }
 
-    /// The end of the timer of this id, while nobody is refiling: as [`ended`](Self::ended).
+    /// Returns the state that ends the timer of `id` while the refiling flag is clear. See
+    /// [`ended`](Self::ended).
     #[inline]
     pub(crate) fn end_of(id: TimerId, next: u32) -> Self {
         let above = id.generation_above(GENERATION.shift()) & GENERATION.up_to();
-        // Carried from below, the next generation; what was there is zero then, as the flag is.
+        // The carry from below advances the generation. The bits below it are zero then, as is the
+        // flag.
         let vacant = (above | (GENERATION.put(1) - 1)).wrapping_add(1);
         Self(vacant.wrapping_add(u64::from(next)))
     }
 
-    /// Whether the generation is the last vacant one.
+    /// Returns `true` if the generation is the last vacant one.
     #[inline]
     pub(crate) fn is_exhausted(self) -> bool {
         self.0 >= GENERATION.put(u64::from(Generation::EXHAUSTED.0))
     }
 
-    /// The timer of this id, of this deadline, while nobody is refiling.
+    /// Returns the state of the timer of `id` with this deadline, while the refiling flag is clear.
     #[inline]
     pub(crate) fn of(id: TimerId, deadline: Tick) -> Self {
         let generation = GENERATION.get(id.generation_above(GENERATION.shift()));
         Self(GENERATION.put(generation) | DEADLINE.put(deadline.low()))
     }
 
-    /// A timer of this deadline, in the place of a vacant state.
+    /// Returns the state of a timer with this deadline that replaces a vacant state.
     #[inline]
     fn armed(self, deadline: Tick) -> Self {
         Self::with_flag_of(self, self.generation().next(), DEADLINE.put(deadline.low()))
     }
 
-    /// A state of `generation`, with `low` in the lowest field and this one's flag.
+    /// Returns a state of `generation`, with `low` in the lowest field and this state's flag.
     #[inline]
     fn with_flag_of(self, generation: Generation, low: u64) -> Self {
         let flag = self.0 & REFILING.put(1);
@@ -163,26 +167,26 @@ impl EntryState {
     }
 }
 
-/// The entry's state word; by default that of a [pristine](EntryState::is_pristine) entry.
+/// The entry's state word, by default that of a [pristine](EntryState::is_pristine) entry.
 #[derive(Debug, Default)]
 pub(crate) struct AtomicEntryState(AtomicU64);
 
 impl AtomicEntryState {
     #[inline]
     pub(crate) fn load(&self) -> EntryState {
-        // Acquire: pairs with the Release of whichever transition wrote the state, so that the
-        // value and `next_visit` written before it are seen.
+        // Acquire: pairs with the Release of the transition that wrote the state, so that the value
+        // and the `next_visit` written before it are seen.
         EntryState(self.0.load(Acquire))
     }
 
-    /// Vacant → Armed, by the thread that has claimed the entry for the timer of this id and has
-    /// seen it without the flag, which nobody can set meanwhile.
+    /// Vacant → Armed, by the thread that has claimed the entry for the timer of `id` and has seen
+    /// it without the flag, which no thread can set meanwhile.
     #[inline]
     pub(crate) fn arm(&self, id: TimerId, deadline: Tick) {
         let armed = EntryState::of(id, deadline);
         debug_assert_eq!(self.load().generation().next(), armed.generation());
-        // Release: publishes value and `next_visit` to whoever ends, resets or visits this timer;
-        // pairs with the Acquire of `load` and of `swap`.
+        // Release: publishes value and `next_visit` to the thread that ends, resets or visits this
+        // timer; pairs with the Acquire of `load` and of `swap`.
         #[cfg(not(loom))]
         self.0.store(armed.0, Release);
         // Loom would put this store between the halves of the sweeper's revalidation: it does not
@@ -191,8 +195,8 @@ impl AtomicEntryState {
         self.0.swap(armed.0, Release);
     }
 
-    /// Vacant → Armed, by the thread that has claimed the entry. It sees what the sweeper wrote
-    /// before its last revalidation of the vacant state.
+    /// Vacant → Armed, by the thread that has claimed the entry. It observes the sweeper's writes
+    /// before the last revalidation of the vacant state.
     #[inline]
     pub(crate) fn try_arm(
         &self,
@@ -204,8 +208,8 @@ impl AtomicEntryState {
         self.swap(seen, armed).map(|()| armed)
     }
 
-    /// As [`try_arm`](Self::try_arm), to the state [of](EntryState::of) a timer, where the flag was
-    /// not seen.
+    /// The variant of [`try_arm`](Self::try_arm) for an entry that was seen without the flag, which
+    /// sets the state [of](EntryState::of) a timer.
     #[inline]
     pub(crate) fn try_arm_unflagged(
         &self,
@@ -216,11 +220,11 @@ impl AtomicEntryState {
         self.swap(seen, armed)
     }
 
-    /// Writes the state of an entry whose page has just been put in: nobody else changes it.
+    /// Writes the state of an entry whose page has just been installed. No other thread changes it.
     #[inline]
     pub(crate) fn put(&self, state: EntryState) {
-        // Release: the vacant stack publishes the entry; kept so that who looks for a timer of
-        // the page that was here before also sees what its holder did.
+        // Release: the vacant stack publishes the entry. This ordering makes a thread that looks
+        // for a timer of the page that was here before also see what its holder did.
         #[cfg(not(loom))]
         self.0.store(state.0, Release);
         // As in `arm`: a drain revalidates the states of a page that has just been put in.
@@ -228,34 +232,37 @@ impl AtomicEntryState {
         self.0.swap(state.0, Release);
     }
 
-    /// Makes the entry one that is [pristine](EntryState::is_pristine), as all zeros is: for the
-    /// models, whose memory is not the system's.
+    /// Makes the entry [pristine](EntryState::is_pristine), as all zeros is. For the models, whose
+    /// memory is not the system's.
     #[cfg(any(modelled, tiny))]
     pub(crate) fn zero(&self) {
-        // Relaxed: whoever puts the page in again is ordered after it by the page table; who looks
-        // before may find either. An exchange, which loom keeps whole against others.
+        // Relaxed: a thread that installs the page again is ordered after it by the page table; a
+        // thread that reads before may find either. An exchange, which loom keeps whole against
+        // others.
         self.0.swap(EntryState::vacant(Generation::UNWRITTEN, 0).0, Relaxed);
     }
 
-    /// Vacant → Vacant, of the same generation or a later one, before `next`: by the thread that
-    /// alone holds the entry.
+    /// Vacant → Vacant, of the same generation or a later one, before `next`, by the thread that
+    /// holds the entry exclusively.
     #[inline]
     pub(crate) fn chain(&self, generation: Generation, next: u32) {
         let mut seen = self.load();
-        // Others may clear the flag, once, or revalidate the state.
+        // Other threads may clear the flag, once, or revalidate the state.
         while let Err(now) = self.swap(seen, seen.with_flag_of(generation, NEXT.put(next.into()))) {
             seen = now;
         }
     }
 
-    /// Armed → Vacant, before `next`. `Ok` gives the caller the value and the entry, once.
+    /// Armed → Vacant, before `next`. `Ok` gives the caller ownership of the value and the entry,
+    /// once.
     #[inline]
     pub(crate) fn try_end(&self, seen: EntryState, next: u32) -> Result<Generation, EntryState> {
         let ended = seen.ended(next);
         self.try_end_to(seen, ended).map(|()| ended.generation())
     }
 
-    /// As [`try_end`](Self::try_end), to a state that is the [end](EntryState::ended) of `seen`.
+    /// The variant of [`try_end`](Self::try_end) with a precomputed [end](EntryState::ended) of
+    /// `seen`.
     #[inline]
     pub(crate) fn try_end_to(&self, seen: EntryState, ended: EntryState) -> Result<(), EntryState> {
         debug_assert!(seen.is_armed() && !ended.is_armed());
@@ -269,29 +276,33 @@ impl AtomicEntryState {
         self.swap(seen, next)
     }
 
-    /// Whoever resets or arms after this sees what the caller wrote before it, and whoever did so
-    /// before makes this fail, unless the state is the same again.
+    /// Confirms the state without changing it. A later reset or arm observes the caller's earlier
+    /// writes. An earlier one makes this fail, unless the state is the same again.
     #[inline]
     pub(crate) fn try_revalidate(&self, seen: EntryState) -> Result<(), EntryState> {
         self.swap(seen, seen)
     }
 
-    /// Clears the refiling flag, by the thread that set it; its timer may have ended.
+    /// Clears the refiling flag. Called by the thread that set it, whose timer may have ended.
     #[inline]
     pub(crate) fn clear_refiling(&self) {
-        // AcqRel: the Release half publishes `next_visit`, and that its reference has been filed,
-        // to whoever finds the flag clear; the Acquire half keeps the order of the states unbroken.
+        // AcqRel:
+        // - the Release half publishes `next_visit`, and that its reference has been filed, to each
+        //   thread that finds the flag clear;
+        // - the Acquire half keeps the order of the states unbroken.
         let before = EntryState(self.0.fetch_and(!REFILING.put(1), AcqRel));
-        // Forgotten is the flag only on a page that is exhausted.
+        // The flag is lost only on a page that is exhausted.
         debug_assert!(before.is_refiling() || before.is_pristine(), "another's flag: {before:?}");
     }
 
     #[inline]
     fn swap(&self, seen: EntryState, next: EntryState) -> Result<(), EntryState> {
-        // AcqRel: the Acquire half sees what the previous transition published (the value, when
-        // this one ends the timer; the sweeper's `next_visit`, when it resets); the Release half
-        // publishes this thread's `next_visit`, or its use of the value, to the next one. Acquire
-        // on failure: the loser acts on the state it is shown, as after `load`.
+        // AcqRel on success, Acquire on failure:
+        // - the Acquire half observes what the previous transition published: the value, when this
+        //   one ends the timer, or the sweeper's `next_visit`, when it resets;
+        // - the Release half publishes this thread's `next_visit`, or its use of the value, to the
+        //   next one;
+        // - on failure, the loser acts on the state it is shown, as after `load`.
         match self.0.compare_exchange(seen.0, next.0, AcqRel, Acquire) {
             Ok(_) => Ok(()),
             Err(word) => Err(EntryState(word)),

@@ -1,16 +1,20 @@
-//! Trimming: giving pages whose entries are all vacant back to the system.
+//! Trimming: returning pages whose entries are all vacant to the system.
 //!
-//! The vacant stack knows nothing of pages, so that claim and release touch one word. To find
-//! whole pages, the sweeper hoards vacant entries by page, and a page whose entries it has all is
-//! taken out. They come from two sources: while enough entries are on the stack, the sweeper hoards
-//! those whose timers it ends, which it has just touched; and it pops the stack, a slice in each
-//! sweep, until that runs empty. What is left of the hoard in the end goes back. A round costs
-//! O(vacant entries) and starts only when their number has doubled since the last, or the armed
-//! timers are an eighth as many, so it is O(1) for each insert that made them.
+//! The vacant stack knows nothing of pages, so that claim and release touch one word. To find whole
+//! pages, the sweeper hoards vacant entries by page, and removes each page whose entries it has
+//! all. The entries come from two sources:
 //!
-//! An entry that is popped gets a later generation, so that a claimer that was held up on the old
-//! top of the stack fails (see [`super::vacant`]). A page with some exhausted entries stays: taking
-//! it out would take the generations that its other entries still have.
+//! - while enough entries are on the stack, the sweeper hoards those whose timers it ends, which it
+//!   has just touched;
+//! - it pops the stack, a slice in each sweep, until that is empty.
+//!
+//! The rest of the hoard goes back to the stack in the end. A round costs O(vacant entries) and
+//! starts only if their number has doubled since the last round, or the armed timers are an eighth
+//! as many. It is therefore O(1) for each insert that made them.
+//!
+//! An entry that is popped gets a later generation, so that a claimer that stalled with the old top
+//! of the stack fails (see [`super::vacant`]). A page with some exhausted entries stays, because
+//! removing it would discard the remaining generations of its other entries.
 
 #![forbid(unsafe_code)]
 
@@ -31,14 +35,14 @@ struct Hoard {
 #[derive(Debug, Default)]
 pub(crate) struct Trim {
     pages: Vec<Option<Hoard>>,
-    /// How many entries are hoarded.
+    /// The number of hoarded entries.
     held: u64,
-    /// How many entries the round may still pop; `None` between rounds.
+    /// The number of entries that the round may still pop. `None` between rounds.
     left: Option<u64>,
 }
 
 impl Trim {
-    /// Pops and hoards up to `slice` vacant entries. `true` when the round has ended.
+    /// Pops and hoards up to `slice` vacant entries. Returns `true` when the round has ended.
     pub(crate) fn advance<E: SlabItem>(
         &mut self,
         slab: &Slab<E>,
@@ -46,7 +50,8 @@ impl Trim {
         guard: &Guard,
     ) -> bool {
         for _ in 0..slice {
-            // Others release while this pops: a round pops no more than there were at its start.
+            // Other threads release entries while this pops, so a round pops no more than there
+            // were at its start.
             let left = self.left.get_or_insert_with(|| slab.len());
             let next = if *left > 0 { slab.pop(guard) } else { None };
             let Some(claimed) = next else {
@@ -60,14 +65,14 @@ impl Trim {
         false
     }
 
-    /// Which entry the state of the one at `index` has to point to, for it to be hoarded.
+    /// Returns the entry that the state of `index` has to reference for `index` to be hoarded.
     #[inline]
     pub(crate) fn next<E: SlabItem>(&mut self, slab: &Slab<E>, index: u32) -> u32 {
         self.page(slab.page_table.page_of(index)).released.next()
     }
 
-    /// Hoards an entry: vacant, held by the sweeper alone, and its state points to
-    /// [`next`](Self::next). With the last one of its page the page goes.
+    /// Hoards an entry, which is vacant and held by the sweeper alone, and whose state points to
+    /// [`next`](Self::next). With the last entry of a page the page is removed.
     #[inline]
     pub(crate) fn add<E: SlabItem>(
         &mut self,
@@ -86,7 +91,7 @@ impl Trim {
         hoard.newest = hoard.newest.max(vacant);
         let Hoard { count, newest, .. } = *hoard;
         self.held += 1;
-        // One that a resetter still holds the flag of stays, until the next round.
+        // A page with an entry whose flag a resetter still holds stays until the next round.
         let whole = count == slab.page_table.page_len();
         if whole && !slab.page_table.is_refiling(number, guard) {
             self.held -= u64::from(count);
@@ -95,12 +100,12 @@ impl Trim {
         }
     }
 
-    /// How many entries are hoarded.
+    /// Returns the number of hoarded entries.
     pub(crate) fn held(&self) -> u64 {
         self.held
     }
 
-    /// What is hoarded goes back to the stack.
+    /// Puts the hoarded entries back on the stack.
     pub(crate) fn give_back<E: SlabItem>(&mut self, slab: &Slab<E>, guard: &Guard) {
         self.held = 0;
         for mut hoard in std::mem::take(&mut self.pages).into_iter().flatten() {

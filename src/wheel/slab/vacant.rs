@@ -7,11 +7,11 @@
 //!  └────────────┴─────────────────────────┴────────────────────────────────────┘
 //! ```
 //!
-//! A Treiber stack (IBM RJ 5118, 1986) linked by index. A stack of that kind is open to ABA: a
-//! thread that read the top and its next must not succeed after the top was popped and pushed
-//! again with another next. Here the head identifies the top by its generation, and an entry that
-//! was popped comes back only with a later one (armed and ended, or [bumped]), so the same head
-//! word never means two different stacks, down to the last entry: several can be popped at once.
+//! A Treiber stack (IBM RJ 5118, 1986) linked by index. Such a stack is prone to ABA: a thread that
+//! read the top and its next must not succeed after the top was popped and pushed again with
+//! another next. This head identifies the top by its generation, and a popped entry comes back only
+//! with a later one (armed and ended, or [bumped]). The same head word therefore never means two
+//! different stacks, down to the last entry, and several entries can be popped at once.
 //!
 //! [bumped]: super::Claimed::bump
 
@@ -32,7 +32,7 @@ impl VacantHead {
     /// The head of the empty stack.
     pub(crate) const EMPTY: VacantHead = VacantHead(INDEX.put(Self::LAST as u64));
 
-    /// The index that is vacant after the last.
+    /// The index that marks the end of the chain.
     pub(crate) const LAST: u32 = (1 << 30) - 1;
 
     #[inline]
@@ -46,7 +46,7 @@ impl VacantHead {
         Generation(GENERATION.get_u32(self.0))
     }
 
-    /// The top's index; [`LAST`](Self::LAST) for the empty stack.
+    /// Returns the index of the top, or [`LAST`](Self::LAST) for the empty stack.
     #[inline]
     pub(crate) const fn index(self) -> u32 {
         INDEX.get_u32(self.0)
@@ -69,12 +69,14 @@ impl AtomicVacantHead {
         VacantHead(self.0.load(Acquire))
     }
 
-    /// Pops or pushes: writes `next` if the head is still `seen`.
+    /// Pops or pushes. Writes `next` if the head is still `seen`.
     #[inline]
     pub(crate) fn replace(&self, seen: VacantHead, next: VacantHead) -> Result<(), VacantHead> {
-        // AcqRel: the Release half, of a push, publishes the entry (its state and the end of
-        // its value's use) to whoever pops it; the Acquire half, of a pop, pairs with it.
-        // Acquire on failure, as `load`.
+        // AcqRel on success, Acquire on failure:
+        // - the Release half, of a push, publishes the entry (its state and the end of its value's
+        //   use) to the thread that pops it;
+        // - the Acquire half, of a pop, pairs with it;
+        // - the Acquire on failure is that of `load`.
         match self.0.compare_exchange(seen.0, next.0, AcqRel, Acquire) {
             Ok(_) => Ok(()),
             Err(word) => Err(VacantHead(word)),
