@@ -1,18 +1,19 @@
-//! Pages from the allocator, freed behind the epoch.
+//! Pages from the allocator, which are freed by epoch-based reclamation.
 //!
-//! A thread looks an entry up under a [`Guard`]; a page that was taken out is freed once every
-//! guard of that time has gone (`crossbeam-epoch`; Fraser, *Practical lock-freedom*, 2004).
+//! A thread looks an entry up under a [`Guard`]. A removed page is freed once every guard of that
+//! time has been dropped (`crossbeam-epoch`; Fraser, *Practical lock-freedom*, 2004).
 
 use super::{Zeroable, boxed_slice, try_boxed};
 use std::marker::PhantomData;
 
 pub(crate) use crossbeam_epoch::{Guard, Guard as Pin, pin};
 
-/// Runs what was retired, as far as the other threads' guards let it; the caller has none.
+/// Frees retired pages, as far as the guards of other threads permit. The caller must hold no
+/// guard.
 ///
-/// Nobody else would: the epoch moves on and its garbage is looked at only as threads pin, and an
-/// idle wheel's do not. Each step moves the epoch on by one at most, and frees some hundreds of
-/// pages; two epochs must pass.
+/// Nothing else would. The epoch advances, and its garbage is examined, only as threads pin, and no
+/// thread pins for an idle wheel. Each step advances the epoch by at most one and frees some
+/// hundreds of pages. Two epochs must pass.
 #[cfg(not(modelled))]
 pub(crate) fn collect() {
     const STEPS: usize = 16;
@@ -21,11 +22,11 @@ pub(crate) fn collect() {
     }
 }
 
-/// A model collects where it wants to: each pin multiplies its executions.
+/// Does nothing. A model collects where it wants to, because each pin multiplies its executions.
 #[cfg(modelled)]
 pub(crate) fn collect() {}
 
-/// The entries of a slab, by index: each page is where its slot of the page table says.
+/// The entries of a slab, by index. Each page is at the address in its slot of the page table.
 #[derive(Debug)]
 pub(crate) struct Places<P: Zeroable> {
     page_len: u32,
@@ -33,18 +34,18 @@ pub(crate) struct Places<P: Zeroable> {
 }
 
 impl<P: Zeroable> Places<P> {
-    /// Entries in pages of `page_len`, a power of two.
+    /// Creates storage for entries in pages of `page_len`, a power of two.
     pub(crate) fn new(page_len: u32) -> Self {
         debug_assert!(page_len.is_power_of_two());
         Self { page_len, of: PhantomData }
     }
 
-    /// How many bits the index within a page should have: as asked for.
+    /// Returns the number of bits of the index within a page, which is the number asked for.
     pub(crate) fn page_bits(asked_for: u32) -> u32 {
         asked_for
     }
 
-    /// The entry at `index` of the page that `page` finds, null if there is none.
+    /// Returns the entry at `index` of the page that `page` finds. That is null if there is none.
     #[inline]
     pub(crate) fn get<'g>(
         &'g self,
@@ -57,20 +58,20 @@ impl<P: Zeroable> Places<P> {
             return None;
         }
         let offset = (index & (self.page_len - 1)) as usize;
-        // SAFETY: by the page rule of the page table the page has `page_len` entries and outlives
+        // SAFETY: by the page rule of the page table, the page has `page_len` entries and outlives
         // the guard; `offset` is below that.
         let place = unsafe { page.add(offset) };
         // SAFETY: as above; entries are only ever shared, never borrowed mutably.
         Some(unsafe { &*place })
     }
 
-    /// The entries of a page.
+    /// Returns the entries of a page.
     ///
     /// # Safety
     ///
-    /// - `page` was returned by [`make_page`](Self::make_page), and found under the guard.
+    /// - `page` was returned by [`make_page`](Self::make_page) and found under the guard.
     pub(crate) unsafe fn page<'g>(&'g self, page: *mut P, _guard: &'g Guard) -> &'g [P] {
-        // SAFETY: by the page rule of the page table the page has `page_len` entries and outlives
+        // SAFETY: by the page rule of the page table, the page has `page_len` entries and outlives
         // the guard; they are only ever shared.
         unsafe { std::slice::from_raw_parts(page, self.page_len as usize) }
     }
@@ -80,25 +81,25 @@ impl<P: Zeroable> Places<P> {
         try_boxed(self.page_len as usize, P::default)
     }
 
-    /// Frees what `make_page` has returned, and nobody else has seen.
+    /// Frees a page that was returned by `make_page` and that no other thread has seen.
     pub(crate) fn unmake_page(&self, page: *mut P) {
         // SAFETY: made by `make_page` and not published.
         drop(unsafe { boxed_slice(page, self.page_len as usize) });
     }
 
-    /// A page is about to be taken out: who finds it still, finds what it holds.
+    /// Called before a page is removed. Does nothing here, so late readers find the old content.
     ///
     /// # Safety
     ///
     /// - `page` was returned by [`make_page`](Self::make_page).
     pub(crate) unsafe fn zero(&self, _page: *mut P) {}
 
-    /// A page has been taken out: it is freed once no guard that exists now exists any more.
+    /// Called after a page was removed. Frees it once every present guard has been dropped.
     ///
     /// # Safety
     ///
     /// - `page` was returned by [`make_page`](Self::make_page), its entries hold no values, and
-    ///   whoever comes later does not find it any more.
+    ///   later look-ups do not find it.
     pub(crate) unsafe fn reclaim(&self, page: *mut P, guard: &Guard) {
         let len = self.page_len as usize;
         let free = move || {
@@ -106,18 +107,18 @@ impl<P: Zeroable> Places<P> {
             // could have found it is left.
             drop(unsafe { boxed_slice(page, len) });
         };
-        // SAFETY: `free` owns the page, whose entries hold no values; so it may run on any thread,
-        // at any later time, also after the wheel has gone.
+        // SAFETY: `free` owns the page, whose entries hold no values. It may therefore run on any
+        // thread, at any later time, even after the wheel has been dropped.
         unsafe { guard.defer_unchecked(free) };
     }
 
-    /// Frees a page whose values are dropped already.
+    /// Frees a page whose values have already been dropped.
     ///
     /// # Safety
     ///
-    /// - `page` was returned by [`make_page`](Self::make_page), and `self` is going.
+    /// - `page` was returned by [`make_page`](Self::make_page), and `self` is being dropped.
     pub(crate) unsafe fn free(&mut self, page: *mut P) {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: guaranteed by the caller.
         drop(unsafe { boxed_slice(page, self.page_len as usize) });
     }
 }

@@ -1,4 +1,4 @@
-//! Entries that stay where they are, in mappings that grow by doubling.
+//! Entries with fixed addresses, in mappings that grow by doubling.
 //!
 //! ```text
 //! chunks ─► ├─ 2^13 entries ─┤                     mapped when first needed, and kept to the end;
@@ -6,19 +6,20 @@
 //!           ├─ 2^15 entries ──────── …             pages that were written
 //! ```
 //!
-//! An entry's address follows from its index alone, for as long as the wheel exists. So a look-up
-//! is a few instructions and needs no guard: [`Pin`] is nothing, and [`pin`] does nothing.
+//! An entry's address follows from its index alone, for as long as the wheel exists. A look-up is
+//! therefore a few instructions and needs no guard. [`Pin`] is empty, and [`pin`] does nothing.
 //!
-//! **Giving back.** The system takes the memory of a page back and shows zeros there, until
-//! somebody writes. All zeros is a vacant entry of the first generation whose next visit tells of
-//! nothing ([`Zeroable`]): no id matches it, and no reference is relied upon through it. Nobody
-//! changes what is there while the page is away; who might, and why they do not, is in
-//! [`crate::wheel::slab::page_table`].
+//! **Giving memory back.** The system takes the memory of a page back and presents zeros there
+//! until the next write. All zeros is a vacant entry of the first generation whose next visit
+//! describes no reference ([`Zeroable`]). No id matches it, and no reference is relied upon through
+//! it. No thread changes the content while the page is removed. [`crate::wheel::slab::page_table`]
+//! lists the threads that could, and the reasons why they do not.
 //!
-//! **Address space**, not memory, is what a mapping costs: up to twice what the entries take. Where
-//! that is limited (`RLIMIT_AS`), or counted as if it were memory (`vm.overcommit_memory=2`), the
-//! other way is the better one. Entries are not put on huge pages: an insert would wait for two
-//! megabytes to be cleared, and a page of entries would go back only with all its neighbours.
+//! **Address space**, not memory, is the cost of a mapping. It is up to twice the size of the
+//! entries. If address space is limited (`RLIMIT_AS`), or counts as memory
+//! (`vm.overcommit_memory=2`), the portable variant is the better choice. Entries are not put on
+//! huge pages, because an insert would wait for two megabytes to be cleared, and a page of entries
+//! could only be given back together with all its neighbours.
 
 use super::Zeroable;
 use crate::sync::{AcqRel, Acquire, AtomicPtr, Relaxed};
@@ -42,11 +43,11 @@ const CHUNKS: usize = 31 - FIRST_BITS as usize;
 #[cfg(modelled)]
 const CHUNKS: usize = 5;
 
-/// The right to look entries up: nobody needs one here.
+/// The right to look entries up. It is not needed here.
 #[derive(Debug)]
 pub(crate) struct Guard(());
 
-/// Such a right, held by a thread; it belongs to it, as that of the epoch does.
+/// A thread's ownership of a [`Guard`]. It stays on that thread, like the pin of an epoch.
 #[derive(Debug)]
 pub(crate) struct Pin {
     _of_its_thread: PhantomData<*const ()>,
@@ -57,7 +58,8 @@ impl Pin {
     pub(crate) fn repin(&mut self) {}
 }
 
-/// The same right for all: a reference into the caller's stack would keep it from ending in a jump.
+/// Returns a static guard, because a reference into the caller's stack would prevent it from ending
+/// in a jump.
 impl Deref for Pin {
     type Target = Guard;
 
@@ -67,8 +69,7 @@ impl Deref for Pin {
     }
 }
 
-/// Nothing is done; but the pin is dropped here, too, so that its owners compile alike in
-/// both ways.
+/// Does nothing. It is present so that owners of a pin compile in the same way for both variants.
 impl Drop for Pin {
     #[inline]
     fn drop(&mut self) {}
@@ -79,7 +80,7 @@ pub(crate) fn pin() -> Pin {
     Pin { _of_its_thread: PhantomData }
 }
 
-/// Nothing is retired here that would have to be collected.
+/// Does nothing, because nothing is retired here.
 #[inline]
 pub(crate) fn collect() {}
 
@@ -91,15 +92,16 @@ pub(crate) struct Places<P: Zeroable> {
 }
 
 impl<P: Zeroable> Places<P> {
-    /// Entries in pages of `page_len`, a power of two and at most `2^FIRST_BITS`.
+    /// Creates storage for entries in pages of `page_len`, a power of two and at most
+    /// `2^FIRST_BITS`.
     pub(crate) fn new(page_len: u32) -> Self {
         debug_assert!(page_len.is_power_of_two() && page_len <= 1 << FIRST_BITS);
         Self { chunks: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())), page_len }
     }
 
-    /// How many bits the index within a page should have: as asked for or, where a page of that
-    /// many entries is not a number of whole pages of the system, more. Pages of a few entries are
-    /// for tests, and stay.
+    /// Returns the number of bits of the index within a page. It is the number asked for, or more
+    /// where a page of that many entries is not a whole number of the system's pages. Pages of a
+    /// few entries are for tests and keep their size.
     pub(crate) fn page_bits(asked_for: u32) -> u32 {
         const FEW: u32 = 8;
         let whole = |&bits: &u32| system::is_whole(size_of::<P>() << bits);
@@ -107,7 +109,7 @@ impl<P: Zeroable> Places<P> {
         bits.unwrap_or(FIRST_BITS)
     }
 
-    /// The entry at `index`, if there ever was one. `_page` is not needed.
+    /// Returns the entry at `index`, if there ever was one. `_page` is not needed.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a part of every operation")]
     pub(crate) fn get<'g>(
@@ -125,24 +127,25 @@ impl<P: Zeroable> Places<P> {
         // SAFETY: chunk `c` has `2^(FIRST_BITS + c)` entries and `in_chunks` returns an offset
         // below that.
         let place = unsafe { first.add(offset) };
-        // SAFETY: the mapping lives as long as `self`, and whatever is in it is an entry, by the
-        // rule of `Zeroable`; entries are only ever shared.
+        // SAFETY: the mapping lives as long as `self`, and its whole content is entries, by the
+        // rule of `Zeroable`. Entries are only ever shared.
         Some(unsafe { &*place })
     }
 
-    /// The entries of a page.
+    /// Returns the entries of a page.
     ///
     /// # Safety
     ///
     /// - `page` was returned by [`make_page`](Self::make_page).
     pub(crate) unsafe fn page<'g>(&'g self, page: *mut P, _guard: &'g Guard) -> &'g [P] {
-        // SAFETY: so many entries lie there, in a mapping that lives as long as `self`; they are
+        // SAFETY: that many entries lie there, in a mapping that lives as long as `self`. They are
         // only ever shared.
         unsafe { std::slice::from_raw_parts(page, self.page_len as usize) }
     }
 
-    /// Where the page begins whose first entry has this index; its memory is made, if need be. What
-    /// its entries hold is as they were left, or zeroed. `None`: the system refuses the memory.
+    /// Returns the address of the page that begins with the entry at `index`, after making its
+    /// memory if necessary. The content of its entries is as they were left, or zeroed. Returns
+    /// `None` if the system refuses the memory.
     pub(crate) fn make_page(&self, index: u32) -> Option<*mut P> {
         let (chunk, offset) = in_chunks(index, FIRST_BITS);
         // Acquire: as in `get`.
@@ -151,59 +154,61 @@ impl<P: Zeroable> Places<P> {
         // SAFETY: as in `get`.
         let page = unsafe { first.add(offset) };
         if chunk > 0 {
-            // SAFETY: part of the mapping; a wheel that has come so far will use it.
+            // SAFETY: part of the mapping. A wheel that has grown so far will use it.
             unsafe { system::bring(page, self.brought()) };
         }
         Some(page)
     }
 
-    /// How many entries of a page are brought at once: all, or as many as do not keep the insert
-    /// that makes the page for long. Large entries come as they are used, in a page of the system's
-    /// each, or more.
+    /// Returns the number of entries of a page that are populated at once. That is all, or as many
+    /// as do not delay the insert that makes the page for long. Large entries are populated as they
+    /// are used, each in one or more pages of the system.
     fn brought(&self) -> usize {
         const MOST_BYTES: usize = 1 << 18;
         (MOST_BYTES / size_of::<P>().max(1)).min(self.page_len as usize)
     }
 
-    /// Takes back what `make_page` has returned, and another has made at the same time: it is the
-    /// same.
+    /// Undoes a `make_page` that raced with another one. Does nothing, because both return the same
+    /// page.
     pub(crate) fn unmake_page(&self, _page: *mut P) {}
 
-    /// A page is about to be taken out: its entries are zeroed, and its memory goes back.
+    /// Called before a page is removed. Zeroes its entries and gives its memory back.
     ///
     /// # Safety
     ///
     /// - `page` was returned by [`make_page`](Self::make_page), and its entries hold no values.
-    /// - Nobody needs what they hold, nor changes it, until the page is put in again, if it is.
+    /// - No thread needs their content or changes it until the page is installed again, if it is.
     pub(crate) unsafe fn zero(&self, page: *mut P) {
-        // SAFETY: the page is in a mapping of ours; the caller vouches for the rest.
+        // SAFETY: the page is in a mapping of this slab. The caller guarantees the rest.
         unsafe { system::give_back(page, self.page_len as usize) };
     }
 
-    /// A page has been taken out: there is nothing left to be done.
+    /// Called after a page was removed. Does nothing here.
     ///
     /// # Safety
     ///
-    /// - As of [`zero`](Self::zero), which has been called before.
+    /// - As for [`zero`](Self::zero), which has been called before.
     pub(crate) unsafe fn reclaim(&self, _page: *mut P, _guard: &Guard) {}
 
-    /// Frees a page whose values are dropped already; here, with its mapping.
+    /// Frees a page whose values have already been dropped. Here it is freed with its mapping.
     ///
     /// # Safety
     ///
-    /// - `self` is going.
+    /// - `self` is being dropped.
     pub(crate) unsafe fn free(&mut self, _page: *mut P) {}
 
     #[cold]
     fn make_chunk(&self, chunk: usize) -> Option<*mut P> {
         let len = Self::chunk_len(chunk);
         let made = system::map(len)?;
-        // AcqRel: the Release half publishes the mapping to `get`, the Acquire half is for the
-        // one that was faster, as there.
+        // AcqRel on success, Acquire on failure:
+        // - the Release half publishes the mapping to `get`;
+        // - the Acquire, also on failure, observes the mapping of a thread that was faster, as in
+        //   `get`.
         match self.chunks[chunk].compare_exchange(ptr::null_mut(), made, AcqRel, Acquire) {
             Ok(_) => Some(made),
             Err(there) => {
-                // SAFETY: mapped just above with this length, and nobody else knows it.
+                // SAFETY: mapped just above with this length, and no other thread knows it.
                 unsafe { system::unmap(made, len) };
                 Some(there)
             }
@@ -221,14 +226,15 @@ impl<P: Zeroable> Drop for Places<P> {
             // Relaxed: `&mut self` already orders everything before this.
             let first = chunk.load(Relaxed);
             if !first.is_null() {
-                // SAFETY: `make_chunk` mapped the chunk with this length; `self` is going.
+                // SAFETY: `make_chunk` mapped the chunk with this length, and `self` is being
+                // dropped.
                 unsafe { system::unmap(first, Self::chunk_len(number)) };
             }
         }
     }
 }
 
-/// The system's memory.
+/// Memory from the system.
 #[cfg(not(any(modelled, tiny)))]
 mod system {
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
@@ -237,15 +243,15 @@ mod system {
     use std::ffi::c_void;
     use std::ptr;
 
-    /// Room for `len` values, all zeros; `None` if the system refuses it: the address space or the
-    /// number of mappings is limited.
+    /// Returns room for `len` values, all zeros. Returns `None` if the system refuses it, because
+    /// the address space or the number of mappings is limited.
     pub(super) fn map<P>(len: usize) -> Option<*mut P> {
         let layout = Layout::array::<P>(len).ok()?;
-        // What is aligned to more than a page of the system is cut out of a larger mapping.
+        // Memory that is aligned to more than a page of the system is cut out of a larger mapping.
         let surplus = if layout.align() > page_size() { layout.align() } else { 0 };
         let (prot, flags) =
             (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
-        // SAFETY: the system chooses a place that nobody else uses.
+        // SAFETY: the system chooses an unused range of addresses.
         let mapped =
             unsafe { mmap_anonymous(ptr::null_mut(), layout.size() + surplus, prot, flags) };
         let mapped = mapped.ok()?;
@@ -266,33 +272,33 @@ mod system {
 
     /// # Safety
     ///
-    /// - The memory was returned by [`map`] for as many, and nobody uses it any more.
+    /// - The memory was returned by [`map`] for the same `len`, and is no longer used.
     pub(super) unsafe fn unmap<P>(first: *mut P, len: usize) {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: guaranteed by the caller.
         unsafe { unmap_bytes(first.cast(), len * size_of::<P>()) };
     }
 
-    /// The memory goes back to the system, but for the parts of its pages that are not whole; what
-    /// it held is then zeros.
+    /// Gives the memory back to the system, except for the parts of system pages that are not
+    /// whole. The content is then zeros.
     ///
     /// # Safety
     ///
-    /// - The memory is part of a mapping by [`map`], and nobody needs what it holds.
+    /// - The memory is part of a mapping by [`map`], and its content is not needed.
     pub(super) unsafe fn give_back<P>(first: *mut P, len: usize) {
         let begin = first.addr().next_multiple_of(page_size());
         let end = (first.addr() + len * size_of::<P>()) & !(page_size() - 1);
         if begin < end {
             let whole = first.with_addr(begin).cast();
-            // SAFETY: whole pages of a private mapping, which the caller vouches for. Threads that
-            // read meanwhile find what was there, or zeros, word for word. Should the system
-            // refuse (memory that is locked), it stays, and whoever puts the page in sees to what
-            // it holds.
+            // SAFETY: whole pages of a private mapping, as the caller guarantees. Concurrent
+            // readers find the old content or zeros, word for word. If the system refuses (because
+            // the memory is locked), the content stays, and the thread that installs the page again
+            // reinitialises it.
             let _given_back = unsafe { madvise(whole, end - begin, Advice::LinuxDontNeed) };
         }
     }
 
-    /// Has the system make the memory at once, and not page by page as it is first touched, which
-    /// costs an interrupt each. One that cannot (before Linux 5.14) makes it later.
+    /// Has the system populate the memory at once, and not page by page at the first access, which
+    /// costs an interrupt each. A system that cannot (before Linux 5.14) populates it later.
     ///
     /// # Safety
     ///
@@ -300,29 +306,29 @@ mod system {
     pub(super) unsafe fn bring<P>(first: *mut P, len: usize) {
         let begin = first.addr() & !(page_size() - 1);
         let bytes = first.addr() + len * size_of::<P>() - begin;
-        // SAFETY: the caller vouches for it; what is there stays as it is.
+        // SAFETY: guaranteed by the caller; the content stays as it is.
         let _brought =
             unsafe { madvise(first.with_addr(begin).cast(), bytes, Advice::LinuxPopulateWrite) };
     }
 
-    /// Whether so many bytes are a number of whole pages of the system.
+    /// Returns `true` if that many bytes are a whole number of the system's pages.
     pub(super) fn is_whole(bytes: usize) -> bool {
         bytes % page_size() == 0
     }
 
     /// # Safety
     ///
-    /// - This part of a mapping is nobody's.
+    /// - This part of a mapping is not used.
     unsafe fn unmap_bytes(first: *mut c_void, bytes: usize) {
         if bytes > 0 {
-            // SAFETY: the caller vouches for it.
+            // SAFETY: guaranteed by the caller.
             let unmapped = unsafe { munmap(first, bytes) };
             debug_assert!(unmapped.is_ok(), "{unmapped:?}");
         }
     }
 }
 
-/// The memory of models and of Miri: what is given back is zeroed, as the system's does.
+/// The memory of models and of Miri. Memory that is given back is zeroed, as the system's is.
 #[cfg(any(modelled, tiny))]
 mod system {
     use crate::wheel::memory::{Zeroable, boxed_slice, try_boxed};
@@ -334,7 +340,7 @@ mod system {
 
     /// # Safety
     ///
-    /// - As of the system's memory.
+    /// - As for the system's memory.
     pub(super) unsafe fn unmap<P: Zeroable>(first: *mut P, len: usize) {
         // SAFETY: `map` made a boxed slice of this length.
         drop(unsafe { boxed_slice(first, len) });
@@ -342,9 +348,9 @@ mod system {
 
     /// # Safety
     ///
-    /// - As of the system's memory.
+    /// - As for the system's memory.
     pub(super) unsafe fn give_back<P: Zeroable>(first: *mut P, len: usize) {
-        // SAFETY: a part of what `map` has made; it is only ever shared.
+        // SAFETY: part of an allocation by `map`, which is only ever shared.
         let places = unsafe { &*ptr::slice_from_raw_parts(first, len) };
         places.iter().for_each(P::zero);
     }
@@ -371,7 +377,7 @@ mod tests {
     #[repr(align(131072))]
     struct Wide(AtomicU64);
 
-    // SAFETY: a number, by default zero, is all that it has.
+    // SAFETY: its only field is a number, by default zero.
     unsafe impl Zeroable for Wide {}
 
     #[derive(Default)]
@@ -380,11 +386,11 @@ mod tests {
     // SAFETY: as above.
     unsafe impl Zeroable for Number {}
 
-    /// 256 of them are no whole number of the common systems' pages.
+    /// 256 of them are not a whole number of the common systems' pages.
     #[derive(Default)]
     struct Odd([u64; 5]);
 
-    // SAFETY: as above; nobody writes to it.
+    // SAFETY: as above; it is never written to.
     unsafe impl Zeroable for Odd {}
 
     #[test]
@@ -410,7 +416,7 @@ mod tests {
         let page = places.make_page(0).unwrap();
         let number = |index| &places.get(index, ptr::null_mut, &guard).unwrap().0;
         (0..12).for_each(|index| number(index).store(7, Relaxed));
-        // SAFETY: it has no values, and nobody else writes to it.
+        // SAFETY: it has no values, and no other thread writes to it.
         unsafe { places.zero(page) };
         for index in 4..12 {
             assert_eq!(number(index).load(Relaxed), 7);
@@ -422,7 +428,7 @@ mod tests {
         for len in 1..9 {
             let first = system::map::<Wide>(len).unwrap();
             assert!(first.is_aligned());
-            // SAFETY: as many as were mapped, all zeros.
+            // SAFETY: the number that was mapped, all zeros.
             let mapped = unsafe { std::slice::from_raw_parts(first, len) };
             assert!(mapped.iter().all(|wide| wide.0.load(Relaxed) == 0));
             // SAFETY: mapped just above.
@@ -440,7 +446,7 @@ mod tests {
         // SAFETY: one of the places, only ever shared.
         let place = unsafe { &*page };
         place.0.store(7, Relaxed);
-        // SAFETY: it has no value, and nobody else writes to it.
+        // SAFETY: it has no value, and no other thread writes to it.
         unsafe { places.zero(page) };
         assert_eq!(place.0.load(Relaxed), 0);
         assert_eq!(places.make_page(0), Some(page));

@@ -1,18 +1,19 @@
-//! Where entries lie, and how their memory goes back when a burst is over.
+//! The storage of entries, and the reclamation of its memory after a burst.
 //!
-//! Two ways, behind the same few functions:
+//! There are two variants with the same interface:
 //!
-//! * `mapped` (Linux, 64 bits): entries stay where they are for as long as the wheel exists, in
-//!   mappings of the system's, and a page that is not needed goes back to the system by itself. A
-//!   look-up needs no protection: what it reads there is always an entry, if only one that has
-//!   been zeroed.
-//! * `boxed` (elsewhere, and here with `--cfg portable`): pages from the allocator, freed when
-//!   every guard of that time has gone (`crossbeam-epoch`; Fraser, *Practical lock-freedom*, 2004).
+//! * `mapped` (Linux, 64 bits): entries keep their addresses for as long as the wheel exists, in
+//!   mappings from the system. A page that is not needed goes back to the system by itself. A
+//!   look-up needs no protection, because it always reads an entry, although that may have been
+//!   zeroed.
+//! * `boxed` (elsewhere, and on Linux with `--cfg portable`): pages come from the allocator and are
+//!   freed when every guard of that time has been dropped (`crossbeam-epoch`; Fraser, *Practical
+//!   lock-freedom*, 2004).
 //!
-//! Both have `Places`, the entries by their index; `Guard`, under which a reference to one is good,
-//! and `Pin`, its owner; and [`Zeroable`], what an entry must be. The models of `loom-tests`
-//! run `mapped`, and those of the epoch `boxed`. Miri has no mappings: there, too, pages
-//! are the allocator's, unless `--cfg tiny` makes everything small and `mapped` uses memory as the
+//! Both have `Places`, the entries by their index; `Guard`, under which a reference to an entry is
+//! valid; `Pin`, the owner of a guard; and [`Zeroable`], the requirements on an entry. The models
+//! of `loom-tests` run `mapped`, and those of the epoch run `boxed`. Miri has no mappings, so it
+//! also allocates pages, unless `--cfg tiny` makes everything small and `mapped` uses memory as the
 //! models do.
 
 #[cfg_attr(
@@ -42,18 +43,18 @@ mod chosen;
 pub(crate) use chosen::{Guard, Pin, Places, collect, pin};
 use std::{iter, ptr};
 
-/// The boxed slice that `first` was made from.
+/// Returns the boxed slice from which `first` was made.
 ///
 /// # Safety
 ///
-/// - `first` came from a `Box<[S]>` of `len` elements, and nobody else uses it any more.
+/// - `first` came from a `Box<[S]>` of `len` elements, and is no longer used.
 pub(crate) unsafe fn boxed_slice<S>(first: *mut S, len: usize) -> Box<[S]> {
-    // SAFETY: the caller vouches for pointer, length and ownership.
+    // SAFETY: the caller guarantees pointer, length and ownership.
     unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(first, len)) }
 }
 
-/// A boxed slice of `len` elements, as a pointer to the first; `None` if the allocator has no
-/// memory for it.
+/// Returns a boxed slice of `len` elements, as a pointer to the first, or `None` if the allocator
+/// has no memory for it.
 pub(crate) fn try_boxed<S>(len: usize, make: impl FnMut() -> S) -> Option<*mut S> {
     let mut elements = Vec::new();
     elements.try_reserve_exact(len).ok()?;
@@ -61,15 +62,15 @@ pub(crate) fn try_boxed<S>(len: usize, make: impl FnMut() -> S) -> Option<*mut S
     Some(Box::into_raw(elements.into_boxed_slice()).cast())
 }
 
-/// What an entry must be.
+/// The requirements on an entry.
 ///
 /// # Safety
 ///
 /// - All zeros is an entry, and the default one.
-/// - Whatever others may write to an entry that is shared is atomic, or in a cell that nobody
-///   touches while its page is away.
+/// - Every part of a shared entry that other threads may write to is atomic, or in a cell that no
+///   thread accesses while its page is removed.
 pub(crate) unsafe trait Zeroable: Default {
-    /// Makes it the default one.
+    /// Resets it to the default one.
     #[cfg(any(modelled, tiny))]
     fn zero(&self);
 }

@@ -1,7 +1,8 @@
-//! [`Progress`]: what the sweeper shows the callers of a wheel, and they look at after each change:
-//! how far the sweep has come ([`swept`]), until when it rests ([`wakeup`]), and what it has
-//! counted; and what callers show the sweeper, whether memory is to be looked after
-//! ([`upkeep_flag`]).
+//! [`Progress`]: the state that the sweeper and the callers of a wheel publish to each other.
+//!
+//! The sweeper publishes the tick that it has reached ([`swept`]), the tick until which it rests
+//! ([`wakeup`]) and its counters. Callers check the first two after each change. They publish that
+//! memory needs upkeep ([`upkeep_flag`]).
 
 #![forbid(unsafe_code)]
 
@@ -15,7 +16,7 @@ use crate::wheel::progress::wakeup::Wakeup;
 use crate::wheel::tick::Tick;
 use crossbeam_utils::CachePadded;
 
-/// How far the sweep is, when it wakes, and what it has counted.
+/// The progress of the sweep, the next wake-up, and the sweeper's counters.
 #[derive(Debug)]
 pub(crate) struct Progress {
     swept: CachePadded<SweptTick>,
@@ -32,25 +33,25 @@ impl Progress {
         }
     }
 
-    /// How far the sweep has come: [`SweptTick::get`].
+    /// Returns the tick that the sweep has reached. See [`SweptTick::get`].
     #[inline]
     pub(crate) fn swept(&self) -> Tick {
         self.swept.get()
     }
 
-    /// [`SweptTick::publish`].
+    /// Publishes a tick. See [`SweptTick::publish`].
     #[inline]
     pub(crate) fn publish(&self, tick: Tick) {
         self.swept.publish(tick);
     }
 
-    /// [`Wakeup`]: what callers read and call, and the sweeper sets.
+    /// Returns the [`Wakeup`], which the sweeper sets and callers read and call.
     #[inline]
     pub(crate) fn wakeup(&self) -> &Wakeup {
         &self.wakeup
     }
 
-    /// What the sweeper has counted.
+    /// Returns the sweeper's counters.
     #[inline]
     pub(crate) fn counters(&self) -> &SweepCounters {
         &self.counters

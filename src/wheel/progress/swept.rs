@@ -1,17 +1,18 @@
-//! How far the sweep has come: one tick for the whole wheel, written by the sweeper alone.
+//! The tick that the sweep has reached: one for the whole wheel, written by the sweeper alone.
 //!
-//! The sweeper [`publish`](SweptTick::publish)s a tick before it takes the slots whose expiry
-//! has come by it. An inserter chooses its slot by the tick it reads, publishes, passes a fence
-//! and reads again. The two fences are ordered one way or the other:
+//! The sweeper [`publish`](SweptTick::publish)es a tick before it takes the slots that expire by
+//! it. An inserter chooses its slot by the tick it reads, publishes its reference, passes a fence
+//! and reads the tick again. The two fences are ordered in one of two ways:
 //!
-//! 1. the inserter's first: then the sweeper's check of the occupied slots, after its own fence,
-//!    finds the reference;
-//! 2. the sweeper's first: then the inserter's re-check finds the published tick, knows that
-//!    its slot's expiry has passed, and files the reference again in a slot still to come.
+//! 1. The inserter's fence is first. Then the sweeper's check of the occupied slots, after its own
+//!    fence, finds the reference.
+//! 2. The sweeper's fence is first. Then the inserter's re-check finds the published tick and so
+//!    detects that its slot has expired. It files the reference again in a slot that is still to
+//!    come.
 //!
-//! The same fence of the inserter serves its looks at the
-//! [`wakeup`](crate::wheel::progress::wakeup) and at whether the wheel is closed. One that files no
-//! reference, and arms by an exchange, passes none.
+//! The same fence of the inserter serves its check of the
+//! [`wakeup`](crate::wheel::progress::wakeup) and its check whether the wheel is closed. An
+//! inserter that files no reference, and arms by an exchange, passes no fence.
 
 #![forbid(unsafe_code)]
 
@@ -29,16 +30,17 @@ impl SweptTick {
 
     #[inline]
     pub(crate) fn get(&self) -> Tick {
-        // Relaxed: an old tick leads to a slot whose expiry may have passed, which the re-check
-        // of step 2 finds; for that look the fence orders this load. Beside a next visit, an old
-        // tick makes the reference that it tells of look as if it were still to come: then this
-        // thread's exchange of the state came before the sweeper's revalidation, which would have
-        // brought the new one. A sleep's poll may read an old one: its wake-up is then still to
-        // come.
+        // Relaxed. A stale tick is harmless:
+        // - in an insert it may choose a slot that has already expired; the re-check of step 2
+        //   finds that, and the fence orders the load of that check;
+        // - next to `next_visit` it may make a past visit look pending; but then this thread's
+        //   exchange on the state precedes the sweeper's revalidation, which would have published
+        //   the new tick;
+        // - in a sleep's poll the wake-up is still to come.
         Tick(self.0.load(Relaxed))
     }
 
-    /// Steps one of the sweeper: from here on the slots up to `tick` are being taken.
+    /// Step one of the sweeper. From here on the slots up to `tick` are being taken.
     #[inline]
     pub(crate) fn publish(&self, tick: Tick) {
         // Relaxed: ordered by the fence.
@@ -47,13 +49,15 @@ impl SweptTick {
     }
 }
 
-/// The fence between publishing something and looking at what others published, on both sides of
-/// each such pair: inserter and sweeper ([`SweptTick`]), inserter and resting sweeper
-/// ([`Wakeup`](crate::wheel::progress::wakeup::Wakeup)), inserter and closer
-/// ([`Engine`](crate::wheel::engine::Engine)).
+/// A fence between a thread's own publication and its check of what other threads published. Both
+/// sides of each such pair call it:
+///
+/// - inserter and sweeper ([`SweptTick`]);
+/// - inserter and resting sweeper ([`Wakeup`](crate::wheel::progress::wakeup::Wakeup));
+/// - inserter and closer ([`Engine`](crate::wheel::engine::Engine)).
 #[inline]
 pub(crate) fn full_fence() {
-    // SeqCst: a store followed by a load of another word, against the same the other way round;
-    // no weaker fence orders these. Its partner is the other side's call of this function.
+    // SeqCst: orders a store before a load of another word, against the same with the words
+    // exchanged. No weaker fence does. Its partner is the other side's call of this function.
     fence(SeqCst);
 }

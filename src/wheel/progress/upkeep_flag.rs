@@ -1,39 +1,39 @@
-//! [`UpkeepFlag`]: whether the sweeper is to look after the memory
-//! ([`Upkeep`](crate::wheel::sweep)), as the figures of the wheel ([`Usage`]) say.
+//! [`UpkeepFlag`]: tells the sweeper that memory needs [`Upkeep`](crate::wheel::sweep), as determined by
+//! the wheel's [`Usage`].
 
 #![forbid(unsafe_code)]
 
 use crate::sync::{AtomicBool, AtomicU64, Relaxed};
 
-/// Garbage that is never worth a round.
+/// An amount of garbage that is never worth a round.
 #[cfg(not(any(modelled, tiny)))]
 pub(crate) const SLACK: u64 = 1 << 14;
 #[cfg(any(modelled, tiny))]
 pub(crate) const SLACK: u64 = 0;
 
-/// How many operations of one caller pass between two checks.
+/// The number of operations of one thread between two checks.
 pub(crate) const INTERVAL: u64 = if cfg!(tiny) { 4 } else { 1 << 10 };
 
-/// What a wheel holds at present.
+/// The present usage of a wheel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
-    /// Timers armed.
+    /// Armed timers.
     pub(crate) armed: u64,
-    /// References filed, stale ones included.
+    /// Filed references, stale ones included.
     pub(crate) references: u64,
     /// Entries, vacant or not.
     pub(crate) entries: u64,
-    /// Vacant entries that threads which have exited left behind.
+    /// Vacant entries orphaned by threads that have exited.
     pub(crate) orphaned: u64,
     /// Blocks of references, in use or not.
     pub(crate) blocks: u64,
     pub(crate) blocks_in_use: u64,
-    /// As many blocks that are not in use are never worth a round: some pages of each shard.
+    /// A number of unused blocks that is never worth a round: some pages of each shard.
     pub(crate) blocks_slack: u64,
 }
 
 impl Usage {
-    /// Whether there are more references than twice the armed timers and [`SLACK`].
+    /// Returns `true` if there are more references than twice the armed timers plus [`SLACK`].
     pub(crate) fn too_many_references(self) -> bool {
         self.references > 2 * self.armed + SLACK
     }
@@ -47,18 +47,19 @@ impl Usage {
     }
 }
 
-/// Whether upkeep is wanted.
+/// The flag by which callers request upkeep.
 #[derive(Debug)]
 pub(crate) struct UpkeepFlag {
     wanted: AtomicBool,
-    /// Whether far more entries were vacant than in use, at the last check.
+    /// `true` if far more entries were vacant than in use at the last check.
     surplus: AtomicBool,
     entries: Rounds,
     blocks: Rounds,
 }
 
-/// What spares rounds of trimming: what the last one could not give back, and what was in use. The
-/// next waits until twice as much is vacant, or an eighth as much in use.
+/// Figures of the last round of trimming, which avoid useless rounds: the amount that it could not
+/// give back, and the amount in use. The next round waits until twice as much is vacant, or an
+/// eighth as much is in use.
 #[derive(Debug)]
 struct Rounds {
     vacant_left: AtomicU64,
@@ -70,14 +71,14 @@ impl Rounds {
         Self { vacant_left: AtomicU64::new(0), used_then: AtomicU64::new(u64::MAX) }
     }
 
-    /// Whether more is vacant than in use (and `slack`), and enough to try again.
+    /// Returns `true` if more is vacant than in use (plus `slack`), and enough for another round.
     fn are_worth_it(&self, vacant: u64, used: u64, slack: u64) -> bool {
-        // Relaxed: written by the sweeper to spare itself rounds; nothing hangs on them.
+        // Relaxed: written by the sweeper to avoid useless rounds; nothing else depends on them.
         let (left, then) = (self.vacant_left.load(Relaxed), self.used_then.load(Relaxed));
         vacant > used + slack && (vacant / 2 >= left || used < then / 8)
     }
 
-    /// One has come to its end.
+    /// Records the end of a round.
     fn ended(&self, vacant: u64, used: u64) {
         // Relaxed: as in `are_worth_it`.
         self.vacant_left.store(vacant, Relaxed);
@@ -96,34 +97,34 @@ impl UpkeepFlag {
         }
     }
 
-    /// Whether it is time to [check](Self::check): a caller's count of what makes garbage, `more`
-    /// of it new, has passed another interval.
+    /// Returns `true` if it is time to [check](Self::check): a thread's count of operations that
+    /// make garbage, `more` of them new, has passed another interval.
     #[inline]
     pub(crate) fn is_time_to_check(count: u64, more: u64) -> bool {
         count % INTERVAL < more
     }
 
-    /// Looks whether upkeep is wanted, and tells the sweeper if so.
+    /// Checks whether upkeep is needed, and requests it if so.
     pub(crate) fn check(&self, usage: Usage) -> bool {
-        // Relaxed: a guess, by which callers give back what they have in their magazines.
+        // Relaxed: a hint by which callers decide to give back the content of their magazines.
         self.surplus.store(usage.vacant() > usage.armed + SLACK, Relaxed);
         let wanted = usage.too_many_references()
             || self.too_many_entries(usage)
             || self.too_many_blocks(usage);
         if wanted {
-            // Relaxed: a wish; the figures behind it are looked at again.
+            // Relaxed: a request; the sweeper checks the figures behind it again.
             self.wanted.store(true, Relaxed);
         }
         wanted
     }
 
-    /// Whether upkeep was wanted; it is not any more.
+    /// Clears the request. Returns `true` if there was one.
     pub(crate) fn take(&self) -> bool {
         // Relaxed: as in `check`.
         self.wanted.swap(false, Relaxed)
     }
 
-    /// Whether upkeep is wanted already.
+    /// Returns `true` if upkeep has already been requested.
     pub(crate) fn is_wanted(&self) -> bool {
         // Relaxed: as in `check`.
         self.wanted.load(Relaxed)
@@ -135,19 +136,20 @@ impl UpkeepFlag {
         self.surplus.load(Relaxed)
     }
 
-    /// Whether more entries are vacant than armed, and enough to try again.
+    /// Returns `true` if more entries are vacant than armed, and enough for another round.
     pub(crate) fn too_many_entries(&self, usage: Usage) -> bool {
         let vacant = usage.vacant();
         let orphaned = usage.orphaned > 0 && vacant > usage.armed + SLACK;
         orphaned || self.entries.are_worth_it(vacant, usage.armed, SLACK)
     }
 
-    /// Whether more blocks of references are vacant than in use, and enough to try again.
+    /// Returns `true` if more blocks of references are vacant than in use, and enough for another
+    /// round.
     pub(crate) fn too_many_blocks(&self, usage: Usage) -> bool {
         self.blocks.are_worth_it(usage.vacant_blocks(), usage.blocks_in_use, usage.blocks_slack)
     }
 
-    /// Trimming has come to its end, and could not give back what is left.
+    /// Records that trimming has ended and could not give the rest back.
     pub(crate) fn trimmed(&self, usage: Usage) {
         self.entries.ended(usage.vacant(), usage.armed);
         self.blocks.ended(usage.vacant_blocks(), usage.blocks_in_use);

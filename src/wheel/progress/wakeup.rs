@@ -47,7 +47,7 @@ impl Wakeup {
         full_fence();
     }
 
-    /// Notes that the sweeper is awake and finds what is filed from now on by itself.
+    /// Notes that the sweeper is awake and will find further references by itself.
     pub(crate) fn clear(&self) {
         // Relaxed: a redundant wake-up is harmless.
         self.until.store(0, Relaxed);

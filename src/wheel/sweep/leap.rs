@@ -1,5 +1,4 @@
-//! What event loops and tests ask a sweeper beside its sweeps: how long to wait, and to leap in
-//! virtual time.
+//! Methods of the sweeper for event loops and tests: the time to wait, and leaps in virtual time.
 
 #![forbid(unsafe_code)]
 
@@ -9,11 +8,12 @@ use crate::wheel::sweep::sweeper::Sweeper;
 use std::time::Duration;
 
 impl<T: Send> Sweeper<T> {
-    /// How long an event loop may wait for the next sweep: the time-out of its poll, in the
-    /// system's time, by the wheel's own clock.
+    /// Returns the time for which an event loop may wait before the next sweep. Use it as the
+    /// timeout of the poll. It is system time, computed from the wheel's own clock.
     ///
-    /// `None`: until it is woken, since nothing is armed, or the clock moves only when it is told
-    /// to. Otherwise as [`next_deadline`](Self::next_deadline).
+    /// Returns `None` if the loop has to wait until it is woken, because nothing is armed or
+    /// because the clock only moves when told to. Otherwise see
+    /// [`next_deadline`](Self::next_deadline).
     ///
     /// # Examples
     ///
@@ -31,11 +31,11 @@ impl<T: Send> Sweeper<T> {
         self.clock().timeout(deadline)
     }
 
-    /// Moves the wheel's clock to the next instant at which a timer fires, and sweeps: virtual time
-    /// that leaps over all that is idle. A timer that is due already fires without a leap.
+    /// Advances the wheel's clock to the next instant at which a timer fires, and sweeps. Virtual
+    /// time thus leaps over all idle time. If a timer is already due, it fires without a leap.
     ///
-    /// `None`, and nothing has fired: nothing is armed, or the wheel does not run by this clock.
-    /// O(slots on the way), and what the sweep takes.
+    /// Returns `None`, and fires nothing, if nothing is armed or the wheel does not use this clock.
+    /// O(slots on the way), plus the cost of the sweep.
     ///
     /// # Examples
     ///
@@ -68,7 +68,7 @@ impl<T: Send> Sweeper<T> {
             if self.clock().now() < next {
                 return None;
             }
-            // A slot whose expiry has come may hold timers that are due later, or none.
+            // A slot that has expired may hold only timers that are due later, or none.
             let sweep = self.sweep(&mut on_expired);
             if sweep.expired > 0 {
                 return Some(sweep);

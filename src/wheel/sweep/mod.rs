@@ -1,13 +1,13 @@
-//! The exclusive half: one [`Sweeper`], which hands over what is due, rests in between, and keeps
+//! The exclusive half: the [`Sweeper`], which hands over due timers, rests in between, and keeps
 //! memory in bounds.
 //!
-//! * [`sweeper`]: the public face, and the loop: [`Stage`](stage::Stage) by stage.
-//! * [`stage`]: where a sweep is, and which references are pending.
-//! * [`report`]: what it hands over and reports.
-//! * [`leap`]: how long to wait for it, and leaps in virtual time.
-//! * [`upkeep`]: looks after memory, in slices.
+//! * [`sweeper`] has the public type and the main loop, one [`Stage`](stage::Stage) after another.
+//! * [`stage`] has the position of a sweep and the pending references.
+//! * [`report`] has the results of a sweep.
+//! * [`leap`] has the time to wait, and leaps in virtual time.
+//! * [`upkeep`] takes care of memory, in slices.
 //!
-//! What all others see of it is the wheel's [`progress`](super::progress).
+//! All other modules see only its [`progress`](super::progress).
 
 #![forbid(unsafe_code)]
 

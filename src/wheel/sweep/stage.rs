@@ -1,4 +1,4 @@
-//! Where a sweep is ([`Stage`]), and which references are pending ([`Pending`]).
+//! The position of a sweep ([`Stage`]), and its pending references ([`Pending`]).
 //!
 //! ```text
 //!   Ended ──► Begun ──► Overdue ──► Slots ──────────► Unfiled ──► Ended
@@ -7,9 +7,9 @@
 //!             overdue               sweep's end
 //! ```
 //!
-//! Between two steps, whatever the stage, what is pending is visited. A bounded sweep stops
-//! wherever it has enough; the stage and what is pending stay as they are, and the next call goes
-//! on from there.
+//! Between two steps, in every stage, the pending references are visited. A bounded sweep stops
+//! when it has enough. Its stage and pending references stay as they are, and the next call
+//! continues from there.
 
 #![forbid(unsafe_code)]
 
@@ -21,20 +21,20 @@ use crate::wheel::hierarchy::{Kept, Source, Taken};
 use crate::wheel::memory::pin;
 use std::collections::VecDeque;
 
-/// Where a sweep is.
+/// The position of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// No sweep is under way.
+    /// No sweep is in progress.
     Ended,
-    /// It has yet to take what is overdue. It does so once: a handler that arms timers without
-    /// delay cannot keep it from ending.
+    /// The overdue references have not been taken yet. They are taken once, so that a handler that
+    /// arms timers without delay cannot keep the sweep from ending.
     Begun,
-    /// It visits what was overdue. That is handed over together, since its order is made by
-    /// sorting.
+    /// Visits the overdue references. They are handed over together, since they have to be sorted.
     Overdue,
-    /// It goes from occupied slot to occupied slot.
+    /// Proceeds from occupied slot to occupied slot.
     Slots,
-    /// It visits the timers that may have no reference, for want of memory: some have become due.
+    /// Visits the timers that may have no reference because memory was exhausted, since some have
+    /// become due.
     Unfiled,
 }
 
@@ -45,15 +45,16 @@ pub(super) struct Pending {
     pub(super) taken: VecDeque<Taken>,
     /// References read from one of them.
     pub(super) references: Vec<EntryRef>,
-    /// Where those were taken from.
+    /// The origin of those references.
     pub(super) from: Source,
     /// Blocks with references that were reserved but not yet written.
     pub(super) kept: VecDeque<Kept>,
-    /// How many of them are yet to be looked at, by the present tick.
+    /// The number of kept blocks that have not been checked at the present tick.
     unchecked: usize,
-    /// Of each shard, which page is to be looked at next for timers without a reference.
+    /// For each shard, the page that is to be searched next for timers without a reference.
     pages: Box<[Option<u32>]>,
-    /// Of each shard, how many references could not be filed when its pages were last looked at.
+    /// For each shard, the number of references that could not be filed up to the last search of
+    /// its pages.
     unfiled: Box<[u64]>,
 }
 
@@ -70,13 +71,14 @@ impl Pending {
         }
     }
 
-    /// Whether references could not be filed since their shard's pages were last looked at.
+    /// Returns `true` if references could not be filed since their shard's pages were last
+    /// searched.
     pub(super) fn has_unfiled<T>(&self, engine: &Engine<T>) -> bool {
         let shards = engine.shards.iter().zip(&self.unfiled);
         shards.into_iter().any(|(shard, &seen)| shard.unfiled() != seen)
     }
 
-    /// Has the pages of shards looked at of which references could not be filed.
+    /// Starts a search of the pages of each shard of which references could not be filed.
     pub(super) fn take_unfiled<T>(&mut self, engine: &Engine<T>) {
         for (number, shard) in engine.shards.iter().enumerate() {
             let now = shard.unfiled();
@@ -86,24 +88,25 @@ impl Pending {
         }
     }
 
-    /// Has every kept block looked at once more.
+    /// Starts a check of every kept block.
     pub(super) fn recheck_kept(&mut self) {
         self.unchecked = self.kept.len();
     }
 
-    /// Whether a kept block has references that were written since the last check.
+    /// Returns `true` if a kept block has references that were written since the last check.
     pub(super) fn has_news<T>(&self, engine: &Engine<T>) -> bool {
         let blocks = |kept: &Kept| engine.shard(kept.from.shard).hierarchy.blocks();
         self.kept.iter().any(|kept| kept.unwritten.has_news(blocks(kept)))
     }
 
-    /// Whether there is nothing left to read.
+    /// Returns `true` if there is nothing left to read.
     pub(super) fn is_worked_off(&self) -> bool {
         self.taken.is_empty() && self.unchecked == 0 && self.pages.iter().all(Option::is_none)
     }
 
-    /// Reads on, with no references read before: up to `most` references (and the rest of their
-    /// block) of the next slot, or what has been written into the next kept block.
+    /// Reads on when all references read before have been visited. Reads up to `most` references
+    /// (and the rest of their block) of the next slot, or those newly written to the next kept
+    /// block.
     pub(super) fn read_on<T>(&mut self, most: usize, engine: &Engine<T>) {
         let Some(taken) = self.taken.front_mut() else {
             return match self.unchecked {
@@ -128,8 +131,8 @@ impl Pending {
         }
     }
 
-    /// Reads the next page that is to be looked at. What it gives counts as references that were
-    /// filed: each is counted as visited.
+    /// Reads the next page that is to be searched. Its references count as filed, because each is
+    /// counted as visited.
     fn read_page<T>(&mut self, engine: &Engine<T>) {
         let next = self.pages.iter().position(Option::is_some);
         let Some((number, page)) = next.and_then(|number| Some((number, self.pages[number]?)))

@@ -1,21 +1,22 @@
-//! Upkeep: what keeps memory in proportion to the armed timers.
+//! Upkeep: keeps memory in proportion to the armed timers.
 //!
-//! Two kinds of garbage wait for nobody: references whose timers have ended lie in their slots
-//! until those are swept, and entries whose timers have ended keep their pages. The sweeper clears
-//! both, in slices, when there is more garbage than use:
+//! Two kinds of garbage stay behind without delaying any thread. References to ended timers stay in
+//! their slots until those are swept, and entries of ended timers keep their pages. The sweeper
+//! clears both, in slices, when there is more garbage than use:
 //!
-//! * references over twice the armed timers (and [`SLACK`]): it visits the slots one by one and
-//!   puts back only the references that are needed;
-//! * vacant entries over the armed timers (and [`SLACK`]), or vacant blocks over those in use: it
-//!   [`trims`](crate::wheel::slab::trim) entries and blocks.
+//! * If there are more references than twice the armed timers (plus [`SLACK`]), it visits the slots
+//!   one by one and puts back only the references that are needed.
+//! * If there are more vacant entries than armed timers (plus [`SLACK`]), or more vacant blocks
+//!   than used ones, it [`trims`](crate::wheel::slab::trim) entries and blocks.
 //!
-//! While a burst fires and more than [`SLACK`] entries are vacant, the sweeper *hoards* those that
-//! it ends, by page, and trims when the burst is over: in its midst most pages are neither full nor
-//! empty. It stops when callers make pages, who cannot use what is hoarded.
+//! While a burst fires and more than [`SLACK`] entries are vacant, the sweeper *hoards* the entries
+//! that it ends, by page, and trims when the burst is over. In the middle of the burst most pages
+//! are neither full nor empty. It stops hoarding when callers make pages, because they cannot use
+//! the hoarded entries.
 //!
-//! A caller checks this once in [`INTERVAL`] operations that make garbage, and wakes the sweeper.
-//! A round of either costs O(garbage) and at least half of what it looks at is garbage, or it is
-//! not begun again before that is so; so upkeep is O(1) for each insert.
+//! A thread checks this once in [`INTERVAL`] operations that make garbage, and wakes the sweeper. A
+//! round of either kind costs O(garbage). If less than half of what a round examines is garbage, the
+//! next one does not start before at least half is. Upkeep is therefore O(1) for each insert.
 
 #![forbid(unsafe_code)]
 
@@ -35,37 +36,38 @@ use std::collections::VecDeque;
 /// A burst is over when nothing is to be done, or few timers have fired, for more ticks than this.
 const LONG: u64 = 16;
 
-/// How many references, slots or entries a slice of upkeep looks at.
+/// The number of references, slots or entries that a slice of upkeep examines.
 pub(crate) const SLICE: usize = 1 << 12;
 
 /// The sweeper's progress with upkeep.
 #[derive(Debug)]
 pub(crate) struct Upkeep {
-    /// The next slot to visit: its shard, and its place in the row of that one's slots.
+    /// The next slot to visit, as its shard and its position in the array of that shard's slots.
     tidying: Option<(usize, usize)>,
-    /// What is left of the slot that is being tidied.
+    /// The rest of the slot that is being tidied.
     in_hand: Option<(SlotIndex, Taken)>,
-    /// How many references had ever been filed, and timers armed, when an idle wheel was last
+    /// The numbers of references ever filed and of timers ever armed when an idle wheel was last
     /// tidied.
     tidied_idle: Option<(u64, u64)>,
-    /// What is being trimmed.
+    /// The part that is being trimmed.
     trimming: Option<(usize, Part)>,
-    /// Where the trimming of a shard begins: with its blocks, if they alone are too many.
+    /// The part with which the trimming of a shard begins: its blocks, if they alone are too many.
     first_part: Part,
-    /// How many intervals of fired timers there had been at the last check.
+    /// The number of intervals of fired timers at the last check.
     fired_then: u64,
     trims: Vec<Trims>,
-    /// Whether the sweeper hoards the entries of timers that it ends.
+    /// `true` while the sweeper hoards the entries of timers that it ends.
     hoards: bool,
-    /// How far the sweep was when the last interval of fired timers ended.
+    /// The tick of the sweep at which the last interval of fired timers ended.
     fired_at: Tick,
-    /// How many entries there were at the last check.
+    /// The number of entries at the last check.
     entries_then: u64,
-    /// Whose references have been put back into the slot that is being tidied; empty between slots.
+    /// The entries whose references have been put back into the slot that is being tidied. Empty
+    /// between slots.
     seen: Indices,
 }
 
-/// What of a shard is being trimmed.
+/// The part of a shard that is being trimmed.
 #[derive(Clone, Copy, Debug)]
 enum Part {
     Entries,
@@ -88,7 +90,7 @@ struct Indices {
 }
 
 impl Indices {
-    /// Adds an entry. `false` if it was there.
+    /// Adds an entry. Returns `false` if it was already in the set.
     fn add(&mut self, index: u32) -> bool {
         let (word, bit) = (index as usize / 64, 1 << (index % 64));
         if self.words.len() <= word {
@@ -128,7 +130,8 @@ impl Upkeep {
         }
     }
 
-    /// Begins what is wanted, by a caller or because enough timers have fired.
+    /// Begins the upkeep that a caller has requested, or that is due because enough timers have
+    /// fired.
     pub(crate) fn begin<T>(&mut self, engine: &Engine<T>) {
         self.decide_hoarding(engine);
         if !engine.upkeep.take() {
@@ -141,7 +144,7 @@ impl Upkeep {
         self.begin_trimming_if_wanted(engine, usage);
     }
 
-    /// Trims if that is wanted: by blocks of references that were discarded, too.
+    /// Trims if necessary, which may also be due to blocks of discarded references.
     fn begin_trimming_if_wanted<T>(&mut self, engine: &Engine<T>, usage: Usage) {
         // A sweeper that hoards waits for the end of the burst.
         if self.trimming.is_some() || self.hoards {
@@ -154,7 +157,7 @@ impl Upkeep {
         }
     }
 
-    /// Trims, also what callers that have ended held.
+    /// Begins trimming, which includes the orphaned entries of exited threads.
     fn begin_trimming<T>(&mut self, engine: &Engine<T>) {
         engine.empty_idle(&memory::pin());
         self.begin_with(Part::Entries);
@@ -168,8 +171,8 @@ impl Upkeep {
     /// Begins tidying if only stale references are left, so that a wheel with nothing armed can
     /// rest.
     ///
-    /// Once is enough until a reference is filed or a timer armed: what one round leaves (a
-    /// reference that its filer has not written yet), another would leave too.
+    /// One round suffices until a reference is filed or a timer armed. The remainder of one round
+    /// (a reference that its filer has not written yet) would also remain after another.
     pub(crate) fn begin_if_idle<T>(&mut self, engine: &Engine<T>) {
         // While timers are armed, as they mostly are, one check of the threads' counters is enough.
         if self.tidying.is_some() || engine.armed() > 0 || engine.references() == 0 {
@@ -182,13 +185,13 @@ impl Upkeep {
         }
     }
 
-    /// The hoard of a shard, if it is to have the entries of timers that end.
+    /// Returns the hoard of a shard if entries of ended timers are to be added to it.
     pub(crate) fn hoard(&mut self, shard: usize) -> Option<&mut Trim> {
         self.trims.get_mut(shard).map(|trims| &mut trims.entries).filter(|_| self.hoards)
     }
 
-    /// The next work is so many ticks ahead: if that is long, the hoard is seen to first. Returns
-    /// whether that has made more to do.
+    /// Called before a rest of so many ticks. If that is long, the hoard is processed first.
+    /// Returns `true` if that has made more work.
     pub(crate) fn begin_before_rest<T>(&mut self, engine: &Engine<T>, ticks: u64) -> bool {
         if ticks > LONG && (self.hoards || self.holds()) {
             self.end_hoarding(engine);
@@ -197,7 +200,7 @@ impl Upkeep {
         self.is_busy()
     }
 
-    /// Hoards while a burst fires and enough entries are vacant.
+    /// Starts to hoard while a burst fires and enough entries are vacant.
     fn decide_hoarding<T>(&mut self, engine: &Engine<T>) {
         let (fired, swept) =
             (engine.progress.counters().get(SweepCount::Ended) / INTERVAL, engine.progress.swept());
@@ -209,14 +212,16 @@ impl Upkeep {
         }
         let entries = engine.entries();
         let made = entries > std::mem::replace(&mut self.entries_then, entries);
-        // Callers that make pages may have to because of the hoard, which is not on their stack;
-        // and few timers in as many ticks as make a long rest are no burst.
+        // Hoarding ends in two cases:
+        // - callers make pages, possibly because of the hoard, whose entries are not on their
+        //   stack;
+        // - few timers fire in as many ticks as make a long rest, so that the burst is over.
         if made || !self.hoards || swept.since(self.fired_at) > LONG {
             self.end_hoarding(engine);
         }
     }
 
-    /// Trims if that is wanted, with what is hoarded; or else gives it back.
+    /// Trims if necessary, including the hoarded entries, or else gives those back.
     fn end_hoarding<T>(&mut self, engine: &Engine<T>) {
         let hoarded = std::mem::take(&mut self.hoards);
         if self.trimming.is_some() {
@@ -229,7 +234,7 @@ impl Upkeep {
         }
     }
 
-    /// Whether anything is hoarded.
+    /// Returns `true` if anything is hoarded.
     fn holds(&self) -> bool {
         self.trims.iter().any(|trims| trims.entries.held() > 0)
     }
@@ -243,28 +248,29 @@ impl Upkeep {
         }
     }
 
-    /// Whether there is more to do.
+    /// Returns `true` if there is more to do.
     pub(crate) fn is_busy(&self) -> bool {
         self.tidying.is_some() || self.trimming.is_some()
     }
 
-    /// When the sweep has to have what is left of the slot that is being tidied: its expiry.
+    /// Returns the tick by which the sweep needs the rest of the slot that is being tidied: its
+    /// expiry.
     pub(crate) fn next_expiry(&self) -> Tick {
         self.in_hand.as_ref().map_or(Tick::NEVER, |(_, taken)| taken.at)
     }
 
-    /// What is left of the slot that is being tidied, if it expires by `swept`.
+    /// Returns the rest of the slot that is being tidied, if it expires by `swept`.
     pub(crate) fn take_due(&mut self, swept: Tick) -> Option<Taken> {
         let (_, due) = self.in_hand.take_if(|(_, taken)| taken.at <= swept)?;
         self.seen.clear();
         Some(due)
     }
 
-    /// Does a slice of what has begun, of so many references, slots or entries. Blocks that cannot
-    /// be read whole yet go to `kept`.
+    /// Does a slice of the upkeep in progress, of so many references, slots or entries. Blocks that
+    /// cannot be read completely yet go to `kept`.
     ///
-    /// Trimming waits until a burst of timers has fired (`quiet`): in its midst, pages are mostly
-    /// neither full nor empty.
+    /// Trimming waits until a burst of timers has fired (`quiet`), because in the middle of a burst
+    /// most pages are neither full nor empty.
     pub(crate) fn advance<T>(
         &mut self,
         engine: &Engine<T>,
@@ -335,8 +341,8 @@ impl Upkeep {
     }
 }
 
-/// Looks at about `budget` references in a slot that was taken early, and puts back one copy of
-/// each that is needed. Returns how many it saw, and whether those were the last.
+/// Checks about `budget` references in a slot that was taken early, and puts back one copy of each
+/// that is needed. Returns the number of references, and whether those were the last.
 fn tidy_slot<T>(
     engine: &Engine<T>,
     slot: SlotIndex,
@@ -361,7 +367,7 @@ fn tidy_slot<T>(
             shard.prefetch(reference.index(), &guard);
         }
         for reference in references.drain(..) {
-            // An entry that was filed again and again into a slot far ahead has several references
+            // An entry that was filed repeatedly into a slot far ahead has several references
             // there.
             if shard.is_needed(reference, expiry, &guard) && seen.add(reference.index()) {
                 let block = shard.put_back(reference, slot, taken.at, expiry.swept, &guard);
