@@ -1,18 +1,18 @@
-//! The processor's counter, by which a thread tells how old its last reading of the clock is.
+//! The processor's counter, from which a thread derives the age of its last reading of the clock.
 //!
 //! | target | counter | rate |
 //! |---|---|---|
-//! | Linux on x86-64 | time-stamp counter | not told; 0.4 GHz or more is assumed |
-//! | Linux on 64-bit Arm | virtual count of the generic timer | as `CNTFRQ_EL0` tells |
+//! | Linux on x86-64 | time-stamp counter | not reported; 0.4 GHz or more is assumed |
+//! | Linux on 64-bit Arm | virtual count of the generic timer | as reported by `CNTFRQ_EL0` |
 //!
-//! Both run at a constant rate, and alike on all cores, wherever the kernel computes its own
-//! monotonic clock from them. Both are read without a barrier, so a reading may be taken some
-//! hundred instructions early or late, which is far less than a microsecond. Elsewhere there is no
-//! counter: its rate is zero.
+//! Both run at a constant rate, and in the same way on all cores, wherever the kernel computes its
+//! own monotonic clock from them. Both are read without a barrier, so a reading may be taken some
+//! hundred instructions early or late, which is far less than a microsecond. Other targets have no
+//! counter, and its rate is zero.
 //!
 //! Some Arm processors (Freescale's LS1043A and LS2080A, HiSilicon's Hip05 to Hip07, Allwinner's
-//! A64) now and then return a wrong count, which the kernel corrects and this does not: there, a
-//! wheel needs a [`MonotonicClock`](crate::MonotonicClock).
+//! A64) sometimes return a wrong count. The kernel corrects it, but this module does not. A wheel
+//! on them needs a [`MonotonicClock`](crate::MonotonicClock).
 
 use once_cell::race::OnceBool;
 
@@ -75,12 +75,12 @@ mod of_target {
     }
 }
 
-/// How many cycles the counter makes in a second, at least; zero where there is none.
+/// Returns the minimum number of cycles per second. Zero if there is no counter.
 pub(crate) fn rate() -> u64 {
     of_target::rate()
 }
 
-/// The present count.
+/// Returns the present count.
 #[inline]
 pub(crate) fn read() -> u64 {
     of_target::read()
@@ -89,7 +89,8 @@ pub(crate) fn read() -> u64 {
 /// Returns `true` if the kernel computes its monotonic clock from this counter.
 pub(crate) fn is_the_clocks() -> bool {
     const SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
-    // No thread waits for another that finds out: a fork may leave that behind.
+    // No thread waits for another that computes the answer, because a fork may leave such a thread
+    // behind.
     static ANSWER: OnceBool = OnceBool::new();
     of_target::CLOCK_SOURCE.is_some_and(|counter| {
         let is_counter =

@@ -1,7 +1,7 @@
-//! Bit fields of packed words: the only place that shifts and masks on behalf of the others.
+//! Bit fields of packed words. All shifts and masks of packed words are in this file.
 //!
 //! Each packed word of the wheel declares its [`Field`]s as constants, lowest first, each
-//! [`above`](Field::above) the one before; overlaps and overflows are then compile errors.
+//! [`above`](Field::above) the one before. Overlaps and overflows are then compile errors.
 
 #![forbid(unsafe_code)]
 
@@ -13,14 +13,14 @@ pub(crate) struct Field {
 }
 
 impl Field {
-    /// The lowest `bits` bits of the word.
+    /// Returns the field of the lowest `bits` bits of the word.
     #[inline]
     pub(crate) const fn low(bits: u32) -> Self {
         assert!(bits > 0 && bits < 64);
         Self { shift: 0, bits }
     }
 
-    /// The `bits` bits directly above this field.
+    /// Returns the field of the `bits` bits directly above this one.
     #[inline]
     pub(crate) const fn above(self, bits: u32) -> Self {
         let shift = self.shift + self.bits;
@@ -28,31 +28,31 @@ impl Field {
         Self { shift, bits }
     }
 
-    /// How many bits are below it.
+    /// Returns the number of bits below the field.
     #[inline]
     pub(crate) const fn shift(self) -> u32 {
         self.shift
     }
 
-    /// The greatest value the field can hold.
+    /// Returns the greatest value the field can hold.
     #[inline]
     pub(crate) const fn max(self) -> u64 {
         (1 << self.bits) - 1
     }
 
-    /// All bits of the word up to the field's last one.
+    /// Returns a mask of all bits of the word up to the field's last one.
     #[inline]
     pub(crate) const fn up_to(self) -> u64 {
         u64::MAX >> (64 - self.shift - self.bits)
     }
 
-    /// The field's value in `word`.
+    /// Returns the field's value in `word`.
     #[inline]
     pub(crate) const fn get(self, word: u64) -> u64 {
         (word >> self.shift) & self.max()
     }
 
-    /// The field's value in `word`, for fields of at most 32 bits.
+    /// Returns the field's value in `word`, for fields of at most 32 bits.
     #[allow(clippy::cast_possible_truncation, reason = "asserted: the field has at most 32 bits")]
     #[inline]
     pub(crate) const fn get_u32(self, word: u64) -> u32 {
@@ -60,7 +60,7 @@ impl Field {
         self.get(word) as u32
     }
 
-    /// `value` at the field's place, all other bits zero.
+    /// Returns a word with `value` in the field and all other bits zero.
     #[inline]
     pub(crate) const fn put(self, value: u64) -> u64 {
         debug_assert!(value <= self.max());
@@ -68,17 +68,17 @@ impl Field {
     }
 }
 
-/// Chunk and offset of an element, in chunks that double and of which the first has `2^first_bits`
-/// elements.
+/// Returns the chunk and the offset of an element, in chunks of doubling size of which the first
+/// has `2^first_bits` elements.
 #[inline]
 pub(crate) const fn in_chunks(index: u32, first_bits: u32) -> (usize, usize) {
     let number = index + (1 << first_bits);
     let bits = number.ilog2();
-    // So wide that the difference is a part of an address.
+    // As wide as `usize`, because the offset is a part of an address.
     (bits as usize - first_bits as usize, (number ^ (1 << bits)) as usize)
 }
 
-/// `value` as an index into memory, where every index in use is known to fit.
+/// Returns `value` as an index into memory. Every index in use is known to fit.
 #[allow(clippy::cast_possible_truncation, reason = "callers index existing memory")]
 #[inline]
 pub(crate) const fn to_index(value: u64) -> usize {

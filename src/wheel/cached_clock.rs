@@ -1,17 +1,17 @@
 //! A thread's last reading of the clock, which it may reuse for a bounded time.
 //!
 //! A precise reading costs more than the rest of a plain operation. Besides its own time, the
-//! ordered read of the processor's counter keeps the thread from waiting for the memory of
-//! neighbouring operations at once. Each thread therefore keeps its last reading together with the
+//! ordered read of the processor's counter keeps the thread from overlapping the cache misses of
+//! neighbouring operations. Each thread therefore keeps its last reading together with the
 //! [counter] from just before it, and reuses the reading until the counter has advanced by as many
 //! [cycles] as it makes in [`TERM`]. Such a reading lags the clock by at most [`MAX_LAG`]. The
-//! wheel adds this to every delay, as it adds the lag of the clock itself, so nothing fires early.
+//! wheel adds this to every delay, as it adds the lag of the clock itself, so no timer fires early.
 //!
 //! Readings are reused only where the kernel computes its own clock from the counter, because a
 //! wrong counter would then make the clock wrong too. Each new reading is compared with the last
 //! one and the counter. If the clock has advanced by more than [`MAX_LAG`] in the cycles of one
-//! term, the thread stops reusing readings: the counter of a virtual machine may be slower than it
-//! claims, and the kernel may switch to another clock. The first reading is reused without that
+//! term, the thread stops reusing readings. (The counter of a virtual machine may be slower than it
+//! claims, and the kernel may switch to another clock.) The first reading is reused without that
 //! check, since there is nothing to compare it with.
 
 #![forbid(unsafe_code)]
@@ -28,21 +28,22 @@ pub(crate) const MAX_LAG: Duration = Duration::from_micros(100);
 /// [`MAX_LAG`] covers the time between a reading of the clock and one of the counter.
 const TERM: Duration = Duration::from_micros(80);
 
-/// The cycles for which a reading is reused; zero if there is no counter or it is too slow.
+/// Returns the number of cycles for which a reading is reused. Zero if there is no counter or it is
+/// too slow.
 pub(crate) fn cycles() -> u64 {
     cycles_at(counter::rate())
 }
 
-/// The whole cycles in [`TERM`] at this rate per second.
+/// Returns the number of whole cycles in [`TERM`] at this rate per second.
 fn cycles_at(rate: u64) -> u64 {
     let cycles = u128::from(rate) * TERM.as_nanos() / Duration::from_secs(1).as_nanos();
     u64::try_from(cycles).unwrap_or(0)
 }
 
-/// One thread's last reading; no other thread uses it.
+/// One thread's last reading. No other thread uses it.
 #[derive(Debug)]
 pub(crate) struct CachedReading {
-    /// The cycles for which it is reused; zero if readings are not reused.
+    /// The number of cycles for which it is reused. Zero if readings are not reused.
     lasts: AtomicU64,
     /// The counter just before the reading.
     since: AtomicU64,
@@ -50,14 +51,15 @@ pub(crate) struct CachedReading {
 }
 
 impl CachedReading {
-    /// No reading yet. Readings are reused for `lasts` cycles; never, if that is zero.
+    /// Creates a cache without a reading. Readings are reused for `lasts` cycles, or never if that
+    /// is zero.
     pub(crate) fn new(lasts: u64) -> Self {
         let since = AtomicU64::new(counter::read().wrapping_sub(lasts));
         Self { lasts: AtomicU64::new(lasts), since, nanos: AtomicU64::new(UNREAD) }
     }
 
-    /// The thread's last reading if it is still valid, or else the one that `read` makes, which
-    /// is kept for reuse if `may_last`.
+    /// Returns the thread's last reading if it is still valid. Otherwise calls `read` and keeps the
+    /// result for reuse if `may_last`.
     #[inline]
     pub(crate) fn reading(
         &self,
@@ -67,18 +69,19 @@ impl CachedReading {
         self.reading_by(counter::read, read, may_last)
     }
 
-    /// The thread's last reading, if it is still valid.
+    /// Returns the thread's last reading if it is still valid.
     #[inline]
     pub(crate) fn last_reading(&self) -> Option<WheelInstant> {
         self.last_by(counter::read)
     }
 
-    /// As [`last_reading`](Self::last_reading), by this counter. It is not read where readings are
-    /// not reused, because in a virtual machine that may cost a call of the host.
+    /// Returns the thread's last reading if it is still valid by this counter. The counter is not
+    /// read if readings are not reused, because in a virtual machine that may cost a call of the
+    /// host.
     #[inline]
     fn last_by(&self, counter: impl FnOnce() -> u64) -> Option<WheelInstant> {
-        // Relaxed, as all here: only the thread that has the caller's id comes here, and it
-        // got the number over an exchange from the one before.
+        // Relaxed, as everywhere in this file: only the thread that holds the thread id comes here,
+        // and it acquired the id from the last owner by an exchange.
         let lasts = self.lasts.load(Relaxed);
         if lasts == 0 {
             return None;
@@ -112,9 +115,10 @@ impl CachedReading {
         now
     }
 
-    /// Whether the clock has gone on by more, since the last reading, than the counter allows for.
-    /// That was read before the last reading; read after this one, it tells for sure. (Read before
-    /// it, the thread may have been held up in between.)
+    /// Returns `true` if the clock has advanced by more, since the last reading, than the counter
+    /// permits. The counter of the last reading was read before it. If `cycles` was read after
+    /// `now`, the answer is certain. If it was read before `now`, the thread may have been delayed in
+    /// between.
     fn is_outrun(&self, now: WheelInstant, cycles: u64, lasts: u64) -> bool {
         let last = self.nanos.load(Relaxed);
         let elapsed = now.nanos.saturating_sub(last);
@@ -127,7 +131,7 @@ fn outruns(nanos: u64, cycles: u64, lasts: u64) -> bool {
     u128::from(nanos) * u128::from(lasts) > u128::from(cycles) * MAX_LAG.as_nanos()
 }
 
-/// Nothing was read yet, or the moment at which the wheel was built.
+/// The value of a reading before the first one. It is also the time at which the wheel was built.
 const UNREAD: u64 = 0;
 
 #[cfg(all(test, not(modelled)))]
@@ -142,13 +146,13 @@ mod tests {
     /// The cycles of a term, in tests that bring their own counter.
     const CYCLES: u64 = 1 << 15;
 
-    /// Returns `true` if the counter can be trusted. Arm's tells its rate, whatever the clock is.
+    /// Returns `true` if the counter can be trusted. Arm's reports its rate, whatever the clock is.
     fn is_trusted() -> bool {
         cfg!(target_arch = "aarch64") && counter::rate() > 0 || counter::is_the_clocks()
     }
 
-    /// How long a reading is reused, by a count over 20 ms: too long, if the thread was held up
-    /// between a reading of the clock and one of the counter.
+    /// Measures the time for which a reading is reused, by a count over 20 ms. The result is too
+    /// long if the thread was delayed between a reading of the clock and one of the counter.
     fn measured_term() -> Duration {
         let (begun, first) = (MonotonicClock.now(), counter::read());
         while MonotonicClock.now().duration_since(begun) < Duration::from_millis(20) {
@@ -168,7 +172,7 @@ mod tests {
         }
     }
 
-    /// However long the thread stalls between two lines: what is reused was no older than
+    /// However long the thread stalls between two lines, a reused reading was no older than
     /// [`MAX_LAG`] when the counter was read, and the clock was read before that.
     #[test]
     fn a_reused_reading_is_no_older_than_its_bound() {
@@ -210,7 +214,8 @@ mod tests {
         assert_eq!(reading(CYCLES - 1, 11), 10);
         assert_eq!(reading(CYCLES, 12), 12);
         assert_eq!(reading(2 * CYCLES - 1, 13), 12);
-        // The counter of another core, or after a sleep of the machine, that has gone back.
+        // A counter that has gone back, because it is that of another core or the machine has
+        // slept.
         assert_eq!(reading(CYCLES - 1, 14), 14);
     }
 
@@ -227,7 +232,7 @@ mod tests {
         let clock = CachedReading::new(CYCLES);
         let start = clock.since.load(Relaxed).wrapping_add(CYCLES);
         let reading = |counts: [u64; 2], nanos| {
-            // Before the reading is checked, and the clock read, or after that.
+            // The first two calls, before the clock is read, return another count than later ones.
             let counted = std::cell::Cell::new(0);
             let counter = || {
                 counted.set(counted.get() + 1);
@@ -237,13 +242,13 @@ mod tests {
         };
         let lasts = || clock.lasts.load(Relaxed) > 0;
         assert_eq!(reading([0, 0], 50), 50);
-        // At 1 GHz; then held up for long between the counter and the clock.
+        // At 1 GHz, with a long delay between the counter and the clock.
         assert_eq!(reading([CYCLES, CYCLES], CYCLES + 50), CYCLES + 50);
         assert_eq!(reading([2 * CYCLES, 9 * CYCLES], 8 * CYCLES), 8 * CYCLES);
         // The counter goes back, and the clock does not.
         assert_eq!(reading([0, 0], 9 * CYCLES), 9 * CYCLES);
         assert!(lasts());
-        // By a counter of 0.1 GHz.
+        // A counter of 0.1 GHz.
         assert_eq!(reading([CYCLES, CYCLES], 19 * CYCLES), 19 * CYCLES);
         assert!(!lasts());
         assert_eq!(reading([CYCLES, CYCLES], 20 * CYCLES), 20 * CYCLES);

@@ -1,4 +1,5 @@
-//! Wheels in forked child processes: closed there if their sweeper is on a thread of the parent.
+//! Wheels in forked child processes, which are closed there if their sweeper is on a thread of the
+//! parent.
 
 #![forbid(unsafe_code)]
 
@@ -6,7 +7,7 @@ use crate::sync::{Arc, AtomicBool, Flagged, Process, SetInChild};
 use crate::wheel::deadline::Inner;
 use crate::wheel::wheel::Wheel;
 
-/// While this lives, a wheel is closed in every child process that is forked.
+/// Closes a wheel in every child process that is forked while this value exists.
 pub(crate) type ClosedInChildren<T> = SetInChild<Inner<T>>;
 
 impl<T> Wheel<T> {

@@ -1,15 +1,15 @@
-//! Counting what the operations do, at no cost that can be measured.
+//! Counters of the operations, at no measurable cost.
 //!
-//! Each caller has counts of its own ([`ThreadCounters`]), in a cache line of its own, so that to
-//! count is a plain load and store; only where threads share an id a read-modify-write is
-//! needed. The sweeper has counters of its own. Sums are exact once all is quiet, and never show
+//! Each thread has counters of its own ([`ThreadCounters`]), in a cache line of its own. Counting
+//! is therefore a plain load and store, and a read-modify-write only where threads share an id. The
+//! sweeper has counters of its own. Sums are exact if no operation is in progress, and never show
 //! more timers ended than begun.
 
 #![forbid(unsafe_code)]
 
 use crate::sync::{Acquire, AtomicU64, Relaxed, Release};
 
-/// What callers count.
+/// The counters of a thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ThreadCount {
     /// Timers armed.
@@ -28,11 +28,11 @@ pub(crate) enum ThreadCount {
 
 const COUNTS: usize = 6;
 
-/// One caller's counters.
+/// One thread's counters.
 #[derive(Debug)]
 pub(crate) struct ThreadCounters {
     counters: [AtomicU64; COUNTS],
-    /// Whether several threads write them.
+    /// `true` if several threads write them.
     shared: bool,
 }
 
@@ -41,45 +41,45 @@ impl ThreadCounters {
         Self { counters: std::array::from_fn(|_| AtomicU64::new(0)), shared }
     }
 
-    /// Adds to a count. Returns the caller's new count.
+    /// Adds to a count. Returns the thread's new count.
     #[inline]
     pub(crate) fn add(&self, count: ThreadCount, more: u64) -> u64 {
         if self.shared {
-            // Release: see below.
+            // Release: as in `add_own`.
             return self.counters[count as usize].fetch_add(more, Release).wrapping_add(more);
         }
         self.add_own(count, more)
     }
 
-    /// As [`add`](Self::add), where no other thread has the caller's id.
+    /// The variant of [`add`](Self::add) for a thread that does not share its id.
     #[inline]
     pub(crate) fn add_own(&self, count: ThreadCount, more: u64) -> u64 {
         debug_assert!(!self.shared);
         let counter = &self.counters[count as usize];
-        // Relaxed: no other thread writes these while this one has the number.
+        // Relaxed: no other thread writes these while this one holds the thread id.
         let sum = counter.load(Relaxed).wrapping_add(more);
-        // Release: pairs with the Acquire of `get`: who sees a timer's end counted also sees its
-        // beginning counted.
+        // Release: pairs with the Acquire of `get`, so that a thread that sees a timer's end
+        // counted also sees its beginning counted.
         counter.store(sum, Release);
         sum
     }
 
-    /// A count.
+    /// Returns a count.
     pub(crate) fn get(&self, count: ThreadCount) -> u64 {
         // Acquire: pairs with the Release of `add`.
         self.counters[count as usize].load(Acquire)
     }
 }
 
-/// How many powers of two of microseconds the lateness histogram tells apart.
+/// The number of buckets of a lateness histogram, in powers of two of microseconds.
 pub(crate) const LATENESS_BUCKETS: usize = 40;
 
-/// What the sweeper counts.
+/// The counters of the sweeper.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SweepCount {
     /// Timers that were due and have ended.
     Ended,
-    /// Those of them that were handed over.
+    /// Timers that have ended and were handed over.
     Fired,
     /// References visited and dropped, stale or redundant.
     Discarded,
@@ -97,7 +97,7 @@ pub(crate) enum SweepCount {
 
 const SWEEP_COUNTS: usize = 8;
 
-/// The sweeper's counters; only it writes.
+/// The sweeper's counters. Only the sweeper writes them.
 #[derive(Debug)]
 pub(crate) struct SweepCounters {
     counters: [AtomicU64; SWEEP_COUNTS],
@@ -121,36 +121,36 @@ impl SweepCounters {
         bump(&self.counters[count as usize], more);
     }
 
-    /// Takes back what was added for something that did not come about.
+    /// Subtracts from a count what did not take place after all.
     pub(crate) fn take_back(&self, count: SweepCount, less: u64) {
         bump(&self.counters[count as usize], less.wrapping_neg());
     }
 
-    /// A count.
+    /// Returns a count.
     #[inline]
     pub(crate) fn get(&self, count: SweepCount) -> u64 {
         read(&self.counters[count as usize])
     }
 
-    /// Counts a timer that was handed over so late.
+    /// Counts a timer that was handed over with this lateness.
     #[inline]
     pub(crate) fn add_late(&self, bucket: usize) {
         bump(&self.lateness[bucket], 1);
     }
 
-    /// How many timers were late, by bucket.
+    /// Returns the number of late timers by bucket.
     pub(crate) fn lateness(&self) -> Vec<u64> {
         self.lateness.iter().map(read).collect()
     }
 
-    /// Notes how long a sweep took.
+    /// Records the duration of a sweep.
     pub(crate) fn add_sweep(&self, nanos: u64) {
         self.add(SweepCount::Sweeps, 1);
-        // Relaxed, twice: no other thread writes it, and nothing hangs on it.
+        // Relaxed, twice: no other thread writes it, and nothing depends on it.
         self.longest_nanos.store(self.longest_nanos.load(Relaxed).max(nanos), Relaxed);
     }
 
-    /// How long the longest sweep took, in nanoseconds.
+    /// Returns the duration of the longest sweep, in nanoseconds.
     pub(crate) fn longest_nanos(&self) -> u64 {
         // Relaxed: as in `add_sweep`.
         self.longest_nanos.load(Relaxed)

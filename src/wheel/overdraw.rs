@@ -10,8 +10,9 @@ use crate::wheel::wheel::Wheel;
 use crate::wheel::wheel_instant::WheelInstant;
 
 impl<T: Send> Wheel<T> {
-    /// Arms a timer, at the end of the range if its deadline lies beyond, and also if the wheel is
-    /// at its capacity: for what holds one place for as long as it lives, and cannot be refused it.
+    /// Arms a timer even if the wheel is at its capacity, and at the end of the range if its
+    /// deadline lies beyond. For an owner that occupies one place for as long as it lives and
+    /// cannot be refused it.
     pub(crate) fn insert_over_capacity(
         &self,
         value: T,

@@ -1,8 +1,7 @@
-//! Asking the processor to fetch memory ahead of its use, so that many misses are waited for
-//! together.
+//! Prefetching: asks the processor to fetch memory ahead of its use, so that cache misses overlap.
 
-/// Begins to fetch the cache lines in which what is at `place` begins and ends, to be written. A
-/// hint: `place` need not be valid.
+/// Starts to fetch the cache lines that contain the first and the last byte at `place`, for a
+/// write. A hint: `place` need not be valid.
 #[inline]
 pub(crate) fn prefetch<V>(place: *const V) {
     let first: *const i8 = place.cast();
@@ -18,7 +17,7 @@ fn line(place: *const i8) {
         use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_ET0>(place);
     }
-    // Elsewhere there is no stable way to ask.
+    // Other targets have no stable way to prefetch.
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = place;
 }

@@ -1,5 +1,5 @@
-//! What the models of `loom-tests` see of the inside of a wheel: how far its words reach, and how
-//! much it holds. Compiled for them alone.
+//! The internals of a wheel that the models of `loom-tests` access: the limits of its words, and
+//! the size of its memory. Compiled only for them.
 
 #![forbid(unsafe_code)]
 
@@ -10,22 +10,22 @@ use crate::wheel::thread_id::ThreadId;
 use crate::wheel::tick::Tick;
 use crate::wheel::wheel::Wheel;
 
-/// How many ticks the packed words tell apart.
+/// The number of ticks that the packed words distinguish.
 pub const WINDOW: u64 = 1 << Tick::LOW_BITS;
 
-/// How far behind the sweep a tick may lie and still be told, in ticks.
+/// The distance in ticks by which a tick may lie behind the sweep and still be restored.
 pub const PAST: u32 = 1 << (Tick::LOW_BITS - 3);
 
-/// How often an entry is used before it is exhausted.
+/// The number of uses of an entry before it is exhausted.
 pub const USES: u64 = (Generation::EXHAUSTED.0 - Generation::drawn().0) as u64 / 2;
 
-/// Has the next sweep look after the memory, as if a caller had asked for it.
+/// Requests upkeep in the next sweep, as a caller would.
 pub fn want_upkeep<T>(wheel: &Wheel<T>) {
     let engine = &wheel.inner.engine;
     engine.upkeep.check(engine.usage());
 }
 
-/// Counts so many timers that came and fired.
+/// Counts `many` timers that were armed and fired.
 pub fn count_fired<T>(wheel: &Wheel<T>, many: u64) {
     let engine = &wheel.inner.engine;
     let counters = &engine.threads.current().counters;
@@ -34,34 +34,34 @@ pub fn count_fired<T>(wheel: &Wheel<T>, many: u64) {
     engine.progress.counters().add(SweepCount::Ended, many);
 }
 
-/// How many entries there are, vacant or not.
+/// Returns the number of entries, vacant or not.
 pub fn entries<T>(wheel: &Wheel<T>) -> u64 {
     wheel.inner.engine.entries()
 }
 
-/// From now on the wheel's blocks of references are used again.
+/// Makes the wheel reuse its blocks of references from now on.
 #[cfg(not(crossbeam_loom))]
 pub fn recycle_blocks<T>(wheel: &Wheel<T>) {
     wheel.inner.engine.shards.iter().for_each(|shard| shard.hierarchy.blocks().recycle());
 }
 
-/// From now on no block of references can be had, or can again.
+/// Makes every further claim of a block fail, or succeed again.
 pub fn exhaust_blocks<T>(wheel: &Wheel<T>, exhausted: bool) {
     wheel.inner.engine.shards.iter().for_each(|shard| shard.hierarchy.blocks().exhaust(exhausted));
 }
 
-/// From now on the calling thread has an id of its own, and vacant entries in its magazines, until
-/// it [gets up](release_thread_id).
+/// Gives the calling thread an id of its own, and vacant entries in its magazines, until it
+/// [releases](release_thread_id) the id.
 pub fn acquire_thread_id<T>(wheel: &Wheel<T>) {
     ThreadId::acquire_from(wheel.inner.engine.threads.thread_ids());
 }
 
-/// The calling thread releases its id, and orphans what it had in its magazines.
+/// Releases the id of the calling thread, and orphans the content of its magazines.
 pub fn release_thread_id<T>(wheel: &Wheel<T>) {
     ThreadId::release_to(wheel.inner.engine.threads.thread_ids());
 }
 
-/// Takes what threads that have exited left behind, as the sweeper does before it trims.
+/// Takes the state orphaned by exited threads, as the sweeper does before it trims.
 pub fn empty_idle<T>(wheel: &Wheel<T>) {
     wheel.inner.engine.empty_idle(&pin());
 }

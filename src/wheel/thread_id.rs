@@ -21,7 +21,7 @@ use std::cell::Cell;
 pub(crate) struct ThreadId {
     /// The index of its [state](crate::wheel::thread_state::ThreadState).
     pub(crate) index: u32,
-    /// The number that chooses its home shard.
+    /// The number from which its home shard is derived.
     seed: u32,
 }
 
@@ -32,25 +32,26 @@ impl ThreadId {
     #[cfg(modelled)]
     pub(crate) const OWN: u32 = 2;
 
-    /// Before the first call of a thread: no id.
+    /// The value before the first call of a thread: no id.
     #[cfg(not(modelled))]
     const UNASSIGNED: ThreadId = ThreadId { index: u32::MAX, seed: 0 };
     /// The threads of a model share an id, and a home shard, unless the model says otherwise.
     #[cfg(modelled)]
     const UNASSIGNED: ThreadId = ThreadId::shared(0);
 
-    /// The id of the calling thread. Above all others until it has [acquired](Self::acquire) one.
+    /// Returns the id of the calling thread. Its index exceeds that of every id until the thread
+    /// has [acquired](Self::acquire) one.
     #[inline]
     pub(crate) fn current() -> ThreadId {
         THREAD_ID.try_with(Cell::get).unwrap_or(ThreadId::shared(0))
     }
 
-    /// The id that all further threads share. Their home shards differ all the same.
+    /// Returns the id that all further threads share. Their home shards differ nevertheless.
     pub(crate) const fn shared(seed: u32) -> ThreadId {
         ThreadId { index: Self::OWN, seed }
     }
 
-    /// The home shard of the thread, out of `shards`.
+    /// Returns the home shard of the thread, out of `shards`.
     #[inline]
     pub(crate) fn home(self, shards: usize) -> usize {
         self.seed as usize % shards
@@ -69,8 +70,8 @@ pub(crate) struct ThreadIds {
 const WORDS: usize = ThreadId::OWN.div_ceil(64) as usize;
 
 impl ThreadIds {
-    /// The number of ids that have been in use, counted from the first. No state is kept for the
-    /// others.
+    /// Returns the number of ids that have been in use, counted from the first. No state is kept
+    /// for the others.
     ///
     /// A thread that has seen an effect of another thread finds the id of that thread counted.
     pub(crate) fn reached(&self) -> u32 {
@@ -96,9 +97,9 @@ impl ThreadIds {
         false
     }
 
-    /// Returns `true` if the id is free at this moment.
+    /// Returns `true` if the id is free at the time of the call.
     pub(crate) fn is_free(&self, index: u32) -> bool {
-        // Relaxed: a guess.
+        // Relaxed: an estimate.
         self.bits[index as usize / 64].load(Relaxed) & 1 << (index % 64) == 0
     }
 
@@ -139,8 +140,9 @@ mod per_process {
 
     impl Drop for Return {
         fn drop(&mut self) {
-            // Other destructors of this thread may still call the wheel, under the shared id.
-            // (Where the system has thread-threads by keys alone, the other one may have gone.)
+            // Other destructors of this thread may still call the wheel, under the shared id. (If
+            // the system has thread-locals only by keys, `THREAD_ID` may already have been
+            // destroyed.)
             let _gone = THREAD_ID.try_with(|id| id.set(ThreadId::shared(0)));
             if let Some(index) = self.0.take() {
                 thread_ids().release(index);
@@ -149,7 +151,7 @@ mod per_process {
     }
 
     thread_local! {
-        /// Read by each operation, and so without a destructor.
+        /// Read by each operation, so it has no destructor.
         pub(super) static THREAD_ID: Cell<ThreadId> = const { Cell::new(ThreadId::UNASSIGNED) };
 
         static RETURN: Return = const { Return(Cell::new(None)) };

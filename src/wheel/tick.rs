@@ -1,8 +1,8 @@
-//! Time in ticks: [`Tick`], and [`Timeline`], which turns instants into ticks and back.
+//! Time in ticks: [`Tick`], and [`Timeline`], which converts instants into ticks and back.
 //!
-//! Deadlines round **up** to a tick and the present rounds **down**, so a timer whose tick has
-//! come is never early. A [`Tick`] is absolute and never wraps. The packed words hold its low
-//! [`Tick::LOW_BITS`] bits; [`Tick::near`] restores the rest from a tick known to be close:
+//! Deadlines are rounded **up** to a tick and the present is rounded **down**, so a timer whose
+//! tick has come is never early. A [`Tick`] is absolute and never wraps. The packed words hold its
+//! low [`Tick::LOW_BITS`] bits. [`Tick::near`] restores the rest from a tick known to be close:
 //!
 //! ```text
 //!            PAST ticks                 AHEAD ticks
@@ -23,79 +23,81 @@ impl Tick {
     /// Later than every deadline.
     pub(crate) const NEVER: Tick = Tick(u64::MAX);
 
-    /// How many bits of a tick the packed words hold.
+    /// The number of bits of a tick that the packed words hold.
     #[cfg(not(modelled))]
     pub(crate) const LOW_BITS: u32 = 38;
-    /// So few that a model crosses the window.
+    /// Small enough for a model to cross the window.
     #[cfg(modelled)]
     pub(crate) const LOW_BITS: u32 = 9;
 
-    /// The longest delay, in ticks: 4.35 years of milliseconds.
+    /// The longest delay in ticks: 4.35 years at 1 ms.
     pub(crate) const RANGE: u64 = (1 << (Self::LOW_BITS - 1)) - 1;
 
-    /// How far behind the sweep a tick may lie and still be restored: 397 days of milliseconds.
+    /// The distance in ticks by which a tick may lie behind the sweep and still be restored: 397
+    /// days at 1 ms.
     pub(crate) const PAST: u64 = 1 << (Self::LOW_BITS - 3);
 
-    /// How far ahead of the sweep a tick may lie and still be restored. The surplus over
-    /// [`RANGE`](Tick::RANGE) is for a sweep that lags behind the clock.
+    /// The distance in ticks by which a tick may lie ahead of the sweep and still be restored. The
+    /// surplus over [`RANGE`](Tick::RANGE) is for a sweep that lags behind the clock.
     pub(crate) const AHEAD: u64 = (1 << Self::LOW_BITS) - Self::PAST - 1;
 
-    /// The longest that a sweeper may rest or step, even with nothing armed, so that the window
-    /// moves on: 99 days of milliseconds. What waits outside of the slots is looked at as often.
+    /// The longest rest or step of a sweeper in ticks, even if no timer is armed, so that the
+    /// window advances: 99 days at 1 ms. References outside of the slots are checked at least as
+    /// often.
     pub(crate) const LONGEST_REST: u64 = Self::PAST / 4;
 
-    /// How far behind the sweep a deadline may lie when it is set: the rest of
-    /// [`PAST`](Tick::PAST) is for the way to the sweeper.
+    /// The distance in ticks by which a deadline may lie behind the sweep when it is set. The rest
+    /// of [`PAST`](Tick::PAST) is for the time until the sweeper visits it.
     const OLDEST: u64 = Self::PAST / 2;
 
-    /// The part of the tick that the packed words hold.
+    /// Returns the part of the tick that the packed words hold.
     #[inline]
     pub(crate) const fn low(self) -> u64 {
         self.0 & ((1 << Self::LOW_BITS) - 1)
     }
 
-    /// The tick in the window around `reference` whose low part is `low`.
+    /// Returns the tick in the window around `reference` whose low part is `low`.
     #[inline]
     pub(crate) const fn near(low: u64, reference: Tick) -> Tick {
         let base = reference.0.wrapping_sub(Self::PAST);
         Tick(base.wrapping_add(Tick(low.wrapping_sub(base)).low()))
     }
 
-    /// This tick and `ticks` more, at most [`NEVER`](Tick::NEVER).
+    /// Returns this tick plus `ticks`, at most [`NEVER`](Tick::NEVER).
     #[inline]
     pub(crate) const fn plus(self, ticks: u64) -> Tick {
         Tick(self.0.saturating_add(ticks))
     }
 
-    /// This tick and `ticks` fewer, at least zero.
+    /// Returns this tick minus `ticks`, at least zero.
     #[inline]
     pub(crate) const fn minus(self, ticks: u64) -> Tick {
         Tick(self.0.saturating_sub(ticks))
     }
 
-    /// The oldest deadline that may be set when the sweep has reached this tick. One that is long
-    /// past need not be told from one that has just passed.
+    /// Returns the oldest deadline that may be set when the sweep has reached this tick. A deadline
+    /// that is long past need not be distinguished from one that has just passed.
     #[inline]
     pub(crate) const fn oldest(self) -> Tick {
         self.minus(Self::OLDEST)
     }
 
-    /// Whether the sweep has left this deadline so far behind that it may leave the window before
-    /// the sweeper, which looks once in [`LONGEST_REST`](Tick::LONGEST_REST), visits it.
+    /// Returns `true` if the deadline is so far behind the sweep that it may leave the window
+    /// before the sweeper visits it, which happens once in [`LONGEST_REST`](Tick::LONGEST_REST).
     #[inline]
     pub(crate) const fn is_left_behind(self, swept: Tick) -> bool {
         swept.since(self) > Self::PAST - Self::LONGEST_REST
     }
 
-    /// How many ticks this one lies after `earlier`; zero if it does not.
+    /// Returns the number of ticks from `earlier` to this one, or zero if this one is not later.
     #[inline]
     pub(crate) const fn since(self, earlier: Tick) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 }
 
-/// The wheel's time axis: where tick `origin` lies, how long a tick is, and how far the clock may
-/// lag behind the truth.
+/// The wheel's timeline: the position of tick `origin`, the length of a tick, and the lag of the
+/// clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeline {
     start: Instant,
@@ -104,22 +106,23 @@ pub(crate) struct Timeline {
     lag: Duration,
     /// The lag in nanoseconds, for [`soon`](Self::soon).
     narrow_lag: u64,
-    /// How many nanoseconds tick 0 lies before `start`; none, if that is too far.
+    /// The number of nanoseconds from tick 0 to `start`. Zero if that is too long.
     before_start: u64,
-    /// The same, and what rounds up to a tick.
+    /// The same, plus the amount that rounds up to a tick.
     rounding: u64,
-    /// The same, and the lag.
+    /// The same, plus the lag.
     rounding_lag: u64,
-    /// Delays of fewer seconds are for [`soon`](Self::soon): so many and the lag are in range.
+    /// Delays of fewer seconds are for [`soon`](Self::soon), because together with the lag they are
+    /// in range.
     soon_secs: u64,
-    /// As many nanoseconds ahead are for [`soon_at`](Self::soon_at): a tick less than the range,
-    /// and at most a [`PART`]; or none.
+    /// The longest distance in nanoseconds for [`soon_at`](Self::soon_at). It is one tick less than
+    /// the range, and at most a [`PART`], or zero.
     longest: u64,
     per_tick: Divisor,
 }
 
-/// Division by the same number again and again: by a multiplication and a shift (Granlund and
-/// Montgomery, *Division by invariant integers using multiplication*, PLDI 1994).
+/// Repeated division by the same number, by a multiplication and a shift (Granlund and Montgomery,
+/// *Division by invariant integers using multiplication*, PLDI 1994).
 #[derive(Clone, Copy, Debug)]
 struct Divisor {
     reciprocal: u64,
@@ -127,15 +130,14 @@ struct Divisor {
 }
 
 impl Divisor {
-    /// What may be divided is below.
+    /// The exclusive upper bound of dividends.
     const BOUND: u64 = 1 << 63;
 
     /// `divisor` is at least 2.
     fn new(divisor: u64) -> Self {
-        // 2^shift < divisor <= 2^(shift + 1), so that the reciprocal, rounded up, has 64 bits. It
-        // is too large by less than one: for a number below 2^63, by which that is multiplied, the
-        // quotient is too large by less than 2^63 / 2^(64 + shift), and that is less than
-        // 1 / divisor.
+        // 2^shift < divisor <= 2^(shift + 1), so the reciprocal, rounded up, has 64 bits. It is too
+        // large by less than one. For a dividend below 2^63, the quotient is therefore too large by
+        // less than 2^63 / 2^(64 + shift), and that is less than 1 / divisor.
         let shift = (divisor - 1).ilog2();
         let reciprocal = (1_u128 << (64 + shift)) / u128::from(divisor) + 1;
         Self { reciprocal: u64::try_from(reciprocal).unwrap_or(u64::MAX), shift }
@@ -149,7 +151,7 @@ impl Divisor {
     }
 }
 
-/// The upper half.
+/// Returns the upper half.
 #[allow(clippy::cast_possible_truncation, reason = "it is shifted")]
 #[inline]
 fn high(product: u128) -> u64 {
@@ -157,12 +159,12 @@ fn high(product: u128) -> u64 {
 }
 
 impl Timeline {
-    /// A timeline whose tick `origin` is at `start` and whose ticks are `nanos` ns long, by a
-    /// clock that may lag by `lag`.
+    /// Creates a timeline whose tick `origin` is at `start` and whose ticks are `nanos` ns long, by
+    /// a clock that may lag by `lag`.
     pub(crate) fn new(start: Instant, origin: Tick, nanos: u64, lag: Duration) -> Self {
         let narrow_lag = narrow(lag).map_or(PART, |lag| lag.min(PART));
         let before_start = origin.0.saturating_mul(nanos);
-        // Where tick 0 lies too far back, no case is a common one.
+        // If tick 0 is too far back, no case is on the fast path.
         let (before_start, longest) = match before_start <= PART {
             true => (before_start, nanos.saturating_mul(Tick::RANGE - 1).min(PART)),
             false => (0, 0),
@@ -183,33 +185,35 @@ impl Timeline {
         }
     }
 
-    /// An instant, on this axis; one before its start is its start.
+    /// Converts an instant to this timeline. An instant before its start becomes its start.
     #[inline]
     pub(crate) fn wheel_instant(&self, instant: Instant) -> WheelInstant {
         let elapsed = instant.saturating_duration_since(self.start);
         WheelInstant { nanos: narrow(elapsed).map_or(LAST, |nanos| nanos.min(LAST)) }
     }
 
-    /// The instant of a moment.
+    /// Converts a point on this timeline to an instant.
     #[inline]
     pub(crate) fn read(&self, at: WheelInstant) -> Instant {
         self.start.checked_add(Duration::from_nanos(at.nanos)).unwrap_or(self.start)
     }
 
-    /// The first tick at or after `delay` from now, the lag added: in integers alone, for a delay
-    /// that is not zero and surely in range, in a time that is not absurd.
+    /// The fast path by delay. Returns the first tick at or after `delay` from now, with the lag
+    /// added. Uses only integers. Applies to a delay that is not zero and definitely in range, at a
+    /// time that is not absurd.
     #[inline]
     pub(crate) fn soon(&self, delay: Duration, now: WheelInstant) -> Option<Tick> {
         self.tick_of_nanos(self.plain_nanos(delay)?, now)
     }
 
-    /// As [`soon`](Self::soon), for a delay of so many [plain](Self::plain_nanos) nanoseconds.
+    /// The variant of [`soon`](Self::soon) for a delay of so many [plain](Self::plain_nanos)
+    /// nanoseconds.
     #[inline]
     pub(crate) fn tick_of_nanos(&self, nanos: u64, now: WheelInstant) -> Option<Tick> {
         self.tick_at(now.nanos + nanos + self.rounding_lag)
     }
 
-    /// The nanoseconds of a delay that is not zero and surely in range.
+    /// Returns the nanoseconds of a delay that is not zero and definitely in range.
     #[inline]
     pub(crate) fn plain_nanos(&self, delay: Duration) -> Option<u64> {
         if delay.as_secs() >= self.soon_secs {
@@ -219,7 +223,8 @@ impl Timeline {
         (nanos > 0).then_some(nanos)
     }
 
-    /// The moment `delay` from now, the lag added; now itself for no delay.
+    /// Returns the point on this timeline that is `delay` from now, with the lag added. Without a
+    /// delay that is now itself.
     #[inline]
     pub(crate) fn wheel_instant_after(&self, delay: Duration, now: WheelInstant) -> WheelInstant {
         match self.plain_nanos(delay) {
@@ -234,16 +239,16 @@ impl Timeline {
         self.deadline(delay, now).map_or(far, |deadline| self.wheel_instant(deadline))
     }
 
-    /// How many nanoseconds a deadline lies after now; `None` if it has come, or lies beyond such
-    /// numbers.
+    /// Returns the number of nanoseconds from now to a deadline, or `None` if it has passed or the
+    /// number does not fit.
     #[inline]
     pub(crate) fn ahead(&self, deadline: Instant, now: WheelInstant) -> Option<u64> {
         let nanos = narrow(deadline.saturating_duration_since(self.start))?;
         nanos.checked_sub(now.nanos).filter(|&ahead| ahead > 0)
     }
 
-    /// The first tick at or after a deadline that lies so many nanoseconds after now, at least one:
-    /// as [`soon`](Self::soon), but that no lag is added.
+    /// The fast path by deadline. Returns the first tick at or after a deadline that lies so many
+    /// nanoseconds after now, at least one. Unlike [`soon`](Self::soon), it adds no lag.
     #[inline]
     pub(crate) fn soon_at(&self, ahead: u64, now: WheelInstant) -> Option<Tick> {
         debug_assert!(ahead > 0);
@@ -253,7 +258,7 @@ impl Timeline {
         self.tick_at(now.nanos + ahead + self.rounding)
     }
 
-    /// No deadline that is in range by now has a later tick; in a time that is not absurd.
+    /// Returns a tick that no deadline in range of now exceeds, at a time that is not absurd.
     pub(crate) fn farthest(&self, now: WheelInstant) -> Option<Tick> {
         if self.longest == 0 {
             return None;
@@ -261,13 +266,15 @@ impl Timeline {
         self.tick_at(now.nanos + self.before_start).map(|tick| tick.plus(Tick::RANGE + 1))
     }
 
-    /// The last tick at or before so many nanoseconds since tick 0, in a time that is not absurd.
+    /// Returns the last tick at or before so many nanoseconds since tick 0, at a time that is not
+    /// absurd.
     #[inline]
     fn tick_at(&self, nanos: u64) -> Option<Tick> {
         (nanos < Divisor::BOUND).then(|| Tick(self.per_tick.divide(nanos)))
     }
 
-    /// The deadline `delay` from now, the lag added; now itself for no delay.
+    /// Returns the deadline `delay` from now, with the lag added. Without a delay that is now
+    /// itself.
     pub(crate) fn deadline(&self, delay: Duration, now: WheelInstant) -> Option<Instant> {
         if delay.is_zero() {
             return Some(self.read(now));
@@ -275,26 +282,27 @@ impl Timeline {
         self.read(now).checked_add(delay.checked_add(self.lag)?)
     }
 
-    /// The longest delay that is in range at any phase of the clock: deadlines round up, after the
-    /// lag has been added.
+    /// Returns the longest delay that is in range at any phase of the clock. Deadlines are rounded
+    /// up after the lag has been added.
     pub(crate) fn longest_delay(&self) -> Duration {
         self.duration(Tick::RANGE - 1).saturating_sub(self.lag)
     }
 
-    /// The last tick at or before `now`: a sweep at `now` may take this tick and no later one.
+    /// Returns the last tick at or before `now`. A sweep at `now` may take this tick and no later
+    /// one.
     #[inline]
     pub(crate) fn floor(&self, now: Instant) -> Tick {
         Tick(self.origin.0 + self.split(now).0)
     }
 
-    /// The first tick at or after `deadline`, [`Tick::NEVER`] if it is out of any range.
+    /// Returns the first tick at or after `deadline`, or [`Tick::NEVER`] if it is out of any range.
     #[inline]
     pub(crate) fn ceil(&self, deadline: Instant) -> Tick {
         let (ticks, exact) = self.split(deadline);
         self.origin.plus(ticks).plus(u64::from(!exact))
     }
 
-    /// The instant of `tick`.
+    /// Returns the instant of `tick`.
     #[inline]
     pub(crate) fn instant(&self, tick: Tick) -> Instant {
         let nanos = u128::from(tick.since(self.origin)) * u128::from(self.nanos);
@@ -304,14 +312,14 @@ impl Timeline {
         self.start.checked_add(elapsed).unwrap_or(self.start)
     }
 
-    /// The moment of `tick`.
+    /// Returns the point on this timeline of `tick`.
     #[cfg(any(feature = "future", modelled))]
     #[inline]
     pub(crate) fn wheel_instant_of(&self, tick: Tick) -> WheelInstant {
         WheelInstant { nanos: tick.since(self.origin).saturating_mul(self.nanos) }
     }
 
-    /// `ticks` as a duration, at most [`Duration::MAX`].
+    /// Returns `ticks` as a duration, at most [`Duration::MAX`].
     pub(crate) fn duration(&self, ticks: u64) -> Duration {
         Duration::from_nanos(self.nanos)
             .checked_mul(u32::try_from(ticks).unwrap_or(u32::MAX))
@@ -319,7 +327,8 @@ impl Timeline {
             .unwrap_or_else(|| self.instant(self.origin.plus(ticks)) - self.start)
     }
 
-    /// Whole ticks from the origin to `at`, and whether `at` is exactly that tick.
+    /// Returns the number of whole ticks from the origin to `at`, and `true` if `at` is exactly
+    /// that tick.
     #[inline]
     fn split(&self, at: Instant) -> (u64, bool) {
         let elapsed = at.saturating_duration_since(self.start);
@@ -333,8 +342,8 @@ impl Timeline {
     }
 }
 
-/// The last moment that a clock shows, in nanoseconds: to it can be added four [`PART`]s, of what
-/// is ahead, of the lag, of the time before the start, and of a tick.
+/// The last time that a clock may show, in nanoseconds. Four [`PART`]s can be added to it: for the
+/// distance ahead, the lag, the time before the start, and a tick.
 const LAST: u64 = u64::MAX - 4 * PART;
 
 /// 36 years, in nanoseconds.
@@ -343,7 +352,7 @@ const PART: u64 = Divisor::BOUND / 8;
 /// The nanoseconds of a second.
 const NANOS: u64 = 1_000_000_000;
 
-/// The nanoseconds of a duration, if they fit a `u64`, whose arithmetic is cheap.
+/// Returns the nanoseconds of a duration if they fit a `u64`, whose arithmetic is cheap.
 #[inline]
 fn narrow(duration: Duration) -> Option<u64> {
     let fits = duration.as_secs() < u64::MAX / NANOS;

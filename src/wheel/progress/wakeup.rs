@@ -61,7 +61,7 @@ impl Wakeup {
         }
     }
 
-    /// Whether the sweeper rests beyond `at`, as seen after the caller's fence.
+    /// Returns `true` if the sweeper rests beyond `at`, as seen after the caller's fence.
     #[inline]
     pub(crate) fn is_after(&self, at: Tick) -> bool {
         // Relaxed: ordered by the fence of step 5.
