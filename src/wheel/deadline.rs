@@ -98,7 +98,7 @@ impl<T> Inner<T> {
         self.engine.reset_after(Call { thread, guard: &pin() }, id, delay, now)
     }
 
-    /// The fast path of an insert at a [`WheelInstant`]. See [`insert_soon`](Self::insert_soon).
+    /// The fast path of an insert at a [`WheelInstant`]. See [`try_insert`](Self::try_insert).
     #[inline(never)]
     pub(crate) fn try_insert_at(&self, value: T, deadline: WheelInstant) -> Result<TimerId, T> {
         match self.resolve(deadline) {
