@@ -61,7 +61,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{} loads failed, and none of them is kept", stats.loads - stats.loaded);
     println!("{} entries expired, {} of them told", stats.expired, told.load(Relaxed));
 
-    // Without a load, what is left expires by itself, and nobody has to call for it.
+    // Without a load, the remaining entries expire by themselves, without any call.
     thread::sleep(Duration::from_millis(150));
     println!("after a while without requests: {} entries", cache.len());
     Ok(())

@@ -21,8 +21,8 @@ fn receive<T>(receiver: &Receiver<T>) -> T {
 }
 
 /// Entries expire one after the other. The first call of the listener on the worker keeps it busy,
-/// and the program keeps rayon's global pool busy. The listener hears of the other entries all the
-/// same.
+/// and the program keeps rayon's global pool busy. The listener is still called for the other
+/// entries.
 #[test]
 fn listeners_hear_while_the_worker_and_the_program_are_busy() {
     let clock = ManualClock::new();

@@ -28,7 +28,7 @@ fuzz_target!(|input: Input| {
         builder = builder.capacity(capacity);
     }
     if let Some([root_bits, level_bits, levels, page_bits]) = input.geometry {
-        // Not so wide that the slots alone take the memory of the machine.
+        // The geometry is bounded, so that the slots alone do not use up the memory of the machine.
         let [root_bits, level_bits] = [root_bits, level_bits].map(|bits| u32::from(bits % 20));
         let [levels, page_bits] = [levels, page_bits].map(|number| u32::from(number % 20));
         if root_bits.max(level_bits) > 10 && input.shards.unwrap_or(2) > 4 {

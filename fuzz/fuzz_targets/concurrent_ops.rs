@@ -67,8 +67,8 @@ fuzz_target!(|input: (u8, Vec<u8>)| {
     };
     let (mine, theirs) = bytes.split_at(bytes.len() / 2);
     std::thread::scope(|scope| {
-        // Joined by hand: a scope's implicit join lets threads outlive it for a moment, which the
-        // leak checker takes for a leak.
+        // Joined explicitly, because a scope's implicit join lets threads outlive it briefly, which
+        // the leak checker reports as a leak.
         let threads = [(mine, 0), (theirs, mine.len())].map(|(bytes, first)| {
             let (wheel, ledger) = (&wheel, &ledger);
             scope.spawn(move || work(wheel, ledger, bytes, first))
@@ -88,7 +88,7 @@ fuzz_target!(|input: (u8, Vec<u8>)| {
     clock.advance(TICK * 20);
     let _ = sweeper.sweep(|timer| ledger.end(timer.value));
     assert!(wheel.is_empty());
-    // Each end is counted once; bytes that were no insert have no value.
+    // Each end is counted once. Bytes that were no insert have no value.
     let ended = ledger.ended.iter().filter(|ended| ended.load(Relaxed) == 1).count();
     assert_eq!(ended, ledger.begun.load(Relaxed), "lost");
 });

@@ -95,7 +95,7 @@ fuzz_target!(|input: Input| {
     }
     driver.shutdown().into_iter().for_each(|timer| timer.value.end());
     driver.wait().expect("this is no handler");
-    // What an executor dropped after the last look is handed back by one more.
+    // One more call returns the values that an executor dropped after the previous check.
     driver.shutdown().into_iter().for_each(|timer| timer.value.end());
     let ended = ends.iter().filter(|end| end.load(Relaxed) == 1).count();
     assert_eq!(ended, inserted);

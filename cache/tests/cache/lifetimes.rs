@@ -148,7 +148,7 @@ fn a_touch_that_is_refused_leaves_the_time_as_it_was() {
     assert_eq!(rig.told(), [(1, 10, Cause::Expired)]);
 }
 
-/// After a shutdown reads return what has not expired.
+/// After a shutdown, reads return the entries that have not expired.
 #[test]
 fn what_was_used_outlives_a_shutdown() {
     let clock = ManualClock::new();

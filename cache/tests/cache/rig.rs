@@ -27,7 +27,7 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    /// A cache of entries that live for [`TTL`], on ticks of 1 ms.
+    /// Creates a cache of entries that live for [`TTL`], with ticks of 1 ms.
     pub(crate) fn new(set: impl FnOnce(CacheBuilder<Key, u64>) -> CacheBuilder<Key, u64>) -> Self {
         Self::of(Shape { tick: TICK, shards: 2, geometry: SMALL, first_tick: 0 }, TTL, set)
     }
@@ -275,7 +275,7 @@ impl CacheModel {
         for key in met.map(|(&key, _)| key).collect::<Vec<_>>() {
             match self.live(key) {
                 None => self.give_up(key, Cause::Expired),
-                // It was used since.
+                // It has been used since.
                 Some(_) => {
                     let kept = self.held[&key];
                     let armed = self.rounded(kept.until);

@@ -47,7 +47,7 @@ fn cache() -> (Values, Sweeper<CacheTimer<String>>, ManualClock) {
     (Cache::builder(TTL).build(wheel).unwrap(), sweeper, clock)
 }
 
-/// Ready when it is polled for the second time.
+/// A future that is ready at its second poll.
 fn later<T: Clone>(result: T) -> impl Future<Output = T> {
     let mut polled = false;
     poll_fn(move |_| {
