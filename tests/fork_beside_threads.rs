@@ -1,6 +1,6 @@
-//! Forks in the middle of what other threads do. One test alone: a thread of another test that
-//! starts at a fork would hold a lock of the standard library, and threads of the child could not
-//! start.
+//! Forks in the middle of operations of other threads. This is the only test of its program,
+//! because a thread of another test that starts at a fork would hold a lock of the standard
+//! library, and threads of the child could not start.
 
 #![cfg(all(unix, not(miri)))]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]

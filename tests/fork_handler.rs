@@ -19,7 +19,7 @@ type ForkHandler = Option<unsafe extern "C" fn()>;
 static HAS_REFUSED: AtomicBool = AtomicBool::new(false);
 
 unsafe extern "C" {
-    /// What the system's `pthread_atfork` calls.
+    /// The function that the system's `pthread_atfork` calls.
     fn __register_atfork(
         prepare: ForkHandler,
         parent: ForkHandler,

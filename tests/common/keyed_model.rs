@@ -1,8 +1,8 @@
-//! The sequential specification of the keyed timers: a map from key to value and deadline, driven
-//! side by side with them by operations of pretended callers and handlers. The property test and
-//! the fuzz target share it.
+//! The sequential specification of the keyed timers, a map from key to value and deadline. It is
+//! driven side by side with them by operations of simulated callers and handlers. The property test
+//! and the fuzz target share it.
 //!
-//! Delays and steps are whole ticks: how deadlines round is the wheel's affair.
+//! Delays and steps are whole ticks, because the rounding of deadlines belongs to the wheel.
 
 #[path = "setup.rs"]
 pub(crate) mod setup;
@@ -36,7 +36,7 @@ pub(crate) enum Operation {
 #[cfg_attr(fuzzing, derive(arbitrary::Arbitrary))]
 pub(crate) enum Op {
     Call(Operation),
-    /// Time passes, and the handler of the first key that fires calls these.
+    /// Advances the time. The handler of the first key that fires calls these.
     Sweep {
         step: u16,
         inside: Vec<Operation>,
@@ -48,10 +48,11 @@ pub(crate) enum Op {
     Shutdown,
 }
 
-/// Few keys, so that operations meet.
+/// Few keys, so that operations collide.
 const KEYS: u8 = 12;
 
-/// A key that the model knows: its value, and the tick (since the start) it is due at.
+/// The state of a key in the model, with its value and the tick (since the start) at which it is
+/// due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Known {
     value: u64,
@@ -64,7 +65,7 @@ pub(crate) struct Model {
     sweeper: Sweeper<KeyedTimer<u8>>,
 }
 
-/// The part that handlers use too.
+/// The part of the model that handlers use too.
 #[derive(Clone)]
 struct Caller {
     timers: KeyedTimers<u8, u64>,
@@ -73,13 +74,14 @@ struct Caller {
     capacity: u64,
     known: Rc<RefCell<BTreeMap<u8, Known>>>,
     next_value: Rc<Cell<u64>>,
-    /// Values that a drain has taken and that its function has still to get.
+    /// Values that a drain has taken and that its function has still to receive.
     draining: Rc<RefCell<BTreeSet<(u8, u64)>>>,
     drained: Arc<Mutex<Vec<(u8, u64)>>>,
     stopped: Rc<Cell<bool>>,
     /// Keys that were armed or moved since the last sweep began, and `KEYS` for a drain.
     touched: Rc<RefCell<BTreeSet<u8>>>,
-    /// Whether a sweep is under way: only then is a timer ended and its firing on its way.
+    /// Set while a sweep is in progress. A timer is ended, with its firing in flight, only during a
+    /// sweep.
     sweeping: Rc<Cell<bool>>,
 }
 
@@ -122,7 +124,7 @@ impl Model {
         self.caller.compare();
     }
 
-    /// Lets all time pass that armed keys wait for: nothing is left.
+    /// Advances the time past all deadlines, and checks that nothing is left.
     fn finish(mut self) {
         self.sweep(0, None, &[]);
         while !self.caller.known.borrow().is_empty() {
@@ -241,7 +243,7 @@ impl Caller {
         }
     }
 
-    /// The wheel was right to refuse.
+    /// Checks that the wheel was right to refuse.
     fn assert_refusal(&self, reason: Refusal) {
         match reason {
             Refusal::Closed => assert!(self.stopped.get()),
@@ -261,7 +263,7 @@ impl Caller {
             self.touched.borrow_mut().insert(key);
             return;
         }
-        // A key on its way to its handler may find no room for a new timer.
+        // A key in flight to its handler may find no room for a new timer.
         let full = self.timers.wheel().len() as u64 == self.capacity;
         let stays = self.sweeping.get() && (full || self.stopped.get());
         assert!(!moved && (stays || !self.known.borrow().contains_key(&key)));
@@ -277,7 +279,8 @@ impl Caller {
             Some(known) if known.due > self.now() => {
                 assert_eq!(deadline, Some(self.instant(known.due)));
             }
-            // Due: on its way, or still in the wheel, where a deadline long past is rounded.
+            // The timer is due. It is in flight, or still in the wheel, if its deadline is long
+            // past and was rounded.
             Some(_) => assert!(deadline <= Some(self.clock.now())),
         }
     }
@@ -287,7 +290,7 @@ impl Caller {
         let taken = known.into_iter().map(|(key, known)| (key, known.value));
         self.draining.borrow_mut().extend(taken);
         let drained = Arc::clone(&self.drained);
-        // It goes on by itself, with the sweeps.
+        // The drain continues by itself with the sweeps.
         drop(self.timers.drain(move |key, value| {
             drained.lock().expect("nothing panics").push((key, value));
         }));

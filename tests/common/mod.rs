@@ -1,4 +1,4 @@
-//! What the integration tests share: wheels in virtual time, over many shapes.
+//! The parts that the integration tests share, mainly wheels in virtual time over many shapes.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
@@ -24,7 +24,7 @@ pub(crate) struct Bench<T> {
     pub(crate) tick: Duration,
 }
 
-/// What a wheel under test looks like.
+/// The shape of a wheel under test.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) tick: Duration,
@@ -68,12 +68,12 @@ impl<T: Send> Bench<T> {
         Self { wheel, sweeper, clock, tick: shape.tick }
     }
 
-    /// That many ticks as a duration.
+    /// Returns this number of ticks as a duration.
     pub(crate) fn ticks(&self, ticks: u32) -> Duration {
         self.tick * ticks
     }
 
-    /// Moves the clock on and sweeps; the values that expire, in order.
+    /// Moves the clock on and sweeps. Returns the values that expire, in order.
     pub(crate) fn advance(&mut self, step: Duration) -> Vec<T> {
         self.clock.advance(step);
         let mut fired = Vec::new();
@@ -82,7 +82,8 @@ impl<T: Send> Bench<T> {
     }
 }
 
-/// The next values that other threads send. The limit is for a broken build: it would hang.
+/// Receives the next values that other threads send. The limit is for a broken build, which would
+/// hang.
 pub(crate) fn receive<T>(receiver: &Receiver<T>, count: usize) -> Vec<T> {
     let next = || receiver.recv_timeout(Duration::from_secs(60)).expect("nothing is lost");
     (0..count).map(|_| next()).collect()
@@ -95,7 +96,8 @@ pub(crate) fn with_wheels<T: Send>(mut test: impl FnMut(Bench<T>)) {
     }
 }
 
-/// How many operations a test with real threads is to run: `TOURBILLON_STRESS_OPS`, or few.
+/// The number of operations of a test with real threads, which is `TOURBILLON_STRESS_OPS` or a
+/// small number.
 pub(crate) fn operations() -> usize {
     std::env::var("TOURBILLON_STRESS_OPS").map_or(30_000, |ops| ops.parse().expect("a number"))
 }

@@ -1,5 +1,5 @@
-//! The sequential specification: a map from id to deadline, driven side by side with a wheel by
-//! operations of pretended callers. The property test and the fuzz target share it.
+//! The sequential specification, a map from id to deadline. It is driven side by side with a wheel
+//! by operations of simulated callers. The property test and the fuzz target share it.
 
 #[path = "setup.rs"]
 pub(crate) mod setup;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tourbillon::__internals::Geometry;
 use tourbillon::{Clock, ManualClock, Refusal, Sweeper, TimerId, Wheel};
 
-/// One operation of a pretended caller. Delays and steps are in quarters of a tick.
+/// One operation of a simulated caller. Delays and steps are in quarters of a tick.
 #[derive(Clone, Debug)]
 #[cfg_attr(fuzzing, derive(arbitrary::Arbitrary))]
 pub(crate) enum Op {
@@ -26,7 +26,8 @@ pub(crate) enum Op {
     Drain,
 }
 
-/// A timer that the model knows: its value, and the tick (since the start) it is due at.
+/// The state of a timer in the model, with its value and the tick (since the start) at which it is
+/// due.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     value: u64,
@@ -39,23 +40,25 @@ pub(crate) struct Model {
     sweeper: Sweeper<u64>,
     clock: ManualClock,
     tick: Duration,
-    /// The longest delay or step, in quarters of a tick: a few dozen turns of the wheel.
+    /// The longest delay or step, in quarters of a tick. It spans a few dozen revolutions of the
+    /// wheel.
     longest: u32,
     capacity: u64,
     armed: BTreeMap<TimerId, Known>,
-    /// Every id ever given out, in order: callers keep ids for ever.
+    /// All ids that were returned, in order, because callers keep ids forever.
     ids: Vec<TimerId>,
     next_value: u64,
-    /// Whether a bounded sweep has stopped before its end.
+    /// Set if a bounded sweep has stopped before its end.
     under_way: bool,
     shards: u64,
-    /// How many operations there were: each files two names at most, which may be filed again.
+    /// The number of operations. Each files two references at most, which may be refiled.
     operations: u64,
-    /// The present tick of the last sweep that came to its end.
+    /// The present tick of the last sweep that was completed.
     finished_at: u64,
 }
 
-/// How many names and slots a bounded sweep looks at in one call at least, before it stops.
+/// The minimum number of references and slots that a bounded sweep checks in one call before it
+/// stops.
 const LOOKS: u64 = 512;
 
 impl Model {
@@ -126,7 +129,7 @@ impl Model {
         assert_eq!(self.wheel.len(), self.armed.len());
     }
 
-    /// Lets all time pass that armed timers wait for, and compares what is left: nothing.
+    /// Advances the time past all deadlines, and checks that nothing is left.
     fn finish(mut self) {
         self.sweep(0, None);
         while let Some(due) = self.armed.values().map(|known| known.due).max() {
@@ -135,7 +138,7 @@ impl Model {
             self.sweep(quarters.min(self.longest - 1), None);
         }
         assert!(self.wheel.is_empty());
-        // Upkeep clears away the names that are left, in a few slices, and then all is quiet.
+        // Upkeep discards the remaining references in a few slices, and then nothing is left to do.
         let mut slices = 0;
         while slices < 20 && self.sweeper.next_deadline().is_some() {
             let _ = self.sweeper.sweep(|_| ());
@@ -165,7 +168,8 @@ impl Model {
         ticks(self.clock.elapsed(), self.tick)
     }
 
-    /// The tick at which a timer with this deadline is due: rounded up, unless it has passed.
+    /// Returns the tick at which a timer with this deadline is due, rounded up unless it has
+    /// passed.
     fn due(&self, deadline: Instant) -> u64 {
         if deadline <= self.clock.now() {
             return 0;
@@ -221,7 +225,8 @@ impl Model {
     }
 
     fn sweep(&mut self, step: u32, limit: Option<usize>) {
-        // The wheel may not promise less than what is due; what it promises comes to pass.
+        // The wheel must not promise a later deadline than the earliest one, and it must keep its
+        // promise.
         let promised = self.sweeper.next_deadline();
         let earliest = self.armed.values().map(|known| known.due).min();
         if let Some(due) = earliest {
@@ -239,7 +244,8 @@ impl Model {
             assert_eq!(timer.value, known.value);
             assert!(known.due <= now, "early");
             assert!(timer.deadline <= instant);
-            // A sweep that carries on begins in the middle, and its own round follows.
+            // A sweep that continues an earlier one begins in the middle, and its own round
+            // follows.
             assert!(carries_on || last <= Some(timer.deadline), "out of order");
             last = Some(timer.deadline);
         });
@@ -250,9 +256,9 @@ impl Model {
             assert_eq!(late, 0, "due and not handed over");
             self.finished_at = now;
         } else if sweep.expired < capacity {
-            // It stopped because it had looked at enough, which is more than there can be if little
-            // time has passed, and little has been done. A slot is looked for in each shard, and a
-            // name may be met, and filed again, in every other tick.
+            // The sweep stopped because it had used its budget, which exceeds the work that there
+            // can be if little time has passed and few operations were made. Each shard is searched
+            // for a slot, and a reference may be visited, and refiled, in every other tick.
             let ticks = now - self.finished_at + 2;
             let looks = ticks * self.shards + (8 + ticks) * self.operations;
             assert!(looks >= LOOKS, "only its limits stop a sweep");
@@ -271,12 +277,12 @@ impl Model {
     }
 }
 
-/// Whole ticks in a span of time.
+/// Returns the number of whole ticks in a span of time.
 fn ticks(span: Duration, tick: Duration) -> u64 {
     u64::try_from(span.as_nanos() / tick.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// How many bits of ticks all levels of a wheel span together.
+/// Returns the number of bits of ticks that all levels of a wheel span together.
 fn range_bits(geometry: Geometry) -> u32 {
     geometry.root_bits + (geometry.levels - 1) * geometry.level_bits
 }

@@ -1,22 +1,22 @@
-//! What a wheel under test looks like: any, for the properties and the fuzz targets.
+//! The setup of a wheel under test, of any shape, for the properties and the fuzz targets.
 
 use std::time::Duration;
 use tourbillon::__internals::Geometry;
 use tourbillon::{Builder, ManualClock, Sweeper, Wheel};
 
-/// What the wheel under test looks like.
+/// The setup of a wheel under test.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     pub(crate) shards: usize,
     pub(crate) geometry: Geometry,
-    /// Divisible by four: the wheel's model counts in quarters of a tick.
+    /// Divisible by four, because the wheel's model counts in quarters of a tick.
     pub(crate) tick: Duration,
     pub(crate) first_tick: u64,
     pub(crate) capacity: Option<u64>,
 }
 
 impl Setup {
-    /// The wheel, in virtual time.
+    /// Builds the wheel, in virtual time.
     pub(crate) fn build<T: Send>(&self) -> (Wheel<T>, Sweeper<T>, ManualClock) {
         let clock = ManualClock::new();
         let mut builder = Builder::new()
@@ -70,7 +70,7 @@ mod properties {
     }
 }
 
-/// A setup as a fuzzer makes it.
+/// A setup as a fuzzer generates it.
 #[cfg(fuzzing)]
 #[derive(Debug, arbitrary::Arbitrary)]
 pub(crate) struct Raw {

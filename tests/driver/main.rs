@@ -1,4 +1,4 @@
-//! Tests of the driver: handlers and batches, its clock in real time, its events.
+//! Tests of the driver, with its handlers and batches, its clock in real time, and its events.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

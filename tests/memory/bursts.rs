@@ -1,4 +1,4 @@
-//! A wheel gives its memory back.
+//! Tests that a wheel gives its memory back.
 
 use crate::common::{Bench, Shape};
 use crate::{alone, delay, held};
@@ -6,11 +6,11 @@ use std::time::Duration;
 use tourbillon::__internals::Geometry;
 use tourbillon::Clock;
 
-/// Ends every timer of the wheel, by time or by hand.
+/// Ends every timer of the wheel, by time or by cancelling it.
 type End = fn(&mut Bench<u64>, Vec<tourbillon::TimerId>);
 
-/// A burst of timers comes, ends, and the wheel goes to rest: its memory is that of before. The
-/// pages are freed though nobody calls any more.
+/// A burst of timers is armed and ends, and the wheel goes to rest. Its memory is then the same as
+/// before. The pages are freed although no thread calls the wheel any more.
 #[test]
 fn a_burst_leaves_nothing_behind() {
     let _alone = alone();
@@ -38,8 +38,8 @@ fn a_burst_leaves_nothing_behind() {
     }
 }
 
-/// Timers that were pulled forward leave names behind, which are tidied while all are armed: their
-/// blocks go back.
+/// Timers that were pulled forward leave references behind, which are tidied while all timers are
+/// armed. Their blocks are given back.
 #[test]
 fn blocks_of_names_go_back_though_all_timers_are_armed() {
     let _alone = alone();

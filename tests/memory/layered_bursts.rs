@@ -1,4 +1,4 @@
-//! Keyed timers give back the memory of a burst.
+//! Tests that keyed timers give back the memory of a burst.
 
 use crate::{alone, held};
 use std::time::Duration;
@@ -8,10 +8,11 @@ use tourbillon::{Builder, ManualClock, Sweeper};
 const BURST: u64 = 200_000;
 const LIFE: Duration = Duration::from_secs(10);
 
-/// How a burst ends, and what ends it.
+/// The name of an end of a burst, and the function that ends it.
 type End<T> = (&'static str, fn(&mut T));
 
-/// How much is left of a burst that comes by `fill` and goes by `end`, and how much it was.
+/// Returns the bytes that are left of a burst that `fill` arms and `end` ends, and the bytes that
+/// it took.
 fn burst<T>(of: &mut T, fill: impl FnOnce(&mut T), end: impl FnOnce(&mut T)) -> (i64, i64) {
     let most = held(|| fill(of));
     (most + held(|| end(of)), most)

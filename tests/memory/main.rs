@@ -1,5 +1,5 @@
-//! What is given back, and what things cost, counted by the allocator itself, for the thread
-//! that calls.
+//! Tests of the memory that is given back and of the memory that objects cost, counted by the
+//! allocator itself, for the calling thread.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -18,7 +18,7 @@ mod sleeps;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// One test at a time: what another thread still looks at is not freed meanwhile.
+/// Runs one test at a time, because memory that another thread still reads is not freed meanwhile.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -29,7 +29,7 @@ fn delay(number: u32) -> Duration {
     Duration::from_millis(u64::from(number.wrapping_mul(2_654_435_769) % 60_000))
 }
 
-/// How many bytes more than before are allocated after `run`, by this thread.
+/// Returns the number of additional bytes that are allocated after `run`, by this thread.
 fn held(run: impl FnOnce()) -> i64 {
     allocation_counter::measure(run).bytes_current
 }

@@ -1,10 +1,10 @@
-//! What an empty delay queue costs.
+//! Tests of the cost of an empty delay queue.
 
 use crate::{alone, held};
 use tourbillon::future::{DelayQueue, Timer};
 use tourbillon::{Builder, ManualClock};
 
-/// The same on every machine: it does not grow with the cores, as a wheel does.
+/// The cost is the same on every machine, because it does not grow with the cores, as a wheel does.
 #[test]
 fn an_empty_queue_has_one_shard_unless_it_is_told_otherwise() {
     let _alone = alone();

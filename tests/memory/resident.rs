@@ -1,19 +1,20 @@
-//! A wheel gives its memory back to the system, whatever the allocator keeps.
+//! Tests that a wheel gives its memory back to the system, even if the allocator keeps memory of
+//! its own.
 
 use crate::common::{Bench, Shape};
 use crate::{alone, delay};
 use std::time::Duration;
 use tourbillon::__internals::Geometry;
 
-/// How much of the system's memory the process has, in KiB.
+/// Returns the system memory that the process has, in KiB.
 fn resident() -> i64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// The entries of a burst whose timers are cancelled go back to the system, also those of which the
-/// sweeper still meets names afterwards.
+/// The entries of a burst whose timers are cancelled go back to the system, including those whose
+/// references the sweeper still visits afterwards.
 #[test]
 fn the_entries_of_a_burst_go_back_to_the_system() {
     const TIMERS: u32 = 400_000;

@@ -1,4 +1,4 @@
-//! What a sleep costs.
+//! Tests of the cost of a sleep.
 
 use crate::{alone, held};
 use std::pin::Pin;
@@ -13,7 +13,7 @@ fn poll(sleep: &mut Sleep) -> Poll<Result<(), tourbillon::Refusal>> {
     Pin::new(sleep).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// 96 bytes each, future and entry and all; and nothing more for being reset and polled.
+/// Each sleep takes 96 bytes, including its future and its entry. Resets and polls take no more.
 #[test]
 fn a_registered_sleep_costs_at_most_96_bytes() {
     let _alone = alone();

@@ -1,5 +1,6 @@
-//! The edges of the wheel: sweeps that leap or do not end, wheels that nobody swept for long,
-//! values whose drop panics, the bounds of one call, and of the references that one timer files.
+//! Edge cases of the wheel. They are sweeps that leap or do not end, wheels that were not swept for
+//! long, values whose drop panics, the bounds of one call, and the bound on the references that one
+//! timer files.
 
 use crate::common::{Bench, Shape, with_wheels};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,19 +15,19 @@ const MICRO: Duration = Duration::from_micros(1);
 const MILLI: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A default wheel of one shard.
+/// Creates a default wheel of one shard.
 fn wheel_of<T: Send>(tick: Duration) -> Bench<T> {
     let geometry = Geometry::default();
     Bench::new(Shape { tick, shards: 1, geometry, first_tick: 0 })
 }
 
-/// One sweep catches up with `steps` steps of so many ticks each; when it has come to the first, a
+/// One sweep catches up with `steps` steps of `step` each. When it has reached the first one, a
 /// handler arms a timer for an instant before that.
 fn a_handler_that_arms_for_the_past(tick: Duration, step: Duration, steps: u32) {
     let mut bench = wheel_of(tick);
     let (start, other) = (bench.clock.now(), bench.wheel.clone());
     for number in 1..=steps {
-        // More than one batch, so that the handler runs in the midst of the sweep.
+        // More than one batch, so that the handler runs in the middle of the sweep.
         for _ in 0..300 {
             bench.wheel.insert_at(number, start + step * number).unwrap();
         }
@@ -45,12 +46,13 @@ fn a_handler_that_arms_for_the_past(tick: Duration, step: Duration, steps: u32) 
 
 #[test]
 fn what_is_overdue_in_a_long_catch_up_is_not_lost() {
-    // In all nearly the range of 2^37 ticks; each step less than the longest rest.
+    // The steps amount to nearly the range of 2^37 ticks, and each is less than the longest rest.
     a_handler_that_arms_for_the_past(MICRO, HOUR * 2, 18);
     a_handler_that_arms_for_the_past(MILLI, HOUR * 24 * 80, 18);
 }
 
-/// Default wheels that were idle for so long that they refuse what lies ahead.
+/// Runs a test on default wheels that were idle for so long that they refuse deadlines ahead of
+/// them.
 fn with_unswept(test: impl Fn(Bench<u8>, &AtomicUsize)) {
     for (tick, idle) in [(MICRO, HOUR * 72), (MILLI, HOUR * 24 * 365 * 8)] {
         let rings = Arc::new(AtomicUsize::new(0));
@@ -79,7 +81,7 @@ fn an_unswept_wheel_says_so_and_wakes_its_sweeper() {
             "the wheel was not swept for too long (sweep it and try again)"
         );
         assert_eq!(rings.load(Relaxed), 1, "who else would sweep it?");
-        // Too far is too far, and no reason to sweep.
+        // A delay beyond the range is refused, and does not cause a sweep.
         let refused = bench.wheel.insert(1, longest + bench.tick * 2).unwrap_err();
         assert_eq!(refused.reason, Refusal::BeyondRange(BeyondRange { longest, unswept: false }));
         assert_eq!(rings.load(Relaxed), 1);
@@ -100,7 +102,7 @@ fn a_reset_on_an_unswept_wheel_says_so_too() {
         assert_eq!(refused, Err(BeyondRange { longest, unswept: true }));
         assert_eq!(rings.load(Relaxed), 1);
         assert_eq!(bench.advance(Duration::ZERO), [1], "the timer keeps its deadline");
-        // What is not armed cannot be reset, and wakes nobody.
+        // A timer that is not armed cannot be reset, and the sweeper is not woken.
         bench.clock.advance(longest * 3);
         assert_eq!(bench.wheel.reset(overdue, Duration::from_secs(1)), Ok(false));
         assert_eq!(rings.load(Relaxed), 1);
@@ -155,9 +157,9 @@ fn what_is_overdue_waits_for_one_backlog_and_not_for_ever() {
         let _ = bench.sweeper.sweep_some(10, |_| ());
         bench.wheel.insert_at(7, bench.clock.start() + bench.tick).unwrap();
         let others = others_before(&mut bench, 7);
-        // The rest of the sweep under way, and what came until its end.
+        // The rest of the sweep in progress, and the timers that arrived until its end.
         assert!(others <= 200, "{others} timers of later deadlines came first");
-        // What is reset to the past, likewise.
+        // The same holds for a timer that is reset to the past.
         let id = bench.wheel.insert(8, bench.ticks(5000)).unwrap();
         assert_eq!(bench.wheel.reset(id, Duration::ZERO), Ok(true));
         assert!(others_before(&mut bench, 8) <= 400);
@@ -175,8 +177,8 @@ fn a_sweep_under_way_ends_where_it_was_to_end() {
         assert!(!bench.sweeper.sweep_some(4, |timer| fired.push(timer.value)).finished);
         bench.clock.advance(bench.ticks(10));
         bench.wheel.insert_at(0, bench.clock.start()).unwrap();
-        // This call finishes the sweep to tick 10, and then begins its own, to tick 20, with what
-        // is overdue.
+        // This call finishes the sweep to tick 10. Then it begins its own, to tick 20, with the
+        // overdue timers.
         let sweep = bench.sweeper.sweep_some(99, |timer| fired.push(timer.value));
         assert!(sweep.finished);
         let place = fired.iter().position(|&value| value == 0).unwrap();
@@ -202,7 +204,7 @@ fn a_sweep_that_a_panic_left_ahead_of_the_clock_hurries_nobody() {
     });
 }
 
-/// Panics when it is dropped, if it is told to.
+/// A value whose drop panics if the flag is set.
 struct Loud {
     panics: bool,
     dropped: Arc<AtomicUsize>,
@@ -216,11 +218,12 @@ impl Drop for Loud {
     }
 }
 
-/// Wheels of three shards with values of which a few panic in each, and how many were dropped.
+/// Creates wheels of three shards, each with a few values that panic, and the count of dropped
+/// values.
 fn loud() -> (Wheel<Loud>, Sweeper<Loud>, ManualClock, Arc<AtomicUsize>) {
     let (clock, dropped) = (ManualClock::new(), Arc::new(AtomicUsize::new(0)));
     let builder = Builder::new().shards(3).clock(clock.clone());
-    // A shard that is full sends what comes to the next.
+    // A shard that is full passes new timers to the next one.
     let (wheel, sweeper) = builder.capacity(3000).build().unwrap();
     for number in 0..3000 {
         let loud = Loud { panics: number % 500 == 7, dropped: Arc::clone(&dropped) };
@@ -271,10 +274,10 @@ fn no_figure_goes_back_when_the_sweeper_goes() {
     assert_eq!(bench.wheel.metrics().armed, 0);
 }
 
-/// More references than a bounded sweep looks at in one call, and a block.
+/// More references than a bounded sweep visits in one call, and a block.
 const BUDGET: u64 = 512 + 14;
 
-/// Sweeps in bounded calls until nothing is to do. Returns how many calls that took, and the most
+/// Sweeps in bounded calls until nothing is left to do. Returns the number of calls, and the most
 /// references that one of them visited or tidied.
 fn bounded_sweeps(bench: &mut Bench<u32>, fired: &mut Vec<u32>) -> (u64, u64) {
     let (mut calls, mut most) = (0, 0);
@@ -347,11 +350,11 @@ fn a_slot_that_is_being_tidied_is_swept_in_its_expiry() {
         for number in (0..ids.len()).filter(|number| !kept(number)) {
             assert!(bench.wheel.cancel(ids[number]).is_some());
         }
-        // So many slices of tidying; the slot is not through.
+        // This number of slices of tidying does not complete the slot.
         for _ in 0..turns {
             assert!(bench.sweeper.sweep_some(1, |_| ()).next_deadline.is_some());
         }
-        // Names in hand are relied on.
+        // Timers rely on references that are pending.
         for number in (0..ids.len()).filter(kept).step_by(2) {
             assert_eq!(bench.wheel.reset(ids[number], HOUR + MILLI), Ok(true));
         }
@@ -364,11 +367,12 @@ fn a_slot_that_is_being_tidied_is_swept_in_its_expiry() {
 #[test]
 fn a_slot_that_is_being_tidied_fires_in_order() {
     let mut bench = wheel_of(MILLI);
-    // One slot, from which they go to others.
+    // All are in one slot, from which they are refiled into others.
     let deadline = |number: u32| HOUR + MILLI * (number * 7919 % 2000);
     let ids: Vec<_> =
         (0..50_000).map(|number| bench.wheel.insert(number, deadline(number)).unwrap()).collect();
-    // Those that were filed first are read last: until then nothing is put back into the slot.
+    // The references that were filed first are read last, and nothing is put back into the slot
+    // before then.
     for &id in &ids[500..] {
         assert!(bench.wheel.cancel(id).is_some());
     }
@@ -401,7 +405,7 @@ fn a_timer_pulled_forward_in_small_steps_files_few_references() {
         ahead -= (ahead / 50).max(1);
         assert_eq!(bench.wheel.reset(id, MILLI * ahead), Ok(true));
     }
-    // One each time that it has come half of the way, down to 16 ticks.
+    // One reference at each halving of the remaining time, down to 16 ticks.
     let halvings = 60_000_u32.ilog2() - 3;
     let stale = bench.wheel.metrics().stale_references;
     assert!(stale <= u64::from(halvings), "{stale} references beyond one");
@@ -412,7 +416,7 @@ fn a_timer_pulled_forward_in_small_steps_files_few_references() {
     assert_eq!(bench.sweeper.sweep(drop).expired, 1);
 }
 
-/// Past the numbers in which delays are counted, the way by instants takes over.
+/// If a delay exceeds the integers that count delays, the deadline is computed by instants instead.
 #[test]
 fn after_three_centuries_delays_are_as_long_as_before() {
     let mut bench = wheel_of(MILLI);
@@ -429,7 +433,8 @@ fn after_three_centuries_delays_are_as_long_as_before() {
     assert_eq!(fired, [(1, 1), (1, 2)]);
 }
 
-/// What comes after a sweep by an instant far ahead of the clock is due at once, and not refused.
+/// A timer that is armed after a sweep by an instant far ahead of the clock is due at once, and is
+/// not refused.
 #[test]
 fn after_a_sweep_far_ahead_delays_are_in_range() {
     for (tick, ahead) in [(MICRO, HOUR * 24 * 30), (MILLI, HOUR * 24 * 365 * 20)] {
@@ -445,8 +450,8 @@ fn after_a_sweep_far_ahead_delays_are_in_range() {
     }
 }
 
-/// In a process of its own, whose address space is limited: an insert that finds no memory gives
-/// the value back, and what is armed goes on.
+/// This runs in a process of its own with a limited address space. An insert that finds no memory
+/// returns the value, and armed timers are not affected.
 #[cfg(target_os = "linux")]
 #[test]
 #[allow(clippy::disallowed_methods, reason = "the test is about a process")]
@@ -477,7 +482,7 @@ fn an_insert_without_memory_is_refused() {
     assert_eq!(refused.reason, Refusal::OutOfMemory);
     assert!(ids.len() >= 256 && usize::from(refused.value[LARGE - 1]) == ids.len() % 251);
     assert_eq!(large.len(), ids.len());
-    // Others go on, and so does this one where there is room.
+    // The other inserts succeed, and so does this one if there is room.
     bench.wheel.insert(Box::new([1; LARGE]), MILLI).unwrap();
     assert_eq!(bench.advance(MILLI * 2).len(), 1);
     for id in ids.iter_mut().step_by(2) {

@@ -1,4 +1,4 @@
-//! The guarantees of the README, each a test, on wheels of several shapes, in virtual time.
+//! The guarantees of the README, each as a test, on wheels of several shapes, in virtual time.
 
 use crate::common::{Bench, SMALL, Shape, receive, shapes, with_wheels};
 use std::collections::HashSet;
@@ -71,7 +71,7 @@ fn exactly_once_unless_cancelled_or_drained() {
         for id in ids.iter().step_by(3) {
             assert!(bench.wheel.cancel(*id).is_some());
         }
-        // To and fro, so that several references to a timer lie about.
+        // To and fro, so that several references to a timer are filed.
         for (n, id) in ids.iter().enumerate() {
             for delay in [200, 3, 80, 1, 60, 40] {
                 let armed = n % 3 != 0;
@@ -99,7 +99,7 @@ fn cancel_tells_the_truth() {
         assert_eq!(bench.advance(bench.ticks(6)), [2]);
         assert_eq!(bench.wheel.cancel(fires), None);
     });
-    // A bounded sweep has taken the slot, and not yet visited this timer: it can still be
+    // A bounded sweep has taken the slot, and not yet visited this timer. It can still be
     // cancelled.
     for shape in shapes() {
         let mut bench = Bench::new(shape);
@@ -161,7 +161,7 @@ fn an_id_never_names_another_timer() {
             assert_eq!(bench.wheel.reset(id, Duration::ZERO), Ok(false));
             assert_eq!(bench.wheel.deadline(id), None);
         }
-        // Made up: every shard, index and generation near the real one.
+        // Invented ids, with every shard, index and generation near the real one.
         for bit in 0..64 {
             if let Some(id) = TimerId::from_bits(armed.to_bits() ^ (1 << bit)) {
                 assert_eq!(bench.wheel.cancel(id), None);
@@ -171,8 +171,8 @@ fn an_id_never_names_another_timer() {
     }
 }
 
-/// Wheels of one program whose ids are confused. The chance is 2^-23 that the ids of a shard mean
-/// something to the same shard of another wheel, and so about 2^-30 that two of these pairs are
+/// Ids are used on the wrong wheel of the same program. The chance is 2^-23 that the ids of a shard
+/// are valid in the same shard of another wheel, and so about 2^-30 that two of these pairs are
 /// unlucky.
 #[test]
 fn an_id_never_names_a_timer_of_another_wheel() {
@@ -204,7 +204,7 @@ fn an_id_never_names_a_timer_of_another_wheel() {
     }
 }
 
-/// Pages go back to the allocator and come again: their generations go on.
+/// Pages are given back to the allocator and reinstalled. Their generations continue.
 #[test]
 fn an_id_never_names_another_timer_on_a_page_that_came_again() {
     let mut bench = Bench::new(Shape { geometry: SMALL, ..shapes()[8] });
@@ -226,8 +226,8 @@ fn an_id_never_names_another_timer_on_a_page_that_came_again() {
 
 #[test]
 fn a_stalled_thread_blocks_no_operation() {
-    // A thread that stopped in the middle of everything it can be in the middle of: a pinned
-    // batch, a sweep (in its handler), a drain.
+    // A thread that stopped in the middle of every operation that it can be in the middle of,
+    // namely a pinned batch, a sweep (in its handler), and a drain.
     with_wheels(|mut bench: Bench<u32>| {
         let stopped = bench.wheel.pin();
         bench.wheel.insert(1, Duration::ZERO).unwrap();
@@ -310,7 +310,8 @@ fn nothing_is_lost() {
     }
 }
 
-/// Armed timers go with the wheel; so does what a panicking handler left in the batch.
+/// Armed timers are dropped with the wheel. So are the remaining timers of the batch of a panicking
+/// handler.
 #[test]
 fn nothing_is_lost_when_the_wheel_goes() {
     for shape in shapes() {
@@ -351,7 +352,7 @@ fn memory_is_bounded_by_the_live_timers() {
         let most = churn(&mut bench, 400_000);
         assert!(most < 2_000_000, "{most} bytes");
         assert!(live.into_iter().all(|id| bench.wheel.cancel(id).is_some()));
-        // A burst that has gone.
+        // A burst that has ended.
         let ids: Vec<TimerId> =
             (0..200_000).map(|n| bench.wheel.insert(n, Duration::from_secs(n)).unwrap()).collect();
         assert!(bench.wheel.metrics().bytes > 5_000_000);
@@ -436,8 +437,8 @@ fn memory_is_bounded_by_the_live_timers_though_threads_wait() {
     burst_of_waiting_threads(12_000, side_by_side, |most| most / 10);
 }
 
-/// Each ends its share before the next begins, while most of the burst is still armed: what it
-/// keeps is bounded by the pages of 32 entries.
+/// Each ends its share before the next begins, while most of the burst is still armed. The memory
+/// that it keeps is bounded by the pages of 32 entries.
 #[test]
 fn memory_is_bounded_though_threads_wait_from_early_on() {
     let (turn, next) = (Mutex::new(0), Condvar::new());
@@ -451,7 +452,7 @@ fn memory_is_bounded_though_threads_wait_from_early_on() {
     burst_of_waiting_threads(48_000, in_turn, |_| pages_of_12_kib);
 }
 
-/// A timer that goes between a near and a far deadline is filed again and again into the far slot.
+/// A timer that alternates between a near and a far deadline is filed repeatedly into the far slot.
 #[test]
 fn memory_is_bounded_though_timers_alternate_between_near_and_far() {
     let mut bench = Bench::new(Shape { tick: Duration::from_millis(1), ..shapes()[8] });
@@ -468,7 +469,7 @@ fn memory_is_bounded_though_timers_alternate_between_near_and_far() {
     assert!(metrics.stale_references < 40_000, "{metrics:?}");
 }
 
-/// Nobody cancels: the sweeper itself notices that a burst has gone.
+/// No timer is cancelled. The sweeper itself notices that a burst has ended.
 #[test]
 fn memory_of_a_burst_goes_when_it_has_fired_or_was_drained() {
     let shape = Shape { tick: Duration::from_millis(1), ..shapes()[8] };
@@ -490,13 +491,13 @@ fn memory_of_a_burst_goes_when_it_has_fired_or_was_drained() {
     }
 }
 
-/// A shard whose timers fire and are armed anew reuses its entries, though another shard has many
+/// A shard whose timers fire and are armed again reuses its entries, though another shard has many
 /// vacant ones.
 #[test]
 fn memory_is_bounded_though_another_shard_is_quiet() {
     let shape = Shape { tick: Duration::from_millis(1), shards: 2, ..shapes()[8] };
     let mut bench = Bench::new(shape);
-    // This thread has a number, and so another shard than the next.
+    // This thread has a thread id, and so another shard than the next.
     bench.wheel.insert(0, Duration::from_secs(7200)).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -508,7 +509,7 @@ fn memory_is_bounded_though_another_shard_is_quiet() {
     let before = bench.wheel.metrics().bytes;
     for step in 0..8000 {
         for n in 0..100 {
-            // One in a thousand stays, so that hardly a page can leave.
+            // One in a thousand stays, so that hardly any page can be given back.
             let stays = (step * 100 + n) % 1024 == 0;
             let delay = if stays { 3_600_000 } else { 1 + n % 10 };
             bench.wheel.insert(n, Duration::from_millis(delay.into())).unwrap();
@@ -519,7 +520,7 @@ fn memory_is_bounded_though_another_shard_is_quiet() {
     assert!(after.bytes < before + 2_000_000, "{before} bytes before, {after:?}");
 }
 
-/// The pages of a burst go though something fires every few ticks for ever after.
+/// The pages of a burst are given back although some timer fires every few ticks forever.
 #[test]
 fn memory_of_a_burst_goes_though_a_few_timers_go_on() {
     let mut bench = Bench::new(Shape { tick: Duration::from_millis(1), ..shapes()[8] });
@@ -547,7 +548,8 @@ fn an_idle_wheel_wants_no_sweep() {
         assert!(next <= deadline && next > bench.clock.now());
         bench.wheel.cancel(near);
         bench.wheel.cancel(far);
-        // What is left are stale references: a slice of upkeep or a few, and then nothing at all.
+        // The remaining references are stale, and take one or a few slices of upkeep. Then nothing
+        // is left.
         let mut sweeps = 0;
         while bench.sweeper.next_deadline().is_some() {
             let _ = bench.sweeper.sweep(|_| ());
@@ -555,7 +557,7 @@ fn an_idle_wheel_wants_no_sweep() {
             assert!(sweeps < 20);
         }
     });
-    // A timer that uses a reference which is there already, while the wheel is being tidied.
+    // A timer that uses an existing reference while the wheel is being tidied.
     with_wheels(|mut bench: Bench<u32>| {
         let first = bench.wheel.insert(1, bench.ticks(30)).unwrap();
         bench.wheel.cancel(first);
@@ -568,7 +570,7 @@ fn an_idle_wheel_wants_no_sweep() {
         }
         assert_eq!(bench.sweeper.next_deadline(), None);
     });
-    // From level 0 on, the promise is the deadline itself, not a tick of a clock.
+    // From level 0 on, the promised instant is the deadline itself, and not a tick of a clock.
     let default = Shape { tick: Duration::from_millis(1), ..shapes()[8] };
     let mut bench = Bench::new(default);
     bench.wheel.insert(1_u32, Duration::from_secs(3600)).unwrap();
@@ -659,8 +661,8 @@ fn a_panic_in_a_handler_harms_no_other_timer() {
     assert_eq!(driver.metrics().handler_panics, 25);
 }
 
-/// On a sweeper of one's own, the sweep after the panic goes on with the next timer.
-/// Unwinding drops the sweeper too, as a rule: what it had taken goes to the drain.
+/// On a sweeper without a driver, the sweep after the panic continues with the next timer.
+/// Unwinding usually drops the sweeper too, and the drain gets the timers that it had taken.
 #[test]
 fn a_panic_that_ends_the_sweeper_loses_nothing() {
     with_wheels(|Bench { wheel, mut sweeper, clock, tick }: Bench<u32>| {
@@ -682,7 +684,7 @@ fn a_panic_that_ends_the_sweeper_loses_nothing() {
     });
 }
 
-/// The waker panics too, while the handler's panic drops the sweeper: that ends no process.
+/// The waker panics too, while the handler's panic drops the sweeper. The process is not aborted.
 #[test]
 fn a_panic_in_the_waker_while_a_panic_drops_the_sweeper() {
     let builder = Builder::new().waker(|| panic!("waker"));
@@ -699,8 +701,8 @@ fn a_panic_in_the_waker_while_a_panic_drops_the_sweeper() {
 
 #[test]
 fn a_panic_in_a_sweep_harms_no_other_timer() {
-    // More than a batch are due: what is left of the batch, and what is in hand, both come later,
-    // also in bounded sweeps.
+    // More than a batch is due. The rest of the batch, and the pending timers, come later, also in
+    // bounded sweeps.
     with_wheels(|mut bench: Bench<u32>| {
         for n in 0..600 {
             bench.wheel.insert(n, bench.ticks(1)).unwrap();
@@ -712,7 +714,7 @@ fn a_panic_in_a_sweep_harms_no_other_timer() {
         while left > 0 {
             let next = bench.sweeper.next_deadline();
             assert!(next.is_some_and(|next| next <= bench.clock.now()), "{left} are left");
-            // A third of what is left of the batch of 256.
+            // A third of the rest of the batch of 256.
             let sweep = bench.sweeper.sweep_some(85, |_| left -= 1);
             assert!(sweep.expired <= 85 && sweep.expired > 0);
         }

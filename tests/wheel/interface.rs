@@ -1,5 +1,5 @@
-//! What surrounds the verbs: errors that say what is allowed, pinned batches, clocks behind
-//! pointers, figures, and texts for people.
+//! The parts of the interface around the operations, such as errors that say which values are
+//! allowed, pinned batches, clocks behind pointers, figures, and texts for people.
 
 use crate::common::leased::Leased;
 use crate::common::{Bench, SMALL, Shape, receive};
@@ -83,7 +83,7 @@ fn a_pinned_batch_counts_from_its_own_now() {
     assert_eq!(pinned.now(), clock.start() + TICK * 5);
     assert_eq!(pinned.reset(id, TICK * 2), Ok(true));
     assert_eq!(pinned.deadline(id), Some(clock.start() + TICK * 7));
-    // Out of range: an armed timer keeps its deadline; one that is gone is not armed.
+    // Out of range. An armed timer keeps its deadline, and one that has ended is not armed.
     let far = clock.start() + Duration::from_secs(1 << 40);
     assert!(pinned.reset(id, Duration::MAX).is_err());
     assert!(pinned.reset_at(id, far).is_err());
@@ -96,7 +96,7 @@ fn a_pinned_batch_counts_from_its_own_now() {
     assert!(bench.advance(TICK * 20).is_empty());
 }
 
-/// A clock that lags, and so must be believed for its lag.
+/// A clock that lags, and states its lag.
 #[derive(Debug)]
 struct Coarse(ManualClock);
 
@@ -147,7 +147,7 @@ fn the_lag_of_a_cached_reading_is_added_to_every_delay() {
     let start = ManualClock::new();
     let clock: Arc<dyn Clock> = Arc::new(Box::new(Leased(start.clone())));
     let (wheel, _sweeper) = Builder::new().resolution(TICK).clock(clock).build().unwrap();
-    // No clock is believed where the kernel's own does not run by the counter.
+    // No clock is cached if the kernel's own clock does not use the processor's counter.
     let believed = CachedClock.is_cacheable();
     let lease = if believed { Duration::from_micros(100) } else { Duration::ZERO };
     for id in [wheel.insert(1, TICK * 5).unwrap(), wheel.pin().insert(2, TICK * 5).unwrap()] {
@@ -165,7 +165,7 @@ fn the_lag_of_a_cached_reading_is_added_to_every_delay() {
 #[test]
 fn a_wheel_instant_has_passed_by_the_true_clock_even_within_a_lease() {
     let mut leases = 0;
-    // A lease may end between two lines, by the true time: hardly in each round.
+    // The cached reading may expire between two lines, by the true time, but hardly in each round.
     for _ in 0..100 {
         let clock = ManualClock::new();
         let leased: Arc<dyn Clock> = Arc::new(Box::new(Leased(clock.clone())));
@@ -173,7 +173,7 @@ fn a_wheel_instant_has_passed_by_the_true_clock_even_within_a_lease() {
         let (wheel, _sweeper) = builder.build::<u32>().unwrap();
         let step = Duration::from_micros(50);
         let soon = wheel.wheel_instant(clock.now() + step);
-        // Makes a reading that the next lines use again.
+        // Makes a reading that the next lines reuse.
         assert!(!wheel.has_passed(soon));
         clock.advance(step);
         leases += u32::from(wheel.pin().now() < clock.now());
@@ -275,14 +275,14 @@ fn a_snapshot_shows_what_is_armed_how_far_ahead_and_in_which_slots() {
     assert_eq!(slots.collect::<Vec<_>>(), waiting);
     assert!(snapshot.levels.windows(2).all(|levels| levels[0].slot < levels[1].slot));
 
-    // Due and not yet swept: no longer ahead.
+    // Due and not yet swept, so not ahead any more.
     bench.clock.advance(TICK * 8);
     let late = bench.wheel.snapshot();
     assert_eq!(late.next, snapshot.next);
     assert_eq!(late.ahead().collect::<Vec<_>>(), [(TICK, 3)]);
 }
 
-/// Whoever is woken by a manual clock may use it: it holds no lock meanwhile.
+/// A waker that a manual clock calls may use the clock, because the clock holds no lock meanwhile.
 #[test]
 #[allow(clippy::disallowed_methods, reason = "a thread that would hang for ever")]
 fn a_waker_of_a_manual_clock_may_use_it() {
@@ -305,7 +305,8 @@ fn a_waker_of_a_manual_clock_may_use_it() {
         clock.advance(TICK);
         send.send((clock.elapsed(), calls.load(Relaxed))).unwrap();
     });
-    // The first move, and the one inside of it, by which both subscriptions end; the third: none.
+    // The first move, and the one inside it, which ends both subscriptions. The third one notifies
+    // nothing.
     let hang = Duration::from_secs(60);
     assert_eq!(done.recv_timeout(hang), Ok((TICK * 3, 102)));
 }
@@ -336,7 +337,7 @@ fn time_leaps_to_what_really_fires() {
     for delay in [5, 70, 100_000] {
         bench.wheel.insert(u64::from(delay), TICK * delay).unwrap();
     }
-    // A reference that is visited for nothing on the way.
+    // A reference that is visited in vain on the way.
     let cancelled = bench.wheel.insert(1, TICK).unwrap();
     bench.wheel.cancel(cancelled);
     let mut fired = Vec::new();

@@ -1,16 +1,16 @@
-//! Histories of single ids are linearizable: whatever threads do to one timer at once, each
-//! answer is one that some order of the operations gives.
+//! Checks that histories of single ids are linearizable. If threads operate on one timer
+//! concurrently, each result is one that some order of the operations gives.
 //!
-//! In each round a timer is armed; callers reset, cancel and look at it while the sweeper moves
-//! the clock and sweeps. Every call and every answer is stamped from one counter, and the history
-//! of the round is held against the sequential specification by the algorithm of Wing and Gong
+//! In each round a timer is armed, and callers reset, cancel and read it while the sweeper moves
+//! the clock and sweeps. Every call and every return is stamped from one counter. The history of
+//! the round is compared with the sequential specification by the algorithm of Wing and Gong
 //! (*Testing and verifying concurrent objects*, 1993; Lowe, 2017) of `todc-utils`. A sweep counts
-//! as an operation on the timer, also when it does not hand it over: then it says that the timer
-//! was not due.
+//! as an operation on the timer even if it does not hand it over, in which case it asserts that the
+//! timer was not due.
 //!
-//! A reset is two steps here, as it is documented: it sets the deadline, which `deadline` returns
-//! from then on, and files it, from when on no sweep may pass it. Both lie between its call and its
-//! answer.
+//! A reset is two steps here, as documented. It sets the deadline, which `deadline` returns from
+//! then on. Then it files it, and from then on no sweep may pass it. Both steps lie between its
+//! call and its return.
 
 use crate::common::{Bench, SMALL, Shape, TINY, operations};
 use std::any::Any;
@@ -28,17 +28,17 @@ use tourbillon::{Clock, ManualClock, Sweeper, TimerId, Wheel};
 
 const TICK: Duration = Duration::from_millis(1);
 const CALLERS: usize = 3;
-/// What is added to a caller's number for the second steps of its resets.
+/// The offset that is added to a caller's number for the second steps of its resets.
 const FILERS: usize = CALLERS + 1;
 
-/// What a timer is, one operation at a time. Instants are the wheel's ticks.
+/// The sequential specification of a timer. Instants are the wheel's ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Timer {
     Absent,
     Armed {
         deadline: Instant,
-        /// No sweep passes this instant without it: what its last reset to file is due by, or one
-        /// that has set a later deadline since.
+        /// No sweep passes this instant without firing the timer. It is the deadline of the last
+        /// reset that has been filed, or a later one that has been set since.
         by: Instant,
         /// The resets of this round that have set their deadlines, as bits.
         set: u32,
@@ -55,7 +55,7 @@ enum Operation {
     Reset {
         deadline: Instant,
         armed: bool,
-        /// Which reset of this round it is, below 32.
+        /// The number of the reset in this round, below 32.
         number: u32,
     },
     /// The second step of a reset.
@@ -69,7 +69,7 @@ enum Operation {
     Look {
         deadline: Option<Instant>,
     },
-    /// A sweep up to `now`; the deadline, if it handed the timer over.
+    /// A sweep up to `now`, with the deadline if it handed the timer over.
     Sweep {
         now: Instant,
         fired: Option<Instant>,
@@ -118,8 +118,8 @@ impl Specification for Timer {
     }
 }
 
-/// What the first thread that panicked panicked with. Panics are told at the end: the other threads
-/// would wait at the barrier for a thread that has panicked.
+/// The payload of the first panic of a thread. Panics are propagated at the end, because the other
+/// threads would wait at the barrier for a thread that has panicked.
 #[derive(Default)]
 struct Panics(Mutex<Option<Box<dyn Any + Send>>>);
 
@@ -139,7 +139,7 @@ impl Panics {
 
 type Stamped = (usize, (usize, Action<Operation>));
 
-/// The calls and answers of one round, by all threads.
+/// Records the calls and returns of one round, by all threads.
 #[derive(Default)]
 struct Recorder {
     stamp: AtomicUsize,
@@ -147,9 +147,9 @@ struct Recorder {
 }
 
 impl Recorder {
-    /// Runs an operation of a process and notes when it was called and when it answered.
+    /// Runs an operation of a process and records the stamps of its call and its return.
     fn run(&self, process: usize, operation: impl FnOnce() -> Operation) {
-        // SeqCst: the stamps are to lie in the order of real time; their cost is no concern.
+        // SeqCst: the stamps must be in the order of real time, and their cost does not matter.
         let called = self.stamp.fetch_add(1, SeqCst);
         let operation = operation();
         // SeqCst: as above.
@@ -165,7 +165,7 @@ impl Recorder {
         }
     }
 
-    /// The history so far; the next begins.
+    /// Returns the history so far, and begins the next one.
     fn take(&self) -> Vec<(usize, Action<Operation>)> {
         let mut stamped = std::mem::take(&mut *self.actions.lock().unwrap());
         stamped.sort_by_key(|&(stamp, _)| stamp);
@@ -177,7 +177,7 @@ fn is_linearizable(actions: Vec<(usize, Action<Operation>)>) -> bool {
     WGLChecker::<Timer>::is_linearizable(History::from_actions(actions))
 }
 
-/// What the threads of all rounds share.
+/// The state that the threads of all rounds share.
 struct Rounds {
     wheel: Wheel<usize>,
     clock: ManualClock,
@@ -189,7 +189,7 @@ struct Rounds {
 }
 
 impl Rounds {
-    /// One caller's part of a round: a few random operations on its timer.
+    /// Runs one caller's part of a round, which is a few random operations on its timer.
     fn call(&self, process: usize, round: usize, random: &mut fastrand::Rng) {
         let id = self.timer.lock().unwrap().unwrap();
         for turn in 0..random.usize(1..4) {
@@ -231,7 +231,7 @@ impl Rounds {
     }
 }
 
-/// So many rounds, each with a timer of its own, on one wheel.
+/// Runs `count` rounds, each with a timer of its own, on one wheel.
 #[allow(clippy::disallowed_methods, reason = "the test is about threads")]
 fn rounds(geometry: Geometry, count: usize) {
     let shape = Shape { tick: TICK, shards: 1, geometry, first_tick: (1 << 38) - 500 };
@@ -286,7 +286,7 @@ fn on_a_small_wheel() {
     rounds(SMALL, operations() / 10);
 }
 
-/// The check can fail: each of these answers is wrong in every order.
+/// Shows that the check can fail, because each of these results is wrong in every order.
 #[test]
 fn wrong_histories_are_refused() {
     let start = ManualClock::new().start();
@@ -296,8 +296,9 @@ fn wrong_histories_are_refused() {
     let pass = Operation::Sweep { now: soon, fired: None };
     let reset = |deadline| Operation::Reset { deadline, armed: true, number: 0 };
     let wrong: [&[Operation]; 8] = [
-        // Twice; early; lost; an old deadline; a reset that lied; a cancel that lied; a ghost; a
-        // reset that was lost.
+        // In order, these are a timer that ends twice, fires early, is lost, or fires at an old
+        // deadline, a reset and a cancel with a false result, a timer that is observed after its
+        // end, and a reset that was lost.
         &[insert(soon), fire(soon), Operation::Cancel { ended: true }],
         &[insert(late), fire(late)],
         &[insert(soon), pass],
@@ -324,7 +325,7 @@ fn wrong_histories_are_refused() {
     assert!(is_linearizable(overlapping));
 }
 
-/// A sweep may pass a deadline that was seen, as long as the reset that has set it has not
+/// A sweep may pass a deadline that was observed as long as the reset that has set it has not
 /// returned, and no longer.
 #[test]
 fn a_reset_files_before_it_returns() {
@@ -332,7 +333,7 @@ fn a_reset_files_before_it_returns() {
     let (soon, late) = (start + TICK, start + TICK * 5);
     let look = |seen| Operation::Look { deadline: Some(seen) };
     let pass = Operation::Sweep { now: soon, fired: None };
-    // A thread of its own resets from `late` to `soon`, around the operations at its place.
+    // A thread of its own resets from `late` to `soon`, while the given operations run around it.
     let history = |before: &[Operation], during: &[Operation], after: &[Operation]| {
         let recorder = Recorder::default();
         let run = |operations: &[Operation]| {
@@ -352,7 +353,8 @@ fn a_reset_files_before_it_returns() {
     assert!(!history(&[], &[look(soon), pass], &[pass]));
     assert!(!history(&[], &[look(soon), look(late)], &[]));
     assert!(!history(&[look(soon)], &[pass], &[]));
-    // What another reset has secured before stays so, whether or not this one has been set.
+    // The deadline that another reset has filed before stays in force, whether or not this one has
+    // been set.
     let other = Operation::Reset { deadline: soon, armed: true, number: 1 };
     assert!(!history(&[other], &[pass], &[]));
     assert!(!history(&[other], &[look(soon), pass], &[]));

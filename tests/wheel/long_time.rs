@@ -1,4 +1,4 @@
-//! Years of virtual time: every boundary of the arithmetic, stalls, herds, full levels.
+//! Years of virtual time, with every boundary of the arithmetic, stalls, herds, and full levels.
 
 use crate::common::leased::Leased;
 use crate::common::{Bench, SMALL, Shape};
@@ -10,12 +10,13 @@ use tourbillon::{Builder, Clock, ManualClock, Refusal, TimerId};
 const TICK: Duration = Duration::from_millis(1);
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
-/// A default wheel whose first tick is `first_tick`.
+/// Creates a default wheel whose first tick is `first_tick`.
 fn from_tick(first_tick: u64) -> Bench<u64> {
     Bench::new(Shape { tick: TICK, shards: 2, geometry: Geometry::default(), first_tick })
 }
 
-/// Lets time run from deadline to deadline; the values in the order they fired.
+/// Advances the time from deadline to deadline. Returns the values in the order in which they
+/// fired.
 fn run_out(bench: &mut Bench<u64>) -> Vec<u64> {
     let mut fired = Vec::new();
     while !bench.wheel.is_empty() {
@@ -52,7 +53,7 @@ fn the_longest_delay_fires_at_its_time_and_a_longer_one_is_refused() {
         bench.wheel.insert(1, longest).unwrap();
         let refused = bench.wheel.insert(2, longest + TICK).unwrap_err();
         let Refusal::BeyondRange(beyond) = refused.reason else { panic!("{refused}") };
-        // What the error says is allowed is allowed at any phase of the clock.
+        // A delay that the error reports as allowed is allowed at any phase of the clock.
         assert_eq!(beyond.longest, longest - TICK);
         bench.clock.advance(TICK / 3);
         let id = bench.wheel.insert(3, beyond.longest).unwrap();
@@ -63,7 +64,7 @@ fn the_longest_delay_fires_at_its_time_and_a_longer_one_is_refused() {
     }
 }
 
-/// Also by readings of the clock that are used again, which are not looked at again.
+/// The wheel also refuses by cached readings of the clock, which are not checked again.
 #[test]
 fn a_wheel_that_is_not_swept_refuses_each_time() {
     let (clock, tick) = (ManualClock::new(), Duration::from_micros(1));
@@ -91,7 +92,8 @@ fn years_of_uptime_with_a_timer_that_is_pushed_back_each_day() {
         assert_eq!(bench.wheel.reset(idle, day * 2), Ok(true));
     }
     assert_eq!(bench.advance(day * 2), [1]);
-    // Idle for as long as a resting sweeper may be, and then some years more, swept in between.
+    // Idle for as long as a resting sweeper may be, and then for some more years with sweeps in
+    // between.
     for _ in 0..10 {
         assert!(bench.advance(YEAR * 2).is_empty());
         bench.wheel.insert(2, YEAR * 4).unwrap();
@@ -153,14 +155,14 @@ fn a_timer_in_each_slot_of_each_level() {
     }
 }
 
-/// Every generation of an entry is used up; then the entry is used no more, and with the last one
-/// of its page the page is gone for good.
+/// Every generation of an entry is used up. Then the entry is not used again, and when the last one
+/// of its page is exhausted, the page is gone for good.
 #[test]
 #[ignore = "tens of millions of timers: ci/test long"]
 fn ids_do_not_recur_when_generations_are_used_up() {
     let shape = Shape { tick: TICK, shards: 1, geometry: SMALL, first_tick: 0 };
     let mut bench = Bench::<u64>::new(shape);
-    // The index of the entry is in the low bits; above it lies the generation.
+    // The index of the entry is in the low bits, and the generation is above it.
     let index = |id: TimerId| id.to_bits() & ((1 << 30) - 1);
     let mut newest = BTreeMap::<u64, TimerId>::new();
     let mut uses = BTreeMap::<u64, u64>::new();
@@ -178,7 +180,7 @@ fn ids_do_not_recur_when_generations_are_used_up() {
             assert!(bench.advance(Duration::ZERO).is_empty());
         }
     }
-    // Trimming moves the generation on by itself, now and then.
+    // Trimming occasionally advances the generation by itself.
     assert!(uses[&0] > (1 << 24) - (1 << 12) && uses[&0] <= 1 << 24, "{uses:?}");
     for id in firsts {
         assert_eq!(bench.wheel.cancel(id), None);

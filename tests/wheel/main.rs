@@ -1,4 +1,5 @@
-//! The wheel itself: its guarantees by name, its edges, random operations, real threads.
+//! Tests of the wheel itself, with its guarantees by name, its edges, random operations, and real
+//! threads.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

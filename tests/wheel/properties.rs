@@ -1,4 +1,4 @@
-//! Random operations of pretended callers, against the model, over many shapes of wheel.
+//! Random operations of simulated callers, compared with the model, over many shapes of wheel.
 
 #[path = "../common/model.rs"]
 mod model;
@@ -45,8 +45,8 @@ proptest! {
     }
 }
 
-/// In a wheel so small, what was left for a while is filed again in every other tick, and that
-/// alone may be more than one call looks at.
+/// In such a small wheel, a reference that waits is refiled in every other tick, and these visits
+/// alone may exceed the budget of one call.
 #[test]
 fn a_bounded_sweep_of_names_that_are_filed_again_and_again() {
     let geometry = Geometry { root_bits: 1, level_bits: 1, levels: 2, page_bits: 1 };

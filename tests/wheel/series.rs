@@ -24,7 +24,7 @@ fn each_timer_arms_the_next_until_the_series_is_cancelled() {
     assert!(bench.wheel.is_empty());
 }
 
-/// The handler of the timer that has just fired is at work when the cancel comes.
+/// The handler of the timer that has just fired is running when the cancel arrives.
 #[test]
 fn a_cancelled_series_arms_nothing() {
     let mut bench = bench(Builder::new());

@@ -1,11 +1,11 @@
 //! Real threads on one wheel, many more than cores, and an audit of every value.
 //!
-//! Each value names a ledger entry that counts how the timer ended, and so the value that an id
-//! gives back tells whether it was that id's own. Callers use every verb, on ids of their own, of
-//! each other, and on ids kept from long ago; some die in the middle of a pinned batch. A sweeper
-//! moves the clock, sweeps in bounded and whole sweeps, and pauses; or a driver runs handlers, of
-//! which some panic, and is shut down while callers still work. How long a run is comes from
-//! `TOURBILLON_STRESS_OPS` (operations of all callers).
+//! Each value names a ledger entry that counts how the timer ended, so the value that an id returns
+//! tells if it was that id's own. Callers use every operation, on ids of their own, on those of
+//! each other, and on ids kept from long ago. Some panic in the middle of a pinned batch. Either a
+//! sweeper moves the clock, sweeps in bounded and whole sweeps, and pauses, or a driver runs
+//! handlers, of which some panic, and is shut down while callers still work.
+//! `TOURBILLON_STRESS_OPS` sets the length of a run, as the number of operations of all callers.
 
 use crate::common::{SMALL, TINY, operations};
 use std::panic::resume_unwind;
@@ -19,18 +19,19 @@ use tourbillon::{Builder, Clock, Expired, ManualClock, Refusal, TimerId, Wheel};
 
 const TICK: Duration = Duration::from_millis(1);
 
-/// What became of the timers, and the ids given out, for all to use.
+/// The ends of the timers, and the ids that were returned, for all threads.
 struct Ledger {
     ended: Vec<AtomicU32>,
     next: AtomicUsize,
     refused: AtomicUsize,
-    /// The newest ids: few in a short run, so that callers use each other's in that, too.
+    /// The newest ids. There are few in a short run, so that callers use each other's in that, too.
     shared: Vec<AtomicU64>,
-    /// Ids with their timers, kept for ever.
+    /// Ids with their timers, kept forever.
     kept: Mutex<Vec<(TimerId, usize)>>,
 }
 
-/// What a caller that dies in the middle of its batch panics with; without a message on the screen.
+/// The panic payload of a caller that ends in the middle of its batch, without a message on the
+/// screen.
 struct Died;
 
 impl Ledger {
@@ -48,7 +49,8 @@ impl Ledger {
         assert_eq!(self.ended[timer].fetch_add(1, Relaxed), 0, "timer {timer} ended twice");
     }
 
-    /// Timers armed, each of which must have ended once by now.
+    /// Checks that each armed timer has ended exactly once by now, and returns the number of
+    /// timers.
     fn audit(&self) -> usize {
         let begun = self.next.load(Relaxed);
         let ended = self.ended.iter().filter(|count| count.load(Relaxed) == 1).count();
@@ -57,7 +59,7 @@ impl Ledger {
     }
 }
 
-/// One caller's random operations.
+/// A caller that runs random operations.
 struct Work<'a> {
     wheel: &'a Wheel<usize>,
     ledger: &'a Ledger,
@@ -81,7 +83,8 @@ impl Work<'_> {
         }
     }
 
-    /// A batch of operations, half of them pinned. Who dies leaves the pin to the unwinding.
+    /// Runs a batch of operations, half of them pinned. A caller that panics leaves the pin to the
+    /// unwinding.
     fn batch(&mut self, operations: usize, dies_at: Option<usize>) {
         let wheel = self.wheel;
         let pinned = wheel.pin();
@@ -144,7 +147,7 @@ impl Work<'_> {
         }
     }
 
-    /// Uses an id from any time: it names its own timer or none.
+    /// Uses an id of any age, which refers to its own timer or to none.
     fn replay(&mut self) {
         let kept = self.ledger.kept.lock().unwrap();
         let Some(&(id, timer)) = self.random.choice(kept.iter()) else { return };
@@ -158,7 +161,7 @@ impl Work<'_> {
     }
 }
 
-/// While this lives, a caller works; one that panics has stopped too.
+/// A guard that exists while a caller works. A caller that panics has stopped too.
 struct Working<'a>(&'a AtomicUsize);
 
 impl Drop for Working<'_> {
@@ -167,7 +170,7 @@ impl Drop for Working<'_> {
     }
 }
 
-/// Four times as many callers as cores, each with its share of `operations`.
+/// Runs four times as many callers as cores, each with its share of `operations`.
 #[allow(clippy::disallowed_methods, reason = "the test is about threads")]
 fn callers(
     wheel: &Wheel<usize>,
@@ -190,7 +193,7 @@ fn callers(
     });
 }
 
-/// All callers at once, and a sweeper in virtual time; then all is accounted for.
+/// Runs all callers at once, with a sweeper in virtual time. Then all values are accounted for.
 fn stress(geometry: Geometry, shards: usize) {
     let clock = ManualClock::new();
     let (wheel, mut sweeper) = Builder::new()
@@ -204,7 +207,7 @@ fn stress(geometry: Geometry, shards: usize) {
     callers(&wheel, &ledger, operations, |working| {
         let mut random = fastrand::Rng::with_seed(99);
         while working.load(Relaxed) > 0 {
-            // Now and then the sweeper stands still, and then time has leapt.
+            // Occasionally the sweeper pauses, and then the time leaps.
             let paused = random.u32(..50) == 0;
             if paused {
                 (0..random.u32(..100)).for_each(|_| thread::yield_now());
@@ -243,8 +246,8 @@ fn every_timer_ends_once_on_a_default_wheel() {
     stress(Geometry::default(), 2);
 }
 
-/// The real driver on the real clock, its default executor, handlers that panic, and a shutdown
-/// in the midst of it.
+/// Runs the real driver on the real clock, with its default executor, handlers that panic, and a
+/// shutdown in the middle.
 #[test]
 fn every_timer_ends_once_under_a_driver() {
     let operations = operations() * 4;
