@@ -162,7 +162,7 @@ async fn a_response_whose_body_stands_still_is_broken_off() {
     let answer = ask(server, &(request("GET", "/") + "\r\n")).await;
     assert!(timer.now() - began >= LIMIT, "early");
     assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("half"), "{answer}");
-    // The chunk that says that all is there has not come.
+    // The chunk that marks the end of the response has not arrived.
     assert!(!answer.contains("\r\n0\r\n"), "{answer}");
     all_gone(&timer).await;
 }

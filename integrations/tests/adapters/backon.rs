@@ -91,7 +91,7 @@ fn retries_come_at_the_times_of_the_backoff() {
 
 #[test]
 fn no_retry_is_early() {
-    // Delays that are no whole milliseconds, and jitter.
+    // Delays that are not whole milliseconds, and jitter.
     let odd = ConstantBuilder::new().with_delay(Duration::from_micros(1_500)).with_max_times(3);
     assert_eq!(attempts(odd), [0, 2, 4, 6]);
 
@@ -131,7 +131,7 @@ fn a_refused_delay_ends_when_others_have_had_their_turn() {
     assert!(woken.take(), "nobody would poll again");
     assert!(delay.as_mut().poll(&mut context).is_ready());
 
-    // Retries without an end make one attempt a poll, and do not keep their thread.
+    // Endless retries make one attempt in each poll, and do not block their thread.
     let attempts = RefCell::new(0);
     let fails = || {
         *attempts.borrow_mut() += 1;
@@ -145,7 +145,7 @@ fn a_refused_delay_ends_when_others_have_had_their_turn() {
         assert_eq!(*attempts.borrow(), polls);
     }
 
-    // Those that have an end come to it.
+    // Bounded retries reach their end.
     let fails = || ready(Err::<(), _>("no"));
     let few = fails.retry(ConstantBuilder::new().with_max_times(3)).sleep(timer.clone());
     assert_eq!(pollster::block_on(few.into_future()), Err("no"));

@@ -46,7 +46,7 @@ fn a_configuration_is_written_for_people() {
         "thread_name": "timeouts",
     });
     assert_eq!(json, expected);
-    // An absent bound is left out where a format has no word for it.
+    // An absent bound is omitted if a format has no word for it.
     let toml = toml::to_string(&Config::default()).unwrap();
     assert_eq!(toml, "resolution = \"1ms\"\nthread_name = \"tourbillon\"\n");
 }

@@ -165,7 +165,7 @@ fn each_timer_is_one_sample_of_lateness() {
         exporter.record(&metrics);
         assert_eq!(told.lateness("w"), [] as [f64; 0]);
 
-        // Another exporter tells all for itself, under its own label.
+        // Another exporter reports everything itself, under its own label.
         other.record(&metrics);
         let all = [0.000_001, 0.000_001, 0.004_096, 0.004_096, 0.004_096];
         assert_eq!(told.lateness("another"), all);
@@ -240,7 +240,8 @@ fn each_figure_of_a_cache_arrives_under_its_name() {
         let clock = ManualClock::new();
         let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build().unwrap();
         let cache = Cache::builder(TICK * 10).weigher(|_, _| 3).capacity(24).build(wheel).unwrap();
-        // All figures differ: 7 hits, 5 misses, 4 loads, 3 of which give a value, 2 that expire.
+        // All figures differ. There are 7 hits, 5 misses, 4 loads, 3 of which give a value, and 2
+        // that expire.
         for key in 0..3 {
             cache.get_or_load(&key, || Ok::<_, ()>(key)).unwrap();
         }
@@ -263,7 +264,7 @@ fn each_figure_of_a_cache_arrives_under_its_name() {
         exporter.record(&cache);
         assert_eq!(told.numbers(["cache_entries", "cache_weight"]), [1.0, 3.0]);
 
-        // What gives way is counted as such.
+        // Evicted entries are counted as evicted.
         for key in 10..60 {
             cache.insert(key, key).unwrap();
         }

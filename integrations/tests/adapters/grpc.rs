@@ -91,7 +91,8 @@ fn no_inner_timeout_answers_in_place_of_the_deadline() {
         assert_eq!((timer.now() - start, response.status()), (MS * 50, StatusCode::OK));
         assert_eq!(code(&response), Code::DeadlineExceeded);
 
-        // A handler that calls a slow backend unavailable, and one that calls it an error.
+        // A handler that reports a slow backend as unavailable, and one that reports it as an
+        // error.
         for fails in [false, true] {
             let backend = timer.clone();
             let handler = service_fn(move |_: Request<()>| {
@@ -169,7 +170,7 @@ fn a_stream_of_answers_ends_at_the_deadline() {
                     Err(_data) => count += 1,
                 }
                 if pause == 0 {
-                    // A client that takes a while, of a body that is always ready.
+                    // A client that takes a while to read a body that is always ready.
                     timer.sleep(SECOND).await.unwrap();
                 }
             };

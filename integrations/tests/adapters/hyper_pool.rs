@@ -118,12 +118,13 @@ async fn an_idle_connection_is_closed_at_its_time() {
     let (mut time, host) = (Time::new(), Host::default());
     let client = client(&time, &host);
     ask(&client).await;
-    // One that is used again in time is kept.
+    // A connection that is reused in time is kept.
     time.pass(10 * SECOND - MS).await;
     ask(&client).await;
     assert_eq!(host.connections(), (1, 1));
     assert_eq!(time.armed(), 1);
-    // The pool looks once in ten seconds, and spares what has been idle for just that long.
+    // The pool checks once in ten seconds, and keeps connections that have been idle for exactly
+    // that long.
     time.pass(10 * SECOND).await;
     assert_eq!(host.connections(), (1, 1));
     time.pass(10 * SECOND).await;
@@ -149,7 +150,7 @@ async fn a_timer_that_is_shut_down_empties_the_pool() {
     time.timer.shutdown();
     settle().await;
     assert_eq!((host.connections(), time.armed()), ((1, 0), 0));
-    // Though nothing can time it any more.
+    // Although no timer can be armed any more.
     ask(&client).await;
     assert_eq!(host.connections(), (2, 1));
     drop(client);

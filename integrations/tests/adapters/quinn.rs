@@ -72,7 +72,7 @@ impl AsyncTimer for Counted {
     }
 }
 
-/// A socket that loses some of what it sends.
+/// A socket that loses some of the datagrams that it sends.
 #[derive(Debug)]
 struct Lossy {
     socket: Arc<dyn AsyncUdpSocket>,
@@ -238,7 +238,7 @@ async fn an_idle_connection_times_out_and_not_early() {
     let connection = net.connect().await;
     echo(&connection, b"data").await;
     let fired = timer.wheel().metrics().fired;
-    // The last packet cannot have come before this one was sent.
+    // The last packet cannot have arrived before this one was sent.
     let began = timer.now();
     let (mut send, _receive) = connection.open_bi().await.unwrap();
     send.write_all(b"the last").await.unwrap();
@@ -258,8 +258,8 @@ async fn the_clock_of_connections_is_the_wheels() {
     let connection = net.connect().await;
     echo(&connection, &[7; 1000]).await;
     assert_eq!(connection.close_reason(), None);
-    // Packets that are still under way begin the hour anew; and who is the second to end may be
-    // told so by the first.
+    // Packets in flight restart the hour. The end that times out second may be notified by the
+    // first.
     let passing = async {
         loop {
             clock.advance(HOUR);
@@ -283,7 +283,7 @@ async fn lost_datagrams_are_sent_again() {
     net.counts.lose.store(2, SeqCst);
     let connection = net.connect().await;
     assert_eq!(net.counts.lose.load(SeqCst), 0);
-    // With the first datagrams gone nothing but a timer can have gone on.
+    // The first datagrams are lost, so only a timer can have made progress.
     assert!(timer.wheel().metrics().fired > 0);
     net.counts.lose.store(5, SeqCst);
     echo(&connection, &vec![7; 1 << 18]).await;
@@ -303,7 +303,7 @@ async fn after_a_shutdown_the_runtime_below_keeps_the_time() {
     echo(&connection, b"after").await;
     assert!(net.counts.timers.load(SeqCst) > 0);
 
-    // Connections end, also new ones; not early, and without polling all the while.
+    // Connections end, including new ones, not early and without busy polling.
     let began = timer.now();
     let late = net.connect().await;
     net.counts.polls.store(0, SeqCst);

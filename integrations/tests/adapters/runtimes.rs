@@ -72,7 +72,7 @@ fn by_hand(all: Vec<Work>) {
         all.into_iter().enumerate().map(|(task, future)| Some((future, waker(task)))).collect();
     let mut turns: VecDeque<usize> = (0..tasks.len()).collect();
     while tasks.iter().any(Option::is_some) {
-        // The limit is for a broken build: it would hang.
+        // The limit is for a broken build, which would hang.
         let next = || woken.recv_timeout(Duration::from_secs(60)).expect("no wake-up is lost");
         let turn = turns.pop_front().unwrap_or_else(next);
         let Some((future, waker)) = &mut tasks[turn] else { continue };
@@ -169,7 +169,7 @@ fn a_queue_is_a_stream_of_what_is_due_fed_by_other_tasks() {
                     let value = producer * 25 + step;
                     let id = handle.insert(value, MS * (step % 7)).unwrap();
                     if step % 5 == 0 {
-                        // Either it is back, or it comes out.
+                        // Either it is cancelled, or it comes out of the queue.
                         let Some(back) = handle.cancel(id) else { continue };
                         handle.insert(back, Duration::ZERO).unwrap();
                         timer.sleep(MS).await.unwrap();
@@ -204,7 +204,7 @@ fn a_task_that_is_aborted_takes_its_sleep_with_it() {
     task.abort();
     assert!(runtime.block_on(task).unwrap_err().is_cancelled());
     assert!(timer.wheel().is_empty());
-    // And with the runtime go all that it had.
+    // All timers are dropped with the runtime.
     for _ in 0..100 {
         drop(runtime.spawn(timer.sleep(MS * 3_600_000)));
     }

@@ -45,7 +45,7 @@ fn timer() -> Timer {
 
 /// The limit that ended a connection.
 fn limit_of(error: &(dyn Error + 'static)) -> Option<Limit> {
-    // An `io::Error` shows the source of what it holds, and not that itself.
+    // `io::Error::source` returns the source of the inner error, and not the inner error itself.
     let held = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
     match held.and_then(|held| held.downcast_ref()).or_else(|| error.downcast_ref()) {
         Some(StreamError::Elapsed(limit)) => Some(*limit),
@@ -98,8 +98,8 @@ async fn a_handler_that_takes_longer_than_the_limits_is_answered_in_a_pause() {
         assert!(read_answer(&mut near).await.starts_with("HTTP/1.1 200"));
         assert_eq!(start.elapsed().as_secs(), 90 * request);
     }
-    // A client that is silent from then on is cut, which is no error of the server's: it owes no
-    // answer.
+    // A client that is silent from then on is disconnected. The server does not report an error,
+    // because it owes no response.
     assert_eq!(served.await.unwrap(), None);
     assert_eq!(start.elapsed().as_secs(), 180 + 30);
 }

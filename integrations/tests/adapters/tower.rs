@@ -171,7 +171,7 @@ fn no_request_goes_without_its_time_out() {
     let mut late = Box::pin(service.call(()));
     assert_eq!(timed_out(now(hand.refused(&mut late))), refused);
 
-    // What is answered at once needs none.
+    // An immediate response needs no timer.
     let prompt = service_fn(|()| ready(Ok::<_, Infallible>("prompt")));
     let mut service = TimeoutLayer::new(hand.timer.clone(), SECOND).layer(prompt);
     assert_eq!(now(hand.poll(&mut Box::pin(service.call(())))).unwrap(), "prompt");
@@ -225,7 +225,7 @@ fn readiness_is_that_of_the_service_and_not_of_its_clone() {
     assert_eq!(clone.into_inner().polls, 0);
 }
 
-/// A service of which no clone is ready until it is opened.
+/// A service whose clones are not ready before it is opened.
 #[derive(Clone)]
 struct Gate(Arc<AtomicBool>);
 
@@ -271,7 +271,7 @@ fn a_timeout_covers_readiness_that_is_awaited_in_the_call() {
     let Ok(answer) = now(hand.poll(&mut response));
     assert_eq!(answer.status(), status);
 
-    // One that becomes ready in time is called.
+    // A service that becomes ready in time is called.
     let mut response = Box::pin(service.call(Request::new(())));
     assert!(hand.poll(&mut response).is_pending());
     hand.advance(SECOND - MS);
@@ -319,7 +319,7 @@ fn a_late_http_response_is_a_status() {
         assert_eq!((response.status(), response.body().as_str()), (status, ""));
         assert_eq!(hand.armed(), 0);
 
-        // The timer says nothing any more: it is not the client's fault.
+        // The timer was shut down, which is not the client's fault.
         hand.timer.shutdown();
         let mut late = Box::pin(service.call(Request::new(())));
         let Ok(response) = now(hand.refused(&mut late));
@@ -394,7 +394,7 @@ fn fed() -> (Feed, Fed) {
     (feed, Fed(body))
 }
 
-/// The next frame of a body, as text.
+/// Returns the next frame of a body, as text.
 fn next<B>(hand: &Hand, body: &mut B) -> Poll<Option<Result<Bytes, BoxError>>>
 where
     B: Body<Data = Bytes, Error = BoxError> + Unpin,
@@ -419,7 +419,7 @@ fn a_body_that_moves_may_take_its_time() {
         feed.send(Ok("frame")).unwrap();
         assert_eq!(now(next(&hand, &mut body)).unwrap().unwrap(), "frame");
     }
-    // One timer, moved on.
+    // A single timer, which is moved.
     assert_eq!(hand.timer.wheel().metrics().inserted, 1);
     drop(feed);
     assert!(now(next(&hand, &mut body)).is_none());
@@ -461,7 +461,7 @@ fn reading_slowly_is_not_the_bodys_fault() {
     assert!(next(&hand, &mut body).is_pending());
     hand.advance(SECOND - MS);
     assert!(next(&hand, &mut body).is_pending());
-    // A frame that is there counts, however late it is read.
+    // A frame that is available counts, however late it is read.
     feed.send(Ok("two")).unwrap();
     hand.advance(10 * SECOND);
     assert_eq!(now(next(&hand, &mut body)).unwrap().unwrap(), "two");
@@ -523,7 +523,7 @@ fn a_body_that_is_whole_in_time_leaves_no_timer() {
     assert!(now(next(&hand, &mut body)).is_none());
     assert_eq!(hand.armed(), 0);
 
-    // The limit for a frame counts beside it.
+    // The limit for a frame also applies.
     let (_feed, body) = fed();
     let mut body = TimeoutBody::new(body, &hand.timer, SECOND).with_total_timeout(2 * SECOND);
     assert!(next(&hand, &mut body).is_pending());
@@ -582,7 +582,7 @@ fn a_dropped_body_cancels_its_timer_and_a_shutdown_ends_it() {
 fn layers_give_bodies_of_requests_and_responses_their_time_outs() {
     let mut hand = Hand::new();
     let (feed, body) = fed();
-    // The service sends back what it receives: two time-outs on the same frames.
+    // The service echoes the body, so two timeouts apply to the same frames.
     let echo = service_fn(|request: Request<TimeoutBody<Fed>>| {
         ready(Ok::<_, Infallible>(Response::new(request.into_body())))
     });
