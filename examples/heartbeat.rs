@@ -47,7 +47,7 @@ impl Server {
         match key {
             Waits::Heartbeat(connection) => {
                 println!("{second:3} s  ping to {connection}");
-                // Refused when the connection was closed, and when the timers were shut down.
+                // Refused if the connection was closed, and if the timers were shut down.
                 let _ = token.rearm((), HEARTBEAT);
                 if PEERS.iter().any(|&(peer, until)| peer == connection && second < until) {
                     self.answered(connection);
@@ -55,7 +55,7 @@ impl Server {
             }
             Waits::Idle(connection) => {
                 println!("{second:3} s  {connection} has been silent for {IDLE:?}: closed");
-                // Also if the heartbeat is due in the same tick, or its handler is running.
+                // Even if the heartbeat is due in the same tick, or its handler is running.
                 self.timers.cancel(&Waits::Heartbeat(connection));
                 self.closed.push((connection, second));
             }
@@ -83,7 +83,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
         });
     }
-    // The last packet of connection 2 came with the answer to its second ping.
+    // The last packet of connection 2 arrived with the answer to its second ping.
     assert_eq!(server.closed, [(3, 30), (2, 50)]);
     let drained = server.timers.drain(|key, ()| println!("shutdown: {key:?} is not waited for"));
     assert_eq!(drained.wait().keys, 2);

@@ -31,7 +31,7 @@ pub(crate) fn open<T: Send + 'static>(
     thread::Builder::new().name("watched".into()).spawn(move || {
         // Each connection has a clone.
         let connections = Arc::new(());
-        // A connection that broke before it was there is no reason to end.
+        // A connection that broke before it was accepted is no reason to end.
         for connection in listener.incoming().flatten() {
             if Arc::strong_count(&connections) > MOST {
                 continue;
@@ -41,7 +41,7 @@ pub(crate) fn open<T: Send + 'static>(
                 tell(connection, &wheel, opened);
                 drop(counted);
             };
-            // Without a thread the connection is closed, and the client may try again.
+            // If no thread can be started the connection is closed, and the client may try again.
             let _ = thread::Builder::new().name("watched".into()).spawn(told);
         }
     })?;

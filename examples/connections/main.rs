@@ -40,7 +40,7 @@ fn main() -> ExitCode {
 
 /// Plays, reports, and returns `true` if the audit found no fault.
 fn run(options: &Options) -> Result<bool, Box<dyn std::error::Error>> {
-    // Before the run, so that a path that cannot be written is not found out after it.
+    // Before the run, so that a path that cannot be written is reported at once and not after it.
     for path in [&options.json, &options.plot].into_iter().flatten() {
         File::create(path).map_err(|error| format!("{}: {error}", path.display()))?;
     }

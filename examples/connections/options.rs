@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Plays a server with many connections, all of whose timeouts are on one timing wheel.
+/// Simulates a server with many connections, all of whose timeouts are on one timing wheel.
 #[derive(Clone, Debug, Parser)]
 pub(crate) struct Options {
     /// The number of connections.

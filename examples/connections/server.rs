@@ -62,7 +62,7 @@ struct World {
 
 /// Plays the server and audits it.
 pub(crate) fn play(options: &Options) -> Result<Outcome, Box<dyn Error>> {
-    // Each connection has two records: its idle timeout, and the request under way.
+    // Each connection has two records, for its idle timeout and for the request in progress.
     let world = Arc::new(World {
         ledger: Ledger::new(options.connections as usize * 2),
         lateness: (0..=rayon::current_num_threads()).map(|_| Mutex::new(histogram())).collect(),
@@ -300,7 +300,7 @@ impl Worker {
             self.world.ledger.end(ticket);
         }
         while !self.world.ledger.has_ended(self.idle_record(which)) {
-            // It is firing on another thread just now.
+            // It is firing on another thread at this moment.
             std::thread::yield_now();
         }
     }
