@@ -126,7 +126,7 @@ async fn an_idle_connection_is_closed_at_its_time() {
         bench.pass(5, 1).await;
         ask(&mut client).await;
     }
-    // Also if that took its time.
+    // The same holds if the response took its time.
     client.write_all(get("/slow?ms=9000").as_bytes()).await.unwrap();
     bench.pass(9, 0).await;
     assert_eq!(status(&mut client, "slow\n").await, "200");
@@ -163,7 +163,7 @@ async fn an_idle_connection_of_http2_is_closed_at_its_time() {
         bench.pass(5, 1).await;
         assert_eq!(ask_http2(&mut requests, "/").await, StatusCode::OK);
     }
-    // It is not idle while a request is under way.
+    // It is not idle while a request is in progress.
     let mut others = requests.clone();
     let slow = tokio::spawn(async move { ask_http2(&mut others, "/slow?ms=9000").await });
     bench.pass(5, 0).await;
@@ -190,7 +190,7 @@ async fn a_request_that_takes_too_long_is_answered_504() {
     assert_eq!(bench.server.tally().fired(), 2);
     assert_eq!(status(&mut client, "504").await, "504");
     assert_eq!(slow.await.unwrap(), StatusCode::GATEWAY_TIMEOUT);
-    // The connection goes on.
+    // The connection stays open.
     ask(&mut client).await;
     drop(client);
     bench.nothing_is_left().await;
@@ -313,7 +313,7 @@ async fn closing_does_not_wait_for_ever() {
     let Bench { mut time, server } = bench;
     let closed = tokio::spawn(async move { server.close().await });
     for _ in 0..6 {
-        // It reads on, just fast enough.
+        // It continues to read, just fast enough.
         time.pass(SECOND * 2 - MS).await;
         client.read_exact(&mut [0; 100]).await.unwrap();
         if closed.is_finished() {

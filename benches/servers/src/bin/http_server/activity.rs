@@ -51,7 +51,7 @@ impl<T: Timers> Activity<T> {
         let mut sleep = pin!(self.timers.sleep(limit));
         loop {
             sleep.as_mut().await;
-            // A timer is not moved for each request: it looks when it fires how far it has to go.
+            // A timer is not moved for each request. When it fires, it computes the remaining time.
             match self.idle_at(limit) {
                 Some(deadline) if deadline <= self.timers.now() => return self.state().began,
                 Some(deadline) => T::reset(sleep.as_mut(), deadline),

@@ -64,7 +64,7 @@ impl<T: Timers> Server<T> {
     }
 
     fn take(&self, stream: TcpStream) {
-        // An answer is one write: there is nothing to wait for.
+        // A response is one write, so there is nothing to wait for.
         let _ = stream.set_nodelay(true);
         self.serve(stream);
     }
@@ -89,7 +89,7 @@ impl<T: Timers> Server<T> {
 }
 
 async fn connection<T: Timers>(shared: Arc<Shared<T>>, stream: impl Connection) {
-    // Connections with a clone each share no counter.
+    // Each connection has a clone, so that they share no counter.
     let (limits, timers) = (shared.limits, Arc::new(shared.timers.clone()));
     let activity = Activity::new(Arc::clone(&timers));
     let io = TokioIo::new(timers.limit_writes(stream, limits.body));

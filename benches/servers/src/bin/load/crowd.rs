@@ -142,7 +142,8 @@ impl Crowd {
             idle.requests -= 1;
             let before = Instant::now();
             if before >= idle.after + self.timeout.mul_f64(LATEST_REQUEST) {
-                // This thread was held up. The server might be closing just now, and rightly.
+                // This thread was held up. The server may rightly be closing the connection at this
+                // moment.
                 idle.requests = 0;
             } else if client.send()? {
                 idle.before = before;

@@ -2,11 +2,11 @@
 //! idle. It audits their idle timeouts from the clients' side, and exits with 1 if a connection was
 //! closed early or never, or a timer was left behind.
 //!
-//! `ci/load servers` builds the servers and this, and runs it. Existing tools (wrk, oha and the
-//! like) measure the busy part, but they speak only HTTP, open no idle connections and cannot see
-//! when those are closed. The busy part is therefore here too, and small. Every client sends its
-//! next request as soon as it has the answer to the last one, so latencies are those of a server at
-//! its limit.
+//! `ci/load servers` builds the servers and this program, and runs it. Existing tools (wrk, oha and
+//! the like) measure the busy part, but they speak only HTTP, open no idle connections and cannot
+//! observe when those are closed. The busy part is therefore here too, and small. Every client
+//! sends its next request as soon as it has the response to the last one, so latencies are those of
+//! a server at its limit.
 //!
 //! ```text
 //! ci/load servers --help
@@ -54,7 +54,8 @@ fn main() -> ExitCode {
 
 /// Loads the servers, reports, and returns `true` if all idle timeouts were right.
 fn run(options: &Options) -> Result<bool, Failure> {
-    // Before the trials, so that a path that cannot be written is not found out after them.
+    // Before the trials, so that a path that cannot be written is reported at once and not after
+    // them.
     if let Some(path) = &options.json {
         File::create(path).map_err(|error| format!("{}: {error}", path.display()))?;
     }
@@ -62,7 +63,8 @@ fn run(options: &Options) -> Result<bool, Failure> {
     let servers = options.servers();
     let mut rounds = vec![Vec::new(); servers.len()];
     for round in 0..options.rounds as usize {
-        // Each round begins with another, so that none is always the first or after the same one.
+        // Each round begins with another server, so that none is always the first or after the same
+        // one.
         for which in (0..servers.len()).map(|turn| (round + turn) % servers.len()) {
             let server = &servers[which];
             eprintln!("round {} of {}: {server}", round + 1, options.rounds);

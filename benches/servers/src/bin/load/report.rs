@@ -13,7 +13,7 @@ pub(crate) struct Row {
     /// The CPU time of the server in the busy window, per request that it answered in it.
     pub(crate) cpu_us_per_request: f64,
     pub(crate) p99_ms: f64,
-    /// Connections closed before their time.
+    /// Connections closed before their deadline.
     pub(crate) early: u64,
     pub(crate) late_max_ms: f64,
     /// Connections that should have been closed and were not.
@@ -23,8 +23,8 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// The medians of all rounds, the sums of their faults, and the latest closing of all. `None`
-    /// without a round.
+    /// Returns the medians of all rounds, the sums of their faults, and the latest closing of all,
+    /// or `None` without a round.
     pub(crate) fn of_rounds(rounds: &[Row]) -> Option<Self> {
         let median = |figure: fn(&Row) -> f64| {
             let mut figures: Vec<_> = rounds.iter().map(figure).collect();

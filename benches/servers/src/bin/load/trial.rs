@@ -35,7 +35,7 @@ pub(crate) fn run(server: &Server, load: &Load) -> Result<Row, Failure> {
     let (opened, all_open) = mpsc::channel();
     let (closings, answers, cpu) = thread::scope(|scope| {
         let crowd = scope.spawn(move || crowd.run(&opened));
-        // It fails if the crowd has failed, and then joining that tells why.
+        // It fails if the crowd has failed, and then joining the crowd returns the cause.
         let busy = all_open.recv().map(|()| keep_busy(&child, target, load));
         let closings = joined(crowd)?;
         let (answers, cpu) = busy.unwrap_or_else(|error| Err(error.into()))?;

@@ -42,7 +42,7 @@ struct Door {
 /// Listens on the address. Fails if another server listens there.
 pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-    // Connections of a server that has ended are no reason to refuse.
+    // Connections of a server that has ended must not prevent this.
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;

@@ -46,7 +46,7 @@ pub(crate) enum Next {
     Wait,
     /// There may be more to do, but the poll does not report it.
     Again,
-    /// The client has gone.
+    /// The client has disconnected.
     Close,
     /// The handler has panicked.
     Panicked,
@@ -113,7 +113,7 @@ impl Connection {
             }
         }
         if waited > 0 && self.unsent.is_empty() {
-            // Most connections never have anything waiting.
+            // Most connections never have a queue.
             self.unsent = VecDeque::new();
         }
         Ok(self.unsent.len() < waited)

@@ -108,8 +108,8 @@ impl<T: Timers> EventLoop<T> {
             for event in events.iter().filter(|event| event.token() != MAIL) {
                 self.advance(event.token().0);
             }
-            // After the events: those of a connection that has ended must not meet a new one in
-            // its place.
+            // After the events, because those of a connection that has ended must not reach a new
+            // one in its place.
             if !self.read(&mut mail) {
                 self.close_all();
                 return Ok(());

@@ -53,7 +53,7 @@ struct Heaps {
 /// The timers of every loop, in the order of the loops.
 pub(crate) type Made = (Vec<OnHeap>, Box<dyn Store>);
 
-/// A map for each loop.
+/// Creates a map for each loop.
 pub(crate) fn own(config: &Config) -> Made {
     let heaps: Vec<_> = (0..config.loops).map(|_| Arc::new(Shared::default())).collect();
     let timers = heaps.iter().map(|heap| OnHeap { shared: Arc::clone(heap), sweeps: true });

@@ -40,7 +40,7 @@ impl Mailbox {
         let first = messages.len() == 1;
         drop(messages);
         if first {
-            // It fails only once the poll has gone, and with it whoever would read.
+            // It fails only after the poll was dropped, and its reader with it.
             let _ = self.waker.wake();
         }
     }

@@ -1,4 +1,5 @@
-//! [`Server`]: the event loops, the thread that accepts, and the timers, from start to stop.
+//! [`Server`], which has the event loops, the thread that accepts, and the timers, from start to
+//! stop.
 //!
 //! ```text
 //!             ┌────────────┐  Open   ┌────────────┐
@@ -12,8 +13,8 @@
 //! ```
 //!
 //! One thread accepts and hands the connections out in turn. Listeners of each loop's own
-//! (`SO_REUSEPORT`) would save a message a connection, but spread connections by a hash, and let a
-//! second server take the same port without a word.
+//! (`SO_REUSEPORT`) would save a message per connection, but spread connections by a hash, and let
+//! a second server take the same port silently.
 
 mod acceptor;
 mod config;
@@ -145,7 +146,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Does nothing if it has been stopped, which would have told of errors.
+        // Does nothing if it has been stopped, which would have reported errors.
         let _ = self.end();
     }
 }

@@ -92,7 +92,7 @@ impl Batch for Pinned<'_, Token> {
     }
 
     fn reset(&mut self, id: &mut TimerId, delay: Duration) -> bool {
-        // The delay is in the wheel's range: that was checked.
+        // The delay is in the wheel's range, which was checked.
         Pinned::reset(self, *id, delay).unwrap_or(false)
     }
 
