@@ -21,7 +21,7 @@ pub(crate) struct Crew {
 
 /// The results of a crew.
 pub(crate) struct Answers {
-    /// Nanoseconds from a request to its response.
+    /// Nanoseconds from a request to its answer.
     pub(crate) latencies: Histogram<u64>,
     /// The number of requests that the server cut off.
     pub(crate) cut: u64,

@@ -30,7 +30,7 @@ pub(crate) struct Client {
 pub(crate) struct Heard {
     /// The answer is complete.
     pub(crate) answer: bool,
-    /// Set if the server has closed the connection.
+    /// The server has closed the connection.
     pub(crate) closed: bool,
 }
 

@@ -5,7 +5,7 @@
 //! `ci/load servers` builds the servers and this program, and runs it. Existing tools (wrk, oha and
 //! the like) measure the busy part, but they speak only HTTP, open no idle connections and cannot
 //! observe when those are closed. The busy part is therefore here too, and small. Every client
-//! sends its next request as soon as it has the response to the last one, so latencies are those of
+//! sends its next request as soon as it has the answer to the last one, so latencies are those of
 //! a server at its limit.
 //!
 //! ```text
