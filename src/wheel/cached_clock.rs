@@ -117,8 +117,8 @@ impl CachedReading {
 
     /// Returns `true` if the clock has advanced by more, since the last reading, than the counter
     /// permits. The counter of the last reading was read before it. If `cycles` was read after
-    /// `now`, the answer is certain. If it was read before `now`, the thread may have been delayed in
-    /// between.
+    /// `now`, the answer is certain. If it was read before `now`, the thread may have been delayed
+    /// in between.
     fn is_outrun(&self, now: WheelInstant, cycles: u64, lasts: u64) -> bool {
         let last = self.nanos.load(Relaxed);
         let elapsed = now.nanos.saturating_sub(last);

@@ -1,5 +1,5 @@
 //! [`Engine`]: what all halves of a wheel share. The operations that any thread may call are in
-//! [`operations`].
+//! [`ops`](super::ops).
 //!
 //! Time comes in as ticks, the caller and the guard as arguments: nothing here reads a clock or
 //! starts a thread. The concurrent half
@@ -57,7 +57,7 @@ pub(crate) struct Engine<T> {
     pub(in crate::wheel) timeline: Timeline,
     pub(in crate::wheel) threads: ThreadStates,
     pub(in crate::wheel) upkeep: UpkeepFlag,
-    /// Set once, by the sweeper. No thread waits for its lock: see [`unless_locked`].
+    /// Set once, by the sweeper. No thread waits for its lock (`unless_locked`).
     pub(in crate::wheel) leftovers: OnceBox<Mutex<Leftovers<T>>>,
     pub(in crate::wheel) closed: AtomicBool,
     /// Whether timers have ever been handed back.

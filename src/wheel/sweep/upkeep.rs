@@ -15,8 +15,8 @@
 //! the hoarded entries.
 //!
 //! A thread checks this once in [`INTERVAL`] operations that make garbage, and wakes the sweeper. A
-//! round of either kind costs O(garbage). If less than half of what a round examines is garbage, the
-//! next one does not start before at least half is. Upkeep is therefore O(1) for each insert.
+//! round of either kind costs O(garbage). If less than half of what a round examines is garbage,
+//! the next one does not start before at least half is. Upkeep is therefore O(1) for each insert.
 
 #![forbid(unsafe_code)]
 
