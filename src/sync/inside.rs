@@ -1,5 +1,5 @@
-//! [`Inside`]: a record of what the current thread is in the middle of, so that it does not wait for
-//! itself.
+//! [`Inside`]: a record of what the current thread is in the middle of, so that it does not wait
+//! for itself.
 
 #![forbid(unsafe_code)]
 

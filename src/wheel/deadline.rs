@@ -1,5 +1,5 @@
-//! [`Inner`]: the state that a wheel's handles and its sweeper share. It consists of the engine and of
-//! the clock that converts instants into ticks.
+//! [`Inner`]: the state that a wheel's handles and its sweeper share. It consists of the engine and
+//! of the clock that converts instants into ticks.
 
 #![forbid(unsafe_code)]
 

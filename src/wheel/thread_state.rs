@@ -1,5 +1,5 @@
-//! [`ThreadState`]: the state that a wheel keeps for one thread, in cache lines that no other thread
-//! writes. It consists of the last reading of the clock, vacant entries, and counters.
+//! [`ThreadState`]: the state that a wheel keeps for one thread, in cache lines that no other
+//! thread writes. It consists of the last reading of the clock, vacant entries, and counters.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! [`UpkeepFlag`]: tells the sweeper that memory needs [`Upkeep`](crate::wheel::sweep), as determined by
-//! the wheel's [`Usage`].
+//! [`UpkeepFlag`]: tells the sweeper that memory needs [`Upkeep`](crate::wheel::sweep), as
+//! determined by the wheel's [`Usage`].
 
 #![forbid(unsafe_code)]
 
