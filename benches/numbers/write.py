@@ -18,6 +18,8 @@ from statistics import median
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NUMBERS, BENCHMARKS, README = (ROOT / name for name in ("docs/numbers.json", "docs/BENCHMARKS.md", "README.md"))
+# docs/BENCHMARKS.md before its tables and plots are put in.
+PAGE = ROOT / "benches/numbers/page.md"
 
 # The numbers may be so many commits of `src/wheel` old. Of the first 93 of those, 8 moved the instruction count of
 # an operation by more than 5 %. So 20 bring one or two such changes, about what two runs on one machine differ by.
@@ -426,9 +428,9 @@ def main():
     numbers = json.loads(NUMBERS.read_text())
     document = Document(numbers)
     wrong = []
-    for path, write in ((BENCHMARKS, written), (README, readme)):
+    for path, source, write in ((BENCHMARKS, PAGE, written), (README, README, readme)):
         old = path.read_text()
-        new = write(old, document)
+        new = write(source.read_text(), document)
         if new != old and check:
             wrong.append(f"{path.relative_to(ROOT)}: not as `ci/measure numbers write` leaves it")
         elif new != old:
