@@ -1,5 +1,5 @@
 //! Blocks of references, which form the chains of the slots. A block is as large as a cache line
-//! and, as a timer, lives in a slab.
+//! and, like a timer, lives in a slab.
 //!
 //! A block is in use from its claim until it is released. All that time its state is that of a
 //! vacant entry which one thread holds. The block rule in [`slot`](super::slot) says which thread

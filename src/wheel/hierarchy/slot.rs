@@ -3,9 +3,9 @@
 //! ```text
 //!  head                        ┌──────────────┐     ┌──────────────┐
 //!  ┌─────────────────┬───────┐ │ next ────────┼────►│ next: none   │
-//!  │ number of block │ count │►│ reference 0       │     │ reference 0       │
-//!  │      (30)       │  (4)  │ │ reference 1       │     │ …            │
-//!  └─────────────────┴───────┘ │ (not yet     │     │ reference 12      │
+//!  │ number of block │ count │►│ reference 0  │     │ reference 0  │
+//!  │      (30)       │  (4)  │ │ reference 1  │     │ …            │
+//!  └─────────────────┴───────┘ │ (not yet     │     │ reference 12 │
 //!                              │    written)  │     └──────────────┘
 //!                              └──────────────┘      all but the first block are full
 //! ```

@@ -66,7 +66,7 @@ impl<T> Engine<T> {
         let (number, thread) = (id.shard(), call.thread);
         let shard = self.shards.get(number)?;
         if thread.keeps(number) {
-            // What could not go into the magazines because that was full does so now.
+            // Entries that did not fit into the full magazines are moved to the slab first.
             shard.slab.unload(&thread.vacant, call.guard);
             if let Some(ended) = self.cancel_into_magazine(call, id) {
                 self.count_cancelled(thread);
@@ -121,8 +121,8 @@ impl<T> Shard<T> {
         Some((value, seen))
     }
 
-    /// As [`end_by_id`](Self::end_by_id), of a timer whose insert has not returned, and may have
-    /// not filed the reference that the entry's `next_visit` tells of.
+    /// As [`end_by_id`](Self::end_by_id), of a timer whose insert has not returned, and which may
+    /// not have filed the reference that the entry's `next_visit` names.
     pub(super) fn end_unreturned(&self, id: TimerId, guard: &Guard) -> Option<T> {
         let entry = self.slab.entry(id.index(), guard)?;
         let clear = || entry.next_visit.store(AtomicNextVisit::NONE);

@@ -89,7 +89,7 @@ impl<T> Engine<T> {
     }
 
     /// Arms a timer in an entry that the caller has in its magazines, or loads into them. The value
-    /// comes back if none is to be had, or the case is not so plain.
+    /// comes back if no entry is available, or if the fast path does not apply.
     #[inline(always)]
     pub(crate) fn insert(&self, call: Call<'_>, value: T, deadline: Tick) -> Result<TimerId, T> {
         if self.is_closed() {
@@ -199,7 +199,8 @@ impl<T> Engine<T> {
     }
 
     /// Arms a timer in an entry that the caller had in its magazines. The value comes back if the
-    /// wheel was closed meanwhile or there is no memory for a reference, and nobody else has it.
+    /// wheel was closed meanwhile or there is no memory for a reference, unless another
+    /// thread has taken it.
     #[inline(always)]
     fn arm(
         &self,
@@ -415,8 +416,9 @@ impl<T> Shard<T> {
         (id, arm)
     }
 
-    /// Arms a timer of whose entry no reference is visited in time, and files one, in the common
-    /// case: the slot has room, nobody is faster, and the sweeper comes in time by itself.
+    /// Arms a timer whose entry has no reference that will be visited in time, and files one. This
+    /// is the common case, in which the slot has room, no other thread is faster, and the sweeper
+    /// need not be woken.
     #[inline(always)]
     fn try_arm_and_file<'g>(
         &self,

@@ -84,7 +84,7 @@ pub(super) fn still_pending<T>(
 pub(super) enum Arm<F = ()> {
     /// The deadline is set.
     Done,
-    /// It is set, but a reference in time is needed: `Shard::ensure_visit`.
+    /// It is set, but a reference in time is needed (`Shard::ensure_visit` in `refile.rs`).
     NotInTime,
     /// It is not set: no reference is visited in time.
     NoReference(F),

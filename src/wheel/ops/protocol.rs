@@ -71,8 +71,8 @@
 //!
 //! **Reset or insert against visit.** The states of an entry form one order, and all its exchanges
 //! synchronise along it. If the reset (or the arming, by exchange) comes before the sweeper's
-//! revalidation, the revalidation fails and the sweeper reads the new state; or it finds the same
-//! state again, and has seen to this very deadline. If it comes after,
+//! revalidation, the revalidation fails and the sweeper reads the new state. If it finds the same
+//! state again, it has already handled this deadline. If the reset comes after the revalidation,
 //! the resetter sees the sweeper's `next_visit`, and the tick of its sweep, and does not rely on a
 //! reference that was moved or discarded. A tick promised in `next_visit` by the sweeper is always
 //! filed, even when its revalidation then fails. An insert that arms by a store relies on nothing

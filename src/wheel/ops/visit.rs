@@ -44,7 +44,7 @@ pub(crate) enum Visit<T> {
 }
 
 impl<T> Shard<T> {
-    /// Meets a reference.
+    /// Visits a reference.
     ///
     /// Entries of timers that end here, and what is filed, gather in `gathered`.
     #[inline]
@@ -107,8 +107,8 @@ impl<T> Shard<T> {
         }
     }
 
-    /// What a reference that has ended its timer leaves to the entry: nothing that `next_visit` may
-    /// still tell of is gone. `ended` is the timer's last state; the entry has not been given back.
+    /// Ensures that `next_visit` does not name a reference that is gone, after a reference has
+    /// ended its timer. `ended` is the timer's last state; the entry has not been given back.
     #[inline]
     fn leave(
         &self,
@@ -126,7 +126,7 @@ impl<T> Shard<T> {
                 None => self.lose(entry, slot, swept),
             }
         } else if swept < next_visit && self.hierarchy.is_taken_at(slot, next_visit) {
-            // The flag was clear when the timer ended, and nobody can set it since.
+            // The flag was clear when the timer ended, and no thread can have set it since.
             entry.next_visit.store(AtomicNextVisit::NONE);
         }
     }
@@ -161,8 +161,8 @@ impl<T> Shard<T> {
         entry.state.try_revalidate(state).map(|()| true)
     }
 
-    /// Steps 3 and 4 of visiting a reference that is not due. The present state, if it did not come
-    /// about.
+    /// Steps 3 and 4 of visiting a reference that is not due. Returns the present state if the
+    /// requeue failed.
     fn try_requeue(
         &self,
         entry: &Entry<T>,

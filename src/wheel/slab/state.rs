@@ -26,7 +26,7 @@
 //! is set, only that thread may make the entry's [`next_visit`](super::next_visit::AtomicNextVisit)
 //! describe a reference, and no thread relies on `next_visit`. Only the same thread clears the flag
 //! ([`clear_refiling`](AtomicEntryState::clear_refiling)). Every other transition preserves it,
-//! even from one timer of the entry to the next. The protocol is in [`crate::wheel::shard`].
+//! even from one timer of the entry to the next. The protocol is in [`crate::wheel::ops`].
 
 #![forbid(unsafe_code)]
 
