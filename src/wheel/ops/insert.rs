@@ -199,8 +199,8 @@ impl<T> Engine<T> {
     }
 
     /// Arms a timer in an entry that the caller had in its magazines. The value comes back if the
-    /// wheel was closed meanwhile or there is no memory for a reference, unless another
-    /// thread has taken it.
+    /// wheel was closed meanwhile or there is no memory for a reference, unless another thread has
+    /// taken it.
     #[inline(always)]
     fn arm(
         &self,
