@@ -211,7 +211,7 @@ impl<T> Engine<T> {
         deadline: Tick,
     ) -> Result<TimerId, T> {
         call.thread.counters.add_own(ThreadCount::Inserted, 1);
-        let armed = shard.arm_by_reference(claimed, value, deadline, &self.progress);
+        let armed = shard.try_arm_by_old_reference(claimed, value, deadline, &self.progress);
         let file = |prepared| self.arm_and_file(call, shard, prepared, deadline);
         self.finish_insert(call, shard, deadline, armed, file)
     }
@@ -226,7 +226,7 @@ impl<T> Engine<T> {
         deadline: Tick,
     ) -> Result<TimerId, T> {
         call.thread.counters.add(ThreadCount::Inserted, 1);
-        let armed = shard.arm_by_reference(claimed, value, deadline, &self.progress);
+        let armed = shard.try_arm_by_old_reference(claimed, value, deadline, &self.progress);
         let file = |prepared| self.arm_and_file_slow(call, shard, prepared, deadline);
         self.finish_insert(call, shard, deadline, armed, file)
     }
@@ -389,7 +389,7 @@ impl<T> Shard<T> {
     /// Puts a timer into an entry that the caller has claimed, and arms it in the common case: a
     /// reference to the entry is visited in time, and nobody is refiling.
     #[inline(always)]
-    fn arm_by_reference<'g>(
+    fn try_arm_by_old_reference<'g>(
         &self,
         Claimed { entry, index, vacant }: Claimed<'g, Entry<T>>,
         value: T,
