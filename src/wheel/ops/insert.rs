@@ -245,7 +245,7 @@ impl<T> Engine<T> {
         match arm {
             Arm::Done => self.accept(call, id),
             Arm::NotInTime => self.ensure_armed(call, id, deadline),
-            Arm::NoReference(prepared) => file(prepared),
+            Arm::MustFile(prepared) => file(prepared),
             Arm::Raced(prepared) => self.arm_raced(call, shard, prepared, deadline),
         }
     }
@@ -405,7 +405,7 @@ impl<T> Shard<T> {
         let arm = if vacant.is_refiling() {
             Arm::Raced(prepared)
         } else if !in_time(next_visit, deadline, progress.swept()) {
-            Arm::NoReference(prepared)
+            Arm::MustFile(prepared)
         } else if entry.state.try_arm_unflagged(vacant, armed).is_err() {
             Arm::Raced(prepared)
         } else if !still_pending(entry, armed, next_visit, progress) {

@@ -87,7 +87,7 @@ pub(super) enum Arm<F = ()> {
     /// It is set, but a reference in time is needed (`Shard::ensure_visit` in `refile.rs`).
     NotInTime,
     /// It is not set: no reference is visited in time.
-    NoReference(F),
+    MustFile(F),
     /// It is not set: the timer has ended, or another thread is in the midst of something.
     Raced(F),
 }

@@ -102,7 +102,7 @@ impl<T> Engine<T> {
                 Reset::Done
             }
             Arm::NotInTime => self.ensure_reset(call, id, deadline),
-            Arm::NoReference(()) | Arm::Raced(()) => self.reset_slow(call, id, deadline),
+            Arm::MustFile(()) | Arm::Raced(()) => self.reset_slow(call, id, deadline),
         }
     }
 
@@ -143,7 +143,7 @@ impl<T> Shard<T> {
             return Arm::Raced(());
         }
         if !in_time(next_visit, deadline, progress.swept()) {
-            return Arm::NoReference(());
+            return Arm::MustFile(());
         }
         let pushed = seen.with_deadline(deadline);
         if entry.state.try_reset(seen, pushed).is_err() {
