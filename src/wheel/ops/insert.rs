@@ -286,7 +286,7 @@ impl<T> Engine<T> {
         deadline: Tick,
     ) -> Result<TimerId, T> {
         let id = prepared.id();
-        match shard.store_and_file(prepared, deadline, &self.progress) {
+        match shard.arm_and_file_slow(prepared, deadline, &self.progress) {
             Some(filed) => self.accept_filed(call, id, filed),
             None => self.withdraw(call, id),
         }
@@ -447,7 +447,7 @@ impl<T> Shard<T> {
 
     /// As [`try_arm_and_file`](Self::try_arm_and_file), in every case. `None`: there is no memory
     /// for the reference; the timer is armed, and is to be [withdrawn](Self::end_unreturned).
-    fn store_and_file(
+    fn arm_and_file_slow(
         &self,
         Prepared { entry, id }: Prepared<'_, T>,
         deadline: Tick,
@@ -465,7 +465,7 @@ impl<T> Shard<T> {
     }
 
     /// Goes on where [`try_arm_and_file`](Self::try_arm_and_file) has armed a timer and not filed
-    /// its reference. `None`: as of [`store_and_file`](Self::store_and_file).
+    /// its reference. `None`: as of [`arm_and_file_slow`](Self::arm_and_file_slow).
     fn file_armed(
         &self,
         id: TimerId,
