@@ -368,19 +368,19 @@ static void visit(u32 slot) {
 
 // ---- The sweeper.
 
-// Blocks with references that are not written yet: number, unread places and slot of each.
-static u32 kept_block[8], kept_places[8], kept_slot[8], kept;
+// Blocks with references that are not written yet: number, unread positions and slot of each.
+static u32 kept_block[8], kept_positions[8], kept_slot[8], kept;
 
-static void read_written(u32 block, u32 places, u32 slot) {
-  for (u32 place = 0; place < REFERENCES; place++) {
-    if (places & 1u << place && LOAD(references[block * REFERENCES + place], ACQUIRE)) {
-      places &= ~(1u << place);
+static void read_written(u32 block, u32 positions, u32 slot) {
+  for (u32 position = 0; position < REFERENCES; position++) {
+    if (positions & 1u << position && LOAD(references[block * REFERENCES + position], ACQUIRE)) {
+      positions &= ~(1u << position);
       visit(slot);
     }
   }
-  if (places) {
+  if (positions) {
     kept_block[kept] = block;
-    kept_places[kept] = places;
+    kept_positions[kept] = positions;
     kept_slot[kept] = slot;
     kept++;
   }
@@ -403,8 +403,8 @@ static Tick next_slot(void) {
 // Returns whether a reference was written to a kept block.
 static bool has_news(void) {
   for (u32 i = 0; i < kept; i++)
-    for (u32 place = 0; place < REFERENCES; place++)
-      if (kept_places[i] & 1u << place && LOAD(references[kept_block[i] * REFERENCES + place], RELAXED))
+    for (u32 position = 0; position < REFERENCES; position++)
+      if (kept_positions[i] & 1u << position && LOAD(references[kept_block[i] * REFERENCES + position], RELAXED))
         return true;
   return false;
 }

@@ -20,7 +20,7 @@
 //! | | all zero | pristine: no timer has lived in the memory since it came from the system | |
 //! | `next_visit` | a tick after the sweep | a reference will be visited at that tick (I2) | [`slab::next_visit`] |
 //! | | a tick that the sweep has reached | nothing | |
-//! | slot head | block 30, count 4 | first block, and how many of its places are reserved | [`hierarchy::slot`] |
+//! | slot head | block 30, count 4 | first block, and how many of its positions are reserved | [`hierarchy::slot`] |
 //! | | no block, full count | the slot is empty | |
 //! | vacant head | generation 25, index 30 | the top of the stack of vacant entries | [`slab::vacant`] |
 //! | | the last index | the stack is empty | |
@@ -34,7 +34,7 @@
 //! 3. If an older reference to that entry will be visited in time, one compare-and-swap arms the
 //!    timer. This is the common case in a server that reuses entries.
 //! 4. Otherwise it arms the timer by a store and files a reference: [`hierarchy::slot`] reserves a
-//!    place in the slot's first block, [`hierarchy::block`] writes the reference there, and the
+//!    position in the slot's first block, [`hierarchy::block`] writes the reference there, and the
 //!    slot is marked as occupied. If that block is full, the reference begins a new one.
 //! 5. After a full fence it re-checks two things. If the sweep has passed the slot meanwhile, it
 //!    files again. If the sweeper rests for longer than that, it wakes it.

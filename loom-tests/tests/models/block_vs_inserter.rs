@@ -49,7 +49,7 @@ fn the_sweeper_is_dropped() {
     });
 }
 
-/// Two inserters want the last place of a block that is being taken.
+/// Two inserters want the last position of a block that is being taken.
 #[test]
 fn two_inserters_and_one_place() {
     model(1, || {

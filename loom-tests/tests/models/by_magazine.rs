@@ -78,7 +78,7 @@ fn a_slot_that_is_not_marked_yet() {
     });
 }
 
-/// The block has one place left. The slower inserter makes another block.
+/// The block has one position left. The slower inserter makes another block.
 #[test]
 fn two_and_one_place() {
     model(2, || {

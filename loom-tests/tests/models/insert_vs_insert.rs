@@ -1,5 +1,5 @@
-//! Inserts against each other, competing for the last place in a block, the first block of a slot,
-//! a new page, and the stack of vacant entries (ABA).
+//! Inserts against each other, competing for the last position in a block, the first block of a
+//! slot, a new page, and the stack of vacant entries (ABA).
 
 use loom_tests::{TICK, World, beside, model, sweep_after, v};
 

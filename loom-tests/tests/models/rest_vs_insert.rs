@@ -46,7 +46,7 @@ fn a_reset_to_earlier() {
     });
 }
 
-/// The sweep takes the block after the inserter has reserved its place and before it has written
+/// The sweep takes the block after the inserter has reserved its position and before it has written
 /// it.
 #[test]
 fn after_a_sweep_that_took_an_unwritten_reference() {

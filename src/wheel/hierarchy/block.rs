@@ -33,7 +33,7 @@ pub(crate) struct Block {
     state: AtomicEntryState,
     /// The next block. Written before this one is published.
     next: AtomicU32,
-    /// Each is zero until the thread that reserved the place writes its reference.
+    /// Each is zero until the thread that reserved the position writes its reference.
     references: [AtomicU32; REFERENCES],
 }
 
@@ -66,8 +66,8 @@ impl Block {
     pub(crate) fn begin(&self, reference: EntryRef, next: BlockNumber) {
         // Relaxed, here and below: published by the exchange that puts the block into its slot.
         self.next.store(next.0, Relaxed);
-        for (place, word) in self.references.iter().enumerate() {
-            word.store(if place == 0 { reference.word() } else { 0 }, Relaxed);
+        for (position, word) in self.references.iter().enumerate() {
+            word.store(if position == 0 { reference.word() } else { 0 }, Relaxed);
         }
     }
 
@@ -78,26 +78,26 @@ impl Block {
         BlockNumber(self.next.load(Relaxed))
     }
 
-    /// Writes a reference into the place that was reserved for it.
+    /// Writes a reference into the position that was reserved for it.
     #[inline]
-    pub(crate) fn write(&self, place: usize, reference: EntryRef) {
+    pub(crate) fn write(&self, position: usize, reference: EntryRef) {
         // Release: this last access to the block precedes its release to the slab; pairs with the
         // Acquire of `read`.
-        self.references[place].store(reference.word(), Release);
+        self.references[position].store(reference.word(), Release);
     }
 
-    /// Returns the reference at a place, if it has been written.
+    /// Returns the reference at a position, if it has been written.
     #[inline]
-    pub(crate) fn read(&self, place: usize) -> Option<EntryRef> {
+    pub(crate) fn read(&self, position: usize) -> Option<EntryRef> {
         // Acquire: pairs with the Release of `write`, so that the block can be released once all
         // its references have been read.
-        EntryRef::of_word(self.references[place].load(Acquire))
+        EntryRef::of_word(self.references[position].load(Acquire))
     }
 
-    /// Returns `true` if there seems to be a reference at a place.
-    pub(crate) fn has(&self, place: usize) -> bool {
+    /// Returns `true` if there seems to be a reference at a position.
+    pub(crate) fn has(&self, position: usize) -> bool {
         // Relaxed: only decides whether a read is worthwhile, and is not that read.
-        self.references[place].load(Relaxed) != 0
+        self.references[position].load(Relaxed) != 0
     }
 }
 

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A slot is a chain of [`block`](super::block)s of references. A [`push`](SlotHead::push) reserves
-//! the next place of the first block by one compare-and-swap on the head, which holds the count,
+//! the next position of the first block by one compare-and-swap on the head, which holds the count,
 //! and then stores the reference there. If the block is full, a new block with the reference
 //! becomes the first of the chain. The sweeper [`take`](SlotHead::take)s the whole chain by one
 //! swap. References are never popped one by one.
@@ -50,7 +50,7 @@ const BLOCK: Field = COUNT.above(30);
 struct Head(u64);
 
 impl Head {
-    /// No block. It has no free place, as if it were full.
+    /// No block. It has no free position, as if it were full.
     const EMPTY: Head = Head(BLOCK.put(BlockNumber::NONE.0 as u64) | COUNT.put(REFERENCES as u64));
 
     /// Creates a head for a block with one reference.
@@ -163,7 +163,7 @@ impl SlotHead {
         Some(false)
     }
 
-    /// Reserves the next place of the first block, and writes the reference there.
+    /// Reserves the next position of the first block, and writes the reference there.
     #[inline]
     fn push_reference(&self, head: Head, reference: EntryRef, blocks: &Blocks) -> Result<(), Head> {
         self.exchange(head, head.reserved())?;
@@ -240,7 +240,7 @@ pub(crate) enum Read {
 #[derive(Debug)]
 pub(crate) struct Unwritten {
     block: BlockNumber,
-    /// A bit set of the places that have not been read yet. If it is empty, the block has been
+    /// A bit set of the positions that have not been read yet. If it is empty, the block has been
     /// released.
     waiting: u32,
 }
@@ -248,16 +248,17 @@ pub(crate) struct Unwritten {
 impl Unwritten {
     /// Returns `true` if references have been written since the last check.
     pub(crate) fn has_news(&self, blocks: &Blocks) -> bool {
-        let written =
-            || blocks.with(self.block, |block| self.places().any(|place| block.has(place)));
+        let written = || {
+            blocks.with(self.block, |block| self.positions().any(|position| block.has(position)))
+        };
         self.waiting != 0 && written()
     }
 
-    /// Iterates over the places that have not been read yet.
+    /// Iterates over the positions that have not been read yet.
     #[inline]
-    fn places(&self) -> impl Iterator<Item = usize> + use<> {
+    fn positions(&self) -> impl Iterator<Item = usize> + use<> {
         let waiting = self.waiting;
-        (0..REFERENCES).filter(move |place| waiting & (1 << place) != 0)
+        (0..REFERENCES).filter(move |position| waiting & (1 << position) != 0)
     }
 
     /// Appends the references written since the last check. Returns `true` if all have been read,
@@ -268,10 +269,10 @@ impl Unwritten {
             return true;
         }
         blocks.with(self.block, |block| {
-            for place in self.places() {
-                if let Some(reference) = block.read(place) {
+            for position in self.positions() {
+                if let Some(reference) = block.read(position) {
                     references.push(reference);
-                    self.waiting &= !(1 << place);
+                    self.waiting &= !(1 << position);
                 }
             }
         });
