@@ -84,18 +84,18 @@ impl Hierarchy {
         self.levels.place(deadline, swept)
     }
 
-    /// The fast path of [`file`](Self::file), which makes no block. If there is room, calls `first`
-    /// and then tries once to file the reference. Returns `Some(true)` if it was filed,
-    /// `Some(false)` if another thread was faster, and `None` if there is no room.
+    /// The fast path of [`file`](Self::file), which makes no block. If there is room, calls
+    /// `before_push` and then tries once to file the reference. Returns `Some(true)` if it was
+    /// filed, `Some(false)` if another thread was faster, and `None` if there is no room.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a part of an operation")]
     pub(crate) fn try_file(
         &self,
         reference: EntryRef,
         slot: SlotIndex,
-        first: impl FnOnce(),
+        before_push: impl FnOnce(),
     ) -> Option<bool> {
-        let filed = self.slots[slot.0].try_push(reference, &self.blocks, first)?;
+        let filed = self.slots[slot.0].try_push(reference, &self.blocks, before_push)?;
         if filed {
             self.occupied.mark(slot.0);
         }

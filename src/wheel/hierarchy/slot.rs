@@ -117,21 +117,21 @@ impl SlotHead {
     }
 
     /// The fast path of [`push`](Self::push), which makes no block. If the first block has room,
-    /// calls `first` and then tries once to file the reference. Returns `Some(true)` if it was
+    /// calls `before_push` and then tries once to file the reference. Returns `Some(true)` if it was
     /// filed, `Some(false)` if another thread was faster, and `None` if there is no room.
     #[inline]
     pub(crate) fn try_push(
         &self,
         reference: EntryRef,
         blocks: &Blocks,
-        first: impl FnOnce(),
+        before_push: impl FnOnce(),
     ) -> Option<bool> {
         // Relaxed: the head's block is not accessed before the exchange confirms the head.
         let head = Head(self.0.load(Relaxed));
         if head.is_full() {
             return None;
         }
-        first();
+        before_push();
         Some(self.push_reference(head, reference, blocks).is_ok())
     }
 
