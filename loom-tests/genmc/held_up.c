@@ -16,10 +16,10 @@ static Tick rests;
 static void *first(void *unused) {
   sweep_slot_3();
   rests = rest();
-  u32 spare = 4, seen = STATE(1, 9), was = state_swap(seen, STATE(1, 3) | REFILING);
+  u32 spare = 4, seen = STATE(1, 9), was = state_compare_exchange(seen, STATE(1, 3) | REFILING);
   if (was != seen) {
     seen = was;
-    was = state_swap(seen, STATE(1, 3) | REFILING);
+    was = state_compare_exchange(seen, STATE(1, 3) | REFILING);
   }
   if (was == seen) { // the steps of `refile_as` up to the wake-up
     Tick swept = swept_get();

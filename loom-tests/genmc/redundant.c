@@ -19,7 +19,7 @@ static void *earlier(void *unused) {
   return unused;
 }
 static void *later(void *unused) {
-  state_swap(STATE(1, 5), STATE(1, 6)); // a reset that relies on `next_visit`
+  state_compare_exchange(STATE(1, 5), STATE(1, 6)); // a reset that relies on `next_visit`
   return unused;
 }
 

@@ -181,13 +181,13 @@ static _Atomic u32 state;
 static u32 state_load(void) { return LOAD(state, ACQUIRE); }
 
 // Returns the former state, which is `seen` if the exchange succeeded.
-static u32 state_swap(u32 seen, u32 next) {
+static u32 state_compare_exchange(u32 seen, u32 next) {
   TRY(state, seen, next, EXCHANGE, ORDER(STATE_RELAXED, ACQUIRE));
   return seen;
 }
 
 // Returns the present state, which is `seen` if it is revalidated.
-static u32 revalidate(u32 seen) { return state_swap(seen, seen); }
+static u32 revalidate(u32 seen) { return state_compare_exchange(seen, seen); }
 
 static void clear_refiling(void) { atomic_fetch_and_explicit(&state, ~REFILING, ACQ_REL); }
 
@@ -200,7 +200,7 @@ static Tick next_visit_load(void) { return LOAD(next_visit_, ACQUIRE); }
 static void next_visit_store(Tick at) { STORE(next_visit_, at, RELAXED); }
 
 // Returns the former value, which is `seen` if the exchange succeeded.
-static Tick next_visit_replace(Tick seen, Tick next) {
+static Tick next_visit_compare_exchange(Tick seen, Tick next) {
   TRY(next_visit_, seen, next, ORDER(NEXT_VISIT_RELAXED, ACQ_REL),
       ORDER(NEXT_VISIT_RELAXED, ACQUIRE));
   return seen;
@@ -225,7 +225,7 @@ static void set_next_visit(Place place, Tick swept) {
   if (SLOT_OF(place) == OVERDUE) return;
   Tick seen = next_visit_load();
   while (!in_time(seen, AT(place), swept)) {
-    Tick was = next_visit_replace(seen, AT(place));
+    Tick was = next_visit_compare_exchange(seen, AT(place));
     if (was == seen) return;
     seen = was;
   }
@@ -254,7 +254,7 @@ static void refile(u32 generation, u32 *spare) {
       refile_as(false, generation, spare);
       return;
     }
-    u32 was = state_swap(seen, seen | REFILING);
+    u32 was = state_compare_exchange(seen, seen | REFILING);
     if (was == seen) {
       refile_as(true, generation, spare);
       return;
@@ -277,7 +277,7 @@ static bool reset(u32 generation, Tick deadline, u32 *spare) {
     bool free = !(seen & REFILING);
     bool early = free && !in_time(next_visit_load(), deadline, swept_get());
     u32 flag = early ? REFILING : seen & REFILING;
-    u32 was = state_swap(seen, STATE(generation, deadline) | flag);
+    u32 was = state_compare_exchange(seen, STATE(generation, deadline) | flag);
     if (was != seen) {
       seen = was;
       continue;
@@ -325,7 +325,7 @@ static u32 try_discard(u32 seen, u32 slot) {
   if (IS_ARMED(seen)) {
     if (here || !ahead || next_visit > DEADLINE(seen)) return NEEDED;
     if (FAULT == REDUNDANT_NOT_REVALIDATED) return DONE;
-  } else if (here && next_visit_replace(next_visit, 0) != next_visit) {
+  } else if (here && next_visit_compare_exchange(next_visit, 0) != next_visit) {
     return revalidate(seen);
   }
   return revalidated(seen);
@@ -342,7 +342,7 @@ static u32 try_requeue(u32 seen, u32 slot) {
     if (!IS_ARMED(seen) || kept <= DEADLINE(seen)) return revalidated(seen);
   } else {
     Tick next_visit = next_visit_load();
-    if (next_visit_replace(next_visit, AT(place)) != next_visit) return revalidate(seen);
+    if (next_visit_compare_exchange(next_visit, AT(place)) != next_visit) return revalidate(seen);
   }
   file(place, &sweepers_spare);
   return revalidated(seen);
@@ -352,7 +352,7 @@ static void visit(u32 slot) {
   u32 seen = state_load();
   while (seen != DONE) {
     if (IS_ARMED(seen) && DEADLINE(seen) <= reached) {
-      u32 was = state_swap(seen, STATE(GENERATION(seen) + 1, 0) | (seen & REFILING));
+      u32 was = state_compare_exchange(seen, STATE(GENERATION(seen) + 1, 0) | (seen & REFILING));
       if (was == seen) {
         fired++;
         leave(seen, slot);
@@ -404,7 +404,8 @@ static Tick next_slot(void) {
 static bool has_news(void) {
   for (u32 i = 0; i < kept; i++)
     for (u32 position = 0; position < REFERENCES; position++)
-      if (kept_positions[i] & 1u << position && LOAD(references[kept_block[i] * REFERENCES + position], RELAXED))
+      if (kept_positions[i] & 1u << position &&
+          LOAD(references[kept_block[i] * REFERENCES + position], RELAXED))
         return true;
   return false;
 }

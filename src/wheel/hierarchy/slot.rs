@@ -149,7 +149,7 @@ impl SlotHead {
                     made = blocks.claim()?;
                 }
                 blocks.with(made, |block| block.begin(reference, head.block()));
-                self.exchange(head, Head::new(made))
+                self.compare_exchange(head, Head::new(made))
             };
             match pushed {
                 Ok(()) if head.is_full() => return Some(true),
@@ -166,7 +166,7 @@ impl SlotHead {
     /// Reserves the next position of the first block, and writes the reference there.
     #[inline]
     fn push_reference(&self, head: Head, reference: EntryRef, blocks: &Blocks) -> Result<(), Head> {
-        self.exchange(head, head.reserved())?;
+        self.compare_exchange(head, head.reserved())?;
         // By the block rule, the block is in use until the reference reserved here has been
         // written.
         blocks.with(head.block(), |block| block.write(head.count(), reference));
@@ -174,7 +174,7 @@ impl SlotHead {
     }
 
     #[inline]
-    fn exchange(&self, head: Head, next: Head) -> Result<(), Head> {
+    fn compare_exchange(&self, head: Head, next: Head) -> Result<(), Head> {
         // AcqRel on success, Relaxed on failure:
         // - the Release half publishes a new block, and the entry's state behind the reference, to
         //   the taker's swap;

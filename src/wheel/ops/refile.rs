@@ -173,7 +173,7 @@ fn set_next_visit(next_visit: &AtomicNextVisit, place: Place, swept: Tick) {
     };
     let mut seen = next_visit.load();
     while !in_time(seen, at, swept) {
-        match next_visit.replace(seen, at) {
+        match next_visit.compare_exchange(seen, at) {
             Ok(()) => return,
             Err(now) => seen = now,
         }

@@ -154,7 +154,9 @@ impl<T> Shard<T> {
             if here || !ahead || next_visit > state.deadline(swept) {
                 return Ok(false);
             }
-        } else if here && entry.next_visit.replace(next_visit, AtomicNextVisit::NONE).is_err() {
+        } else if here
+            && entry.next_visit.compare_exchange(next_visit, AtomicNextVisit::NONE).is_err()
+        {
             // The exchange shows the present state, which a load need not.
             return entry.state.try_revalidate(state).and(Err(state));
         }
@@ -191,7 +193,7 @@ impl<T> Shard<T> {
             }
         } else {
             let next_visit = entry.next_visit.load();
-            if entry.next_visit.replace(next_visit, at(place, swept)).is_err() {
+            if entry.next_visit.compare_exchange(next_visit, at(place, swept)).is_err() {
                 // The exchange shows the present state, which a load need not.
                 return entry.state.try_revalidate(state).and(Err(state));
             }

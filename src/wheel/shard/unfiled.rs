@@ -59,7 +59,7 @@ impl Unfiled {
 pub(in crate::wheel) fn clear_if(next_visit: &AtomicNextVisit, is_this: impl Fn(Tick) -> bool) {
     let mut seen = next_visit.load();
     while is_this(seen) {
-        match next_visit.replace(seen, AtomicNextVisit::NONE) {
+        match next_visit.compare_exchange(seen, AtomicNextVisit::NONE) {
             Ok(()) => return,
             Err(now) => seen = now,
         }

@@ -199,7 +199,7 @@ impl<E: SlabItem> Slab<E> {
                 after = head.index();
                 self.rechain(last, after, guard);
             }
-            match self.vacant.stack.replace(head, top) {
+            match self.vacant.stack.compare_exchange(head, top) {
                 Ok(()) => return,
                 Err(now) => head = now,
             }
@@ -273,10 +273,10 @@ impl<E: SlabItem> Slab<E> {
             }
             let Some((count, below)) = self.walk(head, most, guard) else {
                 // The exchange returns the present head, which a load need not.
-                head = self.vacant.stack.replace(head, head).err().unwrap_or(head);
+                head = self.vacant.stack.compare_exchange(head, head).err().unwrap_or(head);
                 continue;
             };
-            match self.vacant.stack.replace(head, below) {
+            match self.vacant.stack.compare_exchange(head, below) {
                 Ok(()) => return Some(Rounds { top: head.index(), count }),
                 Err(now) => head = now,
             }

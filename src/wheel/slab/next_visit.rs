@@ -28,8 +28,8 @@ impl AtomicNextVisit {
     #[inline]
     pub(crate) fn load(&self) -> Tick {
         // Acquire: the sweeper that drops a reference because of the tick it reads here relies on
-        // the reference filed there; pairs with the Release of `replace`, which follows that
-        // filing.
+        // the reference filed there; pairs with the Release of `compare_exchange`, which follows
+        // that filing.
         Tick(self.0.load(Acquire))
     }
 
@@ -45,7 +45,7 @@ impl AtomicNextVisit {
 
     /// Writes `next` if `next_visit` is still `seen`.
     #[inline]
-    pub(crate) fn replace(&self, seen: Tick, next: Tick) -> Result<(), Tick> {
+    pub(crate) fn compare_exchange(&self, seen: Tick, next: Tick) -> Result<(), Tick> {
         // AcqRel on success, Acquire on failure:
         // - the Release half publishes that the reference at the new tick has been filed, or is
         //   among the sweeper's pending references; pairs with the Acquire of `load`;

@@ -186,7 +186,7 @@ impl AtomicEntryState {
         let armed = EntryState::of(id, deadline);
         debug_assert_eq!(self.load().generation().next(), armed.generation());
         // Release: publishes value and `next_visit` to the thread that ends, resets or visits this
-        // timer; pairs with the Acquire of `load` and of `swap`.
+        // timer; pairs with the Acquire of `load` and of `compare_exchange`.
         #[cfg(not(loom))]
         self.0.store(armed.0, Release);
         // Loom would put this store between the halves of the sweeper's revalidation: it does not
@@ -205,7 +205,7 @@ impl AtomicEntryState {
     ) -> Result<EntryState, EntryState> {
         debug_assert!(!seen.is_armed());
         let armed = seen.armed(deadline);
-        self.swap(seen, armed).map(|()| armed)
+        self.compare_exchange(seen, armed).map(|()| armed)
     }
 
     /// The variant of [`try_arm`](Self::try_arm) for an entry that was seen without the flag, which
@@ -217,7 +217,7 @@ impl AtomicEntryState {
         armed: EntryState,
     ) -> Result<(), EntryState> {
         debug_assert!(!seen.is_refiling() && seen.generation().next() == armed.generation());
-        self.swap(seen, armed)
+        self.compare_exchange(seen, armed)
     }
 
     /// Writes the state of an entry whose page has just been installed. No other thread changes it.
@@ -248,7 +248,9 @@ impl AtomicEntryState {
     pub(crate) fn chain(&self, generation: Generation, next: u32) {
         let mut seen = self.load();
         // Other threads may clear the flag, once, or revalidate the state.
-        while let Err(now) = self.swap(seen, seen.with_flag_of(generation, NEXT.put(next.into()))) {
+        while let Err(now) =
+            self.compare_exchange(seen, seen.with_flag_of(generation, NEXT.put(next.into())))
+        {
             seen = now;
         }
     }
@@ -266,21 +268,21 @@ impl AtomicEntryState {
     #[inline]
     pub(crate) fn try_end_to(&self, seen: EntryState, ended: EntryState) -> Result<(), EntryState> {
         debug_assert!(seen.is_armed() && !ended.is_armed());
-        self.swap(seen, ended)
+        self.compare_exchange(seen, ended)
     }
 
     /// Armed → Armed, to the deadline and flag of `next`.
     #[inline]
     pub(crate) fn try_reset(&self, seen: EntryState, next: EntryState) -> Result<(), EntryState> {
         debug_assert_eq!(seen.generation(), next.generation());
-        self.swap(seen, next)
+        self.compare_exchange(seen, next)
     }
 
     /// Confirms the state without changing it. A later reset or arm observes the caller's earlier
     /// writes. An earlier one makes this fail, unless the state is the same again.
     #[inline]
     pub(crate) fn try_revalidate(&self, seen: EntryState) -> Result<(), EntryState> {
-        self.swap(seen, seen)
+        self.compare_exchange(seen, seen)
     }
 
     /// Clears the refiling flag. Called by the thread that set it, whose timer may have ended.
@@ -296,7 +298,7 @@ impl AtomicEntryState {
     }
 
     #[inline]
-    fn swap(&self, seen: EntryState, next: EntryState) -> Result<(), EntryState> {
+    fn compare_exchange(&self, seen: EntryState, next: EntryState) -> Result<(), EntryState> {
         // AcqRel on success, Acquire on failure:
         // - the Acquire half observes what the previous transition published: the value, when this
         //   one ends the timer, or the sweeper's `next_visit`, when it resets;

@@ -65,13 +65,18 @@ impl AtomicVacantHead {
 
     #[inline]
     pub(crate) fn load(&self) -> VacantHead {
-        // Acquire: pairs with the Release of `replace`, so that the state of the top is seen.
+        // Acquire: pairs with the Release of `compare_exchange`, so that the state of the top is
+        // seen.
         VacantHead(self.0.load(Acquire))
     }
 
     /// Pops or pushes. Writes `next` if the head is still `seen`.
     #[inline]
-    pub(crate) fn replace(&self, seen: VacantHead, next: VacantHead) -> Result<(), VacantHead> {
+    pub(crate) fn compare_exchange(
+        &self,
+        seen: VacantHead,
+        next: VacantHead,
+    ) -> Result<(), VacantHead> {
         // AcqRel on success, Acquire on failure:
         // - the Release half, of a push, publishes the entry (its state and the end of its value's
         //   use) to the thread that pops it;
