@@ -10,7 +10,7 @@ use crate::wheel::cached_clock::MAX_LAG;
 use crate::wheel::engine::{Engine, OutOfRange};
 use crate::wheel::id::TimerId;
 use crate::wheel::memory::pin;
-use crate::wheel::ops::reset::Reset;
+use crate::wheel::ops::reset::ResetOutcome;
 use crate::wheel::ops::{Call, hand_back};
 use crate::wheel::thread_state::ThreadState;
 use crate::wheel::tick::Tick;
@@ -71,7 +71,7 @@ impl<T> Inner<T> {
 
     /// Moves the deadline of a timer to `delay` from now.
     #[inline(never)]
-    pub(crate) fn reset_after(&self, id: TimerId, delay: Duration) -> Reset {
+    pub(crate) fn reset_after(&self, id: TimerId, delay: Duration) -> ResetOutcome {
         match self.fast_tick(delay) {
             Some((thread, tick)) => {
                 self.engine.reset_exclusive(Call { thread, guard: &pin() }, id, tick)
@@ -92,7 +92,7 @@ impl<T> Inner<T> {
     }
 
     #[inline(never)]
-    fn reset_slow(&self, id: TimerId, delay: Duration) -> Reset {
+    fn reset_slow(&self, id: TimerId, delay: Duration) -> ResetOutcome {
         let thread = self.engine.threads.current();
         let now = self.now(thread);
         self.engine.reset_after(Call { thread, guard: &pin() }, id, delay, now)
@@ -129,7 +129,7 @@ impl<T> Inner<T> {
 
     /// Moves the deadline of a timer.
     #[inline(never)]
-    pub(crate) fn reset_at(&self, id: TimerId, deadline: WheelInstant) -> Reset {
+    pub(crate) fn reset_at(&self, id: TimerId, deadline: WheelInstant) -> ResetOutcome {
         match self.resolve(deadline) {
             Some(ResolvedDeadline { thread, tick, .. }) => {
                 self.engine.reset_exclusive(Call { thread, guard: &pin() }, id, tick)
@@ -140,7 +140,7 @@ impl<T> Inner<T> {
 
     /// The slow path of [`reset_at`](Self::reset_at).
     #[inline(never)]
-    fn reset_at_slow(&self, id: TimerId, deadline: WheelInstant) -> Reset {
+    fn reset_at_slow(&self, id: TimerId, deadline: WheelInstant) -> ResetOutcome {
         let thread = self.engine.threads.current();
         let tick = self.tick_of(self.engine.timeline.read(deadline), self.now(thread));
         self.engine.reset_at(Call { thread, guard: &pin() }, id, tick)

@@ -211,7 +211,7 @@ impl Chain {
         &mut self,
         references: &mut Vec<EntryRef>,
         blocks: &Blocks,
-    ) -> Option<Read> {
+    ) -> Option<ReadOutcome> {
         let block = self.block;
         if block == BlockNumber::NONE {
             return None;
@@ -221,15 +221,15 @@ impl Chain {
         let count = std::mem::replace(&mut self.count, REFERENCES);
         let mut unwritten = Unwritten { block, waiting: (1 << count) - 1 };
         Some(match unwritten.read_written(references, blocks) {
-            true => Read::Whole,
-            false => Read::Kept(unwritten),
+            true => ReadOutcome::Whole,
+            false => ReadOutcome::Kept(unwritten),
         })
     }
 }
 
 /// The outcome of reading a block.
 #[derive(Debug)]
-pub(crate) enum Read {
+pub(crate) enum ReadOutcome {
     /// All of its references were written, and the block was released.
     Whole,
     /// Some references are reserved but not yet written.
@@ -287,7 +287,7 @@ impl Unwritten {
 
 #[cfg(all(test, not(modelled)))]
 mod tests {
-    use super::{Blocks, EntryRef, REFERENCES, Read, SlotHead};
+    use super::{Blocks, EntryRef, REFERENCES, ReadOutcome, SlotHead};
     use crate::wheel::memory::pin;
 
     #[test]
@@ -301,7 +301,7 @@ mod tests {
         let mut chain = slot.take();
         let mut references = Vec::new();
         while let Some(read) = chain.read_block(&mut references, &pool) {
-            assert!(matches!(read, Read::Whole));
+            assert!(matches!(read, ReadOutcome::Whole));
         }
         references.sort_unstable();
         assert_eq!(references, (0..total).map(EntryRef::new).collect::<Vec<_>>());

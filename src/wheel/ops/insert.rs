@@ -8,7 +8,7 @@
 #![allow(clippy::inline_always, reason = "the common cases are to be one function each")]
 
 use super::refile::{Aim, Refiler};
-use super::{Arm, Call, hand_back, still_pending};
+use super::{ArmOutcome, Call, hand_back, still_pending};
 use crate::error::{InsertError, Refusal};
 use crate::wheel::counters::ThreadCount;
 use crate::wheel::engine::{Engine, OutOfRange};
@@ -239,14 +239,14 @@ impl<T> Engine<T> {
         call: Call<'_>,
         shard: &Shard<T>,
         deadline: Tick,
-        (id, arm): (TimerId, Arm<Prepared<'g, T>>),
+        (id, arm): (TimerId, ArmOutcome<Prepared<'g, T>>),
         file: impl FnOnce(Prepared<'g, T>) -> Result<TimerId, T>,
     ) -> Result<TimerId, T> {
         match arm {
-            Arm::Done => self.accept(call, id),
-            Arm::NotInTime => self.ensure_armed(call, id, deadline),
-            Arm::MustFile(prepared) => file(prepared),
-            Arm::Raced(prepared) => self.arm_raced(call, shard, prepared, deadline),
+            ArmOutcome::Done => self.accept(call, id),
+            ArmOutcome::NotInTime => self.ensure_armed(call, id, deadline),
+            ArmOutcome::MustFile(prepared) => file(prepared),
+            ArmOutcome::Raced(prepared) => self.arm_raced(call, shard, prepared, deadline),
         }
     }
 
@@ -261,12 +261,16 @@ impl<T> Engine<T> {
     ) -> Result<TimerId, T> {
         let id = prepared.id();
         match shard.try_arm_and_file(prepared, deadline, &self.progress) {
-            First::Done => {}
-            First::NotArmed(prepared) => {
+            FileOutcome::Done => {}
+            FileOutcome::NotArmed(prepared) => {
                 return self.arm_and_file_slow(call, shard, prepared, deadline);
             }
-            First::NotFiled(slot, at) => return self.file_slow(call, id, deadline, (slot, at)),
-            First::Recheck(slot, at) => return self.recheck_slow(call, id, deadline, (slot, at)),
+            FileOutcome::NotFiled(slot, at) => {
+                return self.file_slow(call, id, deadline, (slot, at));
+            }
+            FileOutcome::Recheck(slot, at) => {
+                return self.recheck_slow(call, id, deadline, (slot, at));
+            }
         }
         let filed = call.thread.counters.add_own(ThreadCount::Filed, 1);
         if self.is_closed() || UpkeepFlag::is_time_to_check(filed, 1) {
@@ -395,7 +399,7 @@ impl<T> Shard<T> {
         value: T,
         deadline: Tick,
         progress: &Progress,
-    ) -> (TimerId, Arm<Prepared<'g, T>>) {
+    ) -> (TimerId, ArmOutcome<Prepared<'g, T>>) {
         let id = TimerId::new(self.number, vacant.generation(), index);
         // SAFETY: whoever has claimed the entry holds it alone, until it is armed: below, or by
         // what becomes of `Prepared`.
@@ -403,15 +407,15 @@ impl<T> Shard<T> {
         let (prepared, next_visit) = (Prepared { entry, id }, entry.next_visit.load());
         let armed = EntryState::of(id, deadline);
         let arm = if vacant.is_refiling() {
-            Arm::Raced(prepared)
+            ArmOutcome::Raced(prepared)
         } else if !in_time(next_visit, deadline, progress.swept()) {
-            Arm::MustFile(prepared)
+            ArmOutcome::MustFile(prepared)
         } else if entry.state.try_arm_unflagged(vacant, armed).is_err() {
-            Arm::Raced(prepared)
+            ArmOutcome::Raced(prepared)
         } else if !still_pending(entry, armed, next_visit, progress) {
-            Arm::NotInTime
+            ArmOutcome::NotInTime
         } else {
-            Arm::Done
+            ArmOutcome::Done
         };
         (id, arm)
     }
@@ -425,9 +429,9 @@ impl<T> Shard<T> {
         prepared: Prepared<'g, T>,
         deadline: Tick,
         progress: &Progress,
-    ) -> First<Prepared<'g, T>> {
+    ) -> FileOutcome<Prepared<'g, T>> {
         let Some((slot, at)) = self.hierarchy.fast_slot(deadline, progress.swept()) else {
-            return First::NotArmed(prepared);
+            return FileOutcome::NotArmed(prepared);
         };
         let Prepared { entry, id } = prepared;
         let arm = || {
@@ -435,14 +439,14 @@ impl<T> Shard<T> {
             entry.state.arm(id, deadline);
         };
         match self.hierarchy.try_file(EntryRef::new(id.index()), slot, arm) {
-            None => return First::NotArmed(prepared),
-            Some(false) => return First::NotFiled(slot, at),
+            None => return FileOutcome::NotArmed(prepared),
+            Some(false) => return FileOutcome::NotFiled(slot, at),
             Some(true) => full_fence(),
         }
         if at <= progress.swept() || progress.wakeup().is_after(at) {
-            return First::Recheck(slot, at);
+            return FileOutcome::Recheck(slot, at);
         }
-        First::Done
+        FileOutcome::Done
     }
 
     /// As [`try_arm_and_file`](Self::try_arm_and_file), in every case. `None`: there is no memory
@@ -547,10 +551,10 @@ impl<T> Prepared<'_, T> {
     }
 }
 
-/// What came of arming a timer and filing its first reference.
+/// The outcome of arming a timer and filing its first reference.
 #[derive(Debug)]
 #[must_use]
-enum First<F> {
+enum FileOutcome<F> {
     /// It is armed, and will be visited in time.
     Done,
     /// It is not armed: a block has to be made, or its deadline has passed.

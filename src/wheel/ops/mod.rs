@@ -78,10 +78,10 @@ pub(super) fn still_pending<T>(
         && entry.state.load() == state
 }
 
-/// What came of giving a timer a deadline, by a reference that its entry may have.
+/// The outcome of giving a timer a deadline by a reference that its entry already has.
 #[derive(Debug)]
 #[must_use]
-pub(super) enum Arm<F = ()> {
+pub(super) enum ArmOutcome<F = ()> {
     /// The deadline is set.
     Done,
     /// It is set, but a reference in time is needed (`Shard::ensure_visit` in `refile.rs`).

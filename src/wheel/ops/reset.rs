@@ -6,7 +6,7 @@
 #![allow(clippy::inline_always, reason = "the common cases are to be one function each")]
 
 use super::refile::{Aim, Refiler};
-use super::{Arm, Call, opaque, still_pending};
+use super::{ArmOutcome, Call, opaque, still_pending};
 use crate::error::BeyondRange;
 use crate::wheel::counters::{ThreadCount, ThreadCounters};
 use crate::wheel::engine::{Engine, OutOfRange};
@@ -27,7 +27,7 @@ impl<T> Engine<T> {
         id: TimerId,
         delay: Duration,
         now: WheelInstant,
-    ) -> Reset {
+    ) -> ResetOutcome {
         match self.in_window(self.timeline.soon(delay, now)) {
             Some(deadline) => self.reset(call, id, deadline),
             None => self.reset_after_slow(call, id, delay, now),
@@ -43,7 +43,7 @@ impl<T> Engine<T> {
         id: TimerId,
         delay: Duration,
         now: WheelInstant,
-    ) -> Reset {
+    ) -> ResetOutcome {
         self.reset_at(call, id, self.tick_after(delay, now))
     }
 
@@ -53,34 +53,39 @@ impl<T> Engine<T> {
         call: Call<'_>,
         id: TimerId,
         deadline: Result<Tick, OutOfRange>,
-    ) -> Reset {
+    ) -> ResetOutcome {
         match deadline {
             Ok(deadline) => self.reset(call, id, deadline),
             // A timer that is not armed cannot be reset, whatever the deadline.
-            Err(why) if self.contains(id, call.guard) => Reset::OutOfRange(why),
-            Err(_) => Reset::NotArmed,
+            Err(why) if self.contains(id, call.guard) => ResetOutcome::OutOfRange(why),
+            Err(_) => ResetOutcome::NotArmed,
         }
     }
 
     /// What came of a reset, for the caller.
     #[inline(always)]
-    pub(crate) fn result_of(&self, reset: Reset) -> Result<bool, BeyondRange> {
-        match reset {
-            Reset::Done => Ok(true),
-            Reset::NotArmed => Ok(false),
-            Reset::OutOfRange(why) => Err(self.beyond_range(why)),
+    pub(crate) fn result_of(&self, outcome: ResetOutcome) -> Result<bool, BeyondRange> {
+        match outcome {
+            ResetOutcome::Done => Ok(true),
+            ResetOutcome::NotArmed => Ok(false),
+            ResetOutcome::OutOfRange(why) => Err(self.beyond_range(why)),
         }
     }
 
     /// Sets a timer's deadline.
     #[inline(always)]
-    fn reset(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> Reset {
+    fn reset(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> ResetOutcome {
         self.reset_and(call, id, deadline, |counters| counters.add(ThreadCount::Reset, 1))
     }
 
     /// As [`reset`](Self::reset), where no other thread has the caller's id.
     #[inline(always)]
-    pub(crate) fn reset_exclusive(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> Reset {
+    pub(crate) fn reset_exclusive(
+        &self,
+        call: Call<'_>,
+        id: TimerId,
+        deadline: Tick,
+    ) -> ResetOutcome {
         self.reset_and(call, id, deadline, |counters| counters.add_own(ThreadCount::Reset, 1))
     }
 
@@ -92,41 +97,41 @@ impl<T> Engine<T> {
         id: TimerId,
         deadline: Tick,
         count: impl FnOnce(&ThreadCounters) -> u64,
-    ) -> Reset {
+    ) -> ResetOutcome {
         let Some(shard) = self.shards.get(id.shard()) else {
             return self.reset_slow(call, id, deadline);
         };
         match shard.try_postpone(id, deadline, &self.progress, call.guard) {
-            Arm::Done => {
+            ArmOutcome::Done => {
                 count(&call.thread.counters);
-                Reset::Done
+                ResetOutcome::Done
             }
-            Arm::NotInTime => self.ensure_reset(call, id, deadline),
-            Arm::MustFile(()) | Arm::Raced(()) => self.reset_slow(call, id, deadline),
+            ArmOutcome::NotInTime => self.ensure_reset(call, id, deadline),
+            ArmOutcome::MustFile(()) | ArmOutcome::Raced(()) => self.reset_slow(call, id, deadline),
         }
     }
 
     /// As [`reset`](Self::reset), in every case.
     #[inline(never)]
-    fn reset_slow(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> Reset {
+    fn reset_slow(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> ResetOutcome {
         let shard = self.shards.get(id.shard());
         let done =
             shard.and_then(|shard| shard.set_deadline(id, deadline, &self.progress, call.guard));
         let Some(filed) = done else {
-            return Reset::NotArmed;
+            return ResetOutcome::NotArmed;
         };
         call.thread.counters.add(ThreadCount::Reset, 1);
         self.count_filed(call.thread, filed);
-        Reset::Done
+        ResetOutcome::Done
     }
 
     /// As [`reset`](Self::reset), where the reference that was relied on is not in time after all.
     #[cold]
     #[inline(never)]
-    fn ensure_reset(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> Reset {
+    fn ensure_reset(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> ResetOutcome {
         self.ensure_ref(call, id, deadline);
         call.thread.counters.add(ThreadCount::Reset, 1);
-        opaque(Reset::Done)
+        opaque(ResetOutcome::Done)
     }
 }
 
@@ -134,24 +139,30 @@ impl<T> Shard<T> {
     /// Sets the deadline of the timer that `id` refers to, in the common case: a reference is
     /// visited in time, and nobody is refiling.
     #[inline(always)]
-    fn try_postpone(&self, id: TimerId, deadline: Tick, progress: &Progress, guard: &Guard) -> Arm {
+    fn try_postpone(
+        &self,
+        id: TimerId,
+        deadline: Tick,
+        progress: &Progress,
+        guard: &Guard,
+    ) -> ArmOutcome {
         let Some(entry) = self.slab.entry(id.index(), guard) else {
-            return Arm::Raced(());
+            return ArmOutcome::Raced(());
         };
         let (seen, next_visit) = (entry.state.load(), entry.next_visit.load());
         if !seen.is_unflagged_of(id) {
-            return Arm::Raced(());
+            return ArmOutcome::Raced(());
         }
         if !in_time(next_visit, deadline, progress.swept()) {
-            return Arm::MustFile(());
+            return ArmOutcome::MustFile(());
         }
         let pushed = seen.with_deadline(deadline);
         if entry.state.try_reset(seen, pushed).is_err() {
-            Arm::Raced(())
+            ArmOutcome::Raced(())
         } else if !still_pending(entry, pushed, next_visit, progress) {
-            Arm::NotInTime
+            ArmOutcome::NotInTime
         } else {
-            Arm::Done
+            ArmOutcome::Done
         }
     }
 
@@ -188,10 +199,10 @@ impl<T> Shard<T> {
     }
 }
 
-/// What came of a reset.
+/// The outcome of a reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub(crate) enum Reset {
+pub(crate) enum ResetOutcome {
     /// The timer has ended, or never was.
     NotArmed,
     /// The deadline is set.

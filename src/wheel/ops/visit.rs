@@ -31,10 +31,10 @@ pub(crate) struct SlotExpiry {
     pub(crate) swept: Tick,
 }
 
-/// What came of visiting a reference.
+/// The outcome of a visit.
 #[derive(Debug)]
 #[must_use]
-pub(crate) enum Visit<T> {
+pub(crate) enum VisitOutcome<T> {
     /// No timer lives in its entry, or another reference to the entry waits in time.
     Discarded,
     /// It waits anew.
@@ -54,9 +54,9 @@ impl<T> Shard<T> {
         expiry: SlotExpiry,
         gathered: &mut Gathered<'_>,
         guard: &Guard,
-    ) -> Visit<T> {
+    ) -> VisitOutcome<T> {
         let Some(entry) = self.slab.entry(reference.index(), guard) else {
-            return Visit::Discarded;
+            return VisitOutcome::Discarded;
         };
         let mut state = entry.state.load();
         loop {
@@ -76,11 +76,11 @@ impl<T> Shard<T> {
                         None => self.slab.gather(released, index, vacant, guard),
                     }
                     let id = TimerId::new(self.number, state.generation(), index);
-                    Visit::Expired(value, id, deadline)
+                    VisitOutcome::Expired(value, id, deadline)
                 })
             } else {
                 self.try_discard(entry, state, expiry).and_then(|discarded| match discarded {
-                    true => Ok(Visit::Discarded),
+                    true => Ok(VisitOutcome::Discarded),
                     false => self.try_requeue(entry, reference, state, expiry, &mut gathered.filed),
                 })
             };
@@ -172,7 +172,7 @@ impl<T> Shard<T> {
         state: EntryState,
         SlotExpiry { slot, swept }: SlotExpiry,
         filed: &mut Filed,
-    ) -> Result<Visit<T>, EntryState> {
+    ) -> Result<VisitOutcome<T>, EntryState> {
         let deadline = state.deadline(swept);
         let place = self.hierarchy.place(deadline, swept);
         if state.is_refiling() {
@@ -188,7 +188,8 @@ impl<T> Shard<T> {
                 }
             });
             if !state.is_armed() || kept.is_some_and(|kept| at(kept, swept) <= deadline) {
-                let visited = if kept.is_some() { Visit::Requeued } else { Visit::Discarded };
+                let visited =
+                    if kept.is_some() { VisitOutcome::Requeued } else { VisitOutcome::Discarded };
                 return entry.state.try_revalidate(state).map(|()| visited);
             }
         } else {
@@ -201,11 +202,11 @@ impl<T> Shard<T> {
         let visited = match self.file(reference.index(), place) {
             Some(more) => {
                 *filed = filed.and(more);
-                Visit::Requeued
+                VisitOutcome::Requeued
             }
             None => {
                 self.lose_at(entry, place, swept);
-                Visit::Discarded
+                VisitOutcome::Discarded
             }
         };
         entry.state.try_revalidate(state).map(|()| visited)

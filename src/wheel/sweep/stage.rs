@@ -16,7 +16,7 @@
 use crate::wheel::counters::SweepCount;
 use crate::wheel::engine::Engine;
 use crate::wheel::hierarchy::entry_ref::EntryRef;
-use crate::wheel::hierarchy::slot::Read;
+use crate::wheel::hierarchy::slot::ReadOutcome;
 use crate::wheel::hierarchy::{Kept, Source, Taken};
 use crate::wheel::memory::pin;
 use std::collections::VecDeque;
@@ -123,8 +123,8 @@ impl Pending {
                     self.taken.pop_front();
                     break;
                 }
-                Some(Read::Whole) => counters.add(SweepCount::BlocksFreed, 1),
-                Some(Read::Kept(unwritten)) => {
+                Some(ReadOutcome::Whole) => counters.add(SweepCount::BlocksFreed, 1),
+                Some(ReadOutcome::Kept(unwritten)) => {
                     self.kept.push_back(Kept { from: taken.from, unwritten });
                 }
             }

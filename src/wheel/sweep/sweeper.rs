@@ -35,7 +35,7 @@ use crate::wheel::engine::Engine;
 use crate::wheel::hierarchy::Source;
 use crate::wheel::memory::pin;
 use crate::wheel::metrics::Lateness;
-use crate::wheel::ops::visit::{Gathered, SlotExpiry, Visit};
+use crate::wheel::ops::visit::{Gathered, SlotExpiry, VisitOutcome};
 use crate::wheel::shard::Filed;
 use crate::wheel::slab::Released;
 use crate::wheel::sweep::report::{Expired, SweepReport};
@@ -489,9 +489,9 @@ impl<T: Send> Sweeper<T> {
         while self.batch.len() < limit {
             let Some(reference) = self.pending.references.pop() else { break };
             match shard.visit(reference, expiry, &mut gathered, &guard) {
-                Visit::Discarded => discarded += 1,
-                Visit::Requeued => requeued += 1,
-                Visit::Expired(value, id, tick) => {
+                VisitOutcome::Discarded => discarded += 1,
+                VisitOutcome::Requeued => requeued += 1,
+                VisitOutcome::Expired(value, id, tick) => {
                     if self.stamp.tick != tick {
                         self.stamp = Stamp { tick, deadline: engine.timeline.instant(tick) };
                     }

@@ -24,7 +24,7 @@ use crate::wheel::counters::SweepCount;
 use crate::wheel::engine::Engine;
 use crate::wheel::hierarchy::entry_ref::EntryRef;
 use crate::wheel::hierarchy::geometry::SlotIndex;
-use crate::wheel::hierarchy::slot::Read;
+use crate::wheel::hierarchy::slot::ReadOutcome;
 use crate::wheel::hierarchy::{Kept, Taken};
 use crate::wheel::memory;
 use crate::wheel::ops::visit::SlotExpiry;
@@ -358,8 +358,10 @@ fn tidy_slot<T>(
     while looked < budget && !done {
         match taken.chain.read_block(&mut references, shard.hierarchy.blocks()) {
             None => done = true,
-            Some(Read::Whole) => freed += 1,
-            Some(Read::Kept(unwritten)) => kept.push_back(Kept { from: taken.from, unwritten }),
+            Some(ReadOutcome::Whole) => freed += 1,
+            Some(ReadOutcome::Kept(unwritten)) => {
+                kept.push_back(Kept { from: taken.from, unwritten })
+            }
         }
         looked += references.len();
         let guard = memory::pin();
