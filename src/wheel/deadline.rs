@@ -102,7 +102,7 @@ impl<T> Inner<T> {
     #[inline(never)]
     pub(crate) fn try_insert_at(&self, value: T, deadline: WheelInstant) -> Result<TimerId, T> {
         match self.resolve(deadline) {
-            Some(soon) => self.insert(value, soon),
+            Some(resolved) => self.insert(value, resolved),
             None => hand_back(value),
         }
     }
@@ -158,7 +158,7 @@ impl<T> Inner<T> {
         Some(ResolvedDeadline {
             thread,
             _of_its_thread: PhantomData,
-            tick: self.engine.timeline.soon_at(ahead, now)?,
+            tick: self.engine.timeline.fast_tick_ahead(ahead, now)?,
             #[cfg(any(feature = "future", modelled))]
             ahead,
         })
@@ -171,7 +171,7 @@ impl<T> Inner<T> {
         let ahead = |now: WheelInstant| at.nanos.checked_sub(now.nanos).filter(|&ahead| ahead > 0);
         match ahead(self.now(self.engine.threads.current())) {
             // Within its maximum lag, a cached reading is inconclusive.
-            Some(soon) if self.cached && soon <= MAX_LAG_NANOS => ahead(self.read_clock()),
+            Some(nanos) if self.cached && nanos <= MAX_LAG_NANOS => ahead(self.read_clock()),
             told => told,
         }
     }

@@ -104,7 +104,7 @@ pub(crate) struct Timeline {
     origin: Tick,
     nanos: u64,
     lag: Duration,
-    /// The lag in nanoseconds, for [`soon`](Self::soon).
+    /// The lag in nanoseconds, for [`fast_tick_after`](Self::fast_tick_after).
     narrow_lag: u64,
     /// The number of nanoseconds from tick 0 to `start`. Zero if that is too long.
     before_start: u64,
@@ -112,11 +112,11 @@ pub(crate) struct Timeline {
     rounding: u64,
     /// The same, plus the lag.
     rounding_lag: u64,
-    /// Delays of fewer seconds are for [`soon`](Self::soon), because together with the lag they are
-    /// in range.
-    soon_secs: u64,
-    /// The longest distance in nanoseconds for [`soon_at`](Self::soon_at). It is one tick less than
-    /// the range, and at most a [`PART`], or zero.
+    /// Delays of fewer seconds are for [`fast_tick_after`](Self::fast_tick_after), because together
+    /// with the lag they are in range.
+    fast_delay_secs: u64,
+    /// The longest distance in nanoseconds for [`fast_tick_ahead`](Self::fast_tick_ahead). It is
+    /// one tick less than the range, and at most a [`PART`], or zero.
     longest: u64,
     per_tick: Divisor,
 }
@@ -179,7 +179,7 @@ impl Timeline {
             before_start,
             rounding,
             rounding_lag: rounding + narrow_lag,
-            soon_secs: longest.saturating_sub(narrow_lag) / NANOS,
+            fast_delay_secs: longest.saturating_sub(narrow_lag) / NANOS,
             longest,
             per_tick: Divisor::new(nanos),
         }
@@ -202,12 +202,12 @@ impl Timeline {
     /// added. Uses only integers. Applies to a delay that is not zero and definitely in range, at a
     /// time that is not absurd.
     #[inline]
-    pub(crate) fn soon(&self, delay: Duration, now: WheelInstant) -> Option<Tick> {
+    pub(crate) fn fast_tick_after(&self, delay: Duration, now: WheelInstant) -> Option<Tick> {
         self.tick_of_nanos(self.plain_nanos(delay)?, now)
     }
 
-    /// The variant of [`soon`](Self::soon) for a delay of so many [plain](Self::plain_nanos)
-    /// nanoseconds.
+    /// The variant of [`fast_tick_after`](Self::fast_tick_after) for a delay of so many
+    /// [plain](Self::plain_nanos) nanoseconds.
     #[inline]
     pub(crate) fn tick_of_nanos(&self, nanos: u64, now: WheelInstant) -> Option<Tick> {
         self.tick_at(now.nanos + nanos + self.rounding_lag)
@@ -216,7 +216,7 @@ impl Timeline {
     /// Returns the nanoseconds of a delay that is not zero and definitely in range.
     #[inline]
     pub(crate) fn plain_nanos(&self, delay: Duration) -> Option<u64> {
-        if delay.as_secs() >= self.soon_secs {
+        if delay.as_secs() >= self.fast_delay_secs {
             return None;
         }
         let nanos = delay.as_secs() * NANOS + u64::from(delay.subsec_nanos());
@@ -229,12 +229,12 @@ impl Timeline {
     pub(crate) fn wheel_instant_after(&self, delay: Duration, now: WheelInstant) -> WheelInstant {
         match self.plain_nanos(delay) {
             Some(nanos) => WheelInstant { nanos: (now.nanos + nanos + self.narrow_lag).min(LAST) },
-            None => self.far_moment_after(delay, now),
+            None => self.wheel_instant_after_slow(delay, now),
         }
     }
 
     #[cold]
-    fn far_moment_after(&self, delay: Duration, now: WheelInstant) -> WheelInstant {
+    fn wheel_instant_after_slow(&self, delay: Duration, now: WheelInstant) -> WheelInstant {
         let far = WheelInstant { nanos: LAST };
         self.deadline(delay, now).map_or(far, |deadline| self.wheel_instant(deadline))
     }
@@ -248,9 +248,10 @@ impl Timeline {
     }
 
     /// The fast path by deadline. Returns the first tick at or after a deadline that lies so many
-    /// nanoseconds after now, at least one. Unlike [`soon`](Self::soon), it adds no lag.
+    /// nanoseconds after now, at least one. Unlike [`fast_tick_after`](Self::fast_tick_after), it
+    /// adds no lag.
     #[inline]
-    pub(crate) fn soon_at(&self, ahead: u64, now: WheelInstant) -> Option<Tick> {
+    pub(crate) fn fast_tick_ahead(&self, ahead: u64, now: WheelInstant) -> Option<Tick> {
         debug_assert!(ahead > 0);
         if ahead > self.longest {
             return None;
@@ -388,11 +389,11 @@ mod tests {
             for delay in [1, 499, 500, 501, 1_000, u64::from(u32::MAX)] {
                 let delay = Duration::from_nanos(delay);
                 let deadline = line.deadline(delay, now).unwrap();
-                assert_eq!(line.soon(delay, now), Some(line.ceil(deadline)));
+                assert_eq!(line.fast_tick_after(delay, now), Some(line.ceil(deadline)));
                 assert_eq!(deadline, line.read(now) + delay + lag);
             }
-            assert_eq!(line.soon(Duration::ZERO, now), None);
-            assert_eq!(line.soon(Duration::MAX, now), None);
+            assert_eq!(line.fast_tick_after(Duration::ZERO, now), None);
+            assert_eq!(line.fast_tick_after(Duration::MAX, now), None);
         }
     }
 
@@ -411,8 +412,8 @@ mod tests {
         assert_eq!(line.duration(3), Duration::from_nanos(6));
         assert_eq!(line.duration(1 << 40), Duration::from_nanos(1 << 41));
         let absurd = line.wheel_instant(far);
-        assert_eq!(line.soon(Duration::from_secs(1), absurd), None);
-        assert_eq!(line.soon_at(1, absurd), None);
+        assert_eq!(line.fast_tick_after(Duration::from_secs(1), absurd), None);
+        assert_eq!(line.fast_tick_ahead(1, absurd), None);
         assert_eq!(line.farthest(absurd), None);
     }
 
@@ -421,7 +422,7 @@ mod tests {
         let (start, second) = (ManualClock::new().start(), Duration::from_secs(1));
         let line = Timeline::new(start, Tick(1 << 60), 1_000_000, Duration::ZERO);
         let now = line.wheel_instant(start);
-        assert_eq!((line.soon(second, now), line.soon_at(1, now)), (None, None));
+        assert_eq!((line.fast_tick_after(second, now), line.fast_tick_ahead(1, now)), (None, None));
         assert_eq!(line.farthest(now), None);
         assert_eq!(line.ceil(start + second), Tick((1 << 60) + 1_000));
     }

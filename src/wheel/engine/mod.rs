@@ -160,7 +160,7 @@ impl<T> Engine<T> {
         delay: Duration,
         now: WheelInstant,
     ) -> Result<Tick, OutOfRange> {
-        match self.in_window(self.timeline.soon(delay, now)) {
+        match self.in_window(self.timeline.fast_tick_after(delay, now)) {
             Some(tick) => Ok(tick),
             None => self.tick_after_slow(delay, now),
         }
@@ -193,7 +193,7 @@ impl<T> Engine<T> {
         ahead: u64,
         now: WheelInstant,
     ) -> Result<Tick, OutOfRange> {
-        match self.in_window(self.timeline.soon_at(ahead, now)) {
+        match self.in_window(self.timeline.fast_tick_ahead(ahead, now)) {
             Some(tick) => Ok(tick),
             None => self.tick_of(deadline, now),
         }

@@ -39,7 +39,7 @@ impl<T> Engine<T> {
         delay: Duration,
         now: WheelInstant,
     ) -> Result<TimerId, InsertError<T>> {
-        match self.in_window(self.timeline.soon(delay, now)) {
+        match self.in_window(self.timeline.fast_tick_after(delay, now)) {
             Some(deadline) => self
                 .insert(call, value, deadline)
                 .or_else(|value| self.insert_after_slow(call, value, delay, now)),

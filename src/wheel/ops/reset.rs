@@ -28,7 +28,7 @@ impl<T> Engine<T> {
         delay: Duration,
         now: WheelInstant,
     ) -> ResetOutcome {
-        match self.in_window(self.timeline.soon(delay, now)) {
+        match self.in_window(self.timeline.fast_tick_after(delay, now)) {
             Some(deadline) => self.reset(call, id, deadline),
             None => self.reset_after_slow(call, id, delay, now),
         }
