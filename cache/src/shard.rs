@@ -125,13 +125,13 @@ impl<K, V> Weighter<StoredKey<K>, CacheEntry<V>> for Weigh<K, V> {
     }
 }
 
-pub(super) type Entries<K, V> =
+pub(super) type EntryTable<K, V> =
     Cache<StoredKey<K>, CacheEntry<V>, Weigh<K, V>, BuildHasherDefault<IdentityHasher>, Collect>;
 type Loads<K, V> = HashMap<K, Arc<Load<V>>, Hashes>;
 
 /// The entries and loads behind one lock.
 pub(super) struct Shard<K, V> {
-    pub(super) entries: Entries<K, V>,
+    pub(super) entries: EntryTable<K, V>,
     pub(super) loads: Loads<K, V>,
     /// Loads that have lost their places, to be dropped without the lock.
     pub(super) overtaken: Vec<Arc<Load<V>>>,
@@ -220,7 +220,7 @@ impl<K: Eq + Hash, V> Shard<K, V> {
         Self { entries, loads: no_loads(), overtaken: Vec::new(), most: 0, bound, heavy }
     }
 
-    fn fresh(bound: &Bound<K, V>, heavy: &Arc<AtomicBool>) -> Entries<K, V> {
+    fn fresh(bound: &Bound<K, V>, heavy: &Arc<AtomicBool>) -> EntryTable<K, V> {
         let options = OptionsBuilder::new()
             .estimated_items_capacity(bound.known())
             .weight_capacity(bound.most.map_or(u64::MAX, |most| most as u64))
@@ -313,7 +313,7 @@ impl<K: Eq + Hash, V> Shard<K, V> {
     }
 
     /// Removes all entries, and the places of all loads.
-    pub(super) fn take(&mut self) -> Entries<K, V> {
+    pub(super) fn take(&mut self) -> EntryTable<K, V> {
         self.overtake_all();
         self.most = 0;
         std::mem::replace(&mut self.entries, Self::fresh(&self.bound, &self.heavy))

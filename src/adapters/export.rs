@@ -17,16 +17,16 @@ use ::metrics::{
 type Figure<S, N> = fn(&S) -> N;
 
 /// A counter's name, its description, and its figure in a snapshot `S`.
-pub(super) type Total<S> = (&'static str, &'static str, Figure<S, u64>);
+pub(super) type CounterFigure<S> = (&'static str, &'static str, Figure<S, u64>);
 
 /// A gauge's name, unit, description, and figure in a snapshot `S`.
-pub(super) type Level<S> = (&'static str, Unit, &'static str, Figure<S, f64>);
+pub(super) type GaugeFigure<S> = (&'static str, Unit, &'static str, Figure<S, f64>);
 
 /// The registered counters and gauges for snapshots `S`.
 #[derive(Debug)]
 pub(super) struct Figures<S> {
-    totals: Vec<(Counter, Figure<S, u64>)>,
-    levels: Vec<(Gauge, Figure<S, f64>)>,
+    counters: Vec<(Counter, Figure<S, u64>)>,
+    gauges: Vec<(Gauge, Figure<S, f64>)>,
 }
 
 impl<S> Figures<S> {
@@ -34,31 +34,31 @@ impl<S> Figures<S> {
     pub(super) fn register(
         label: &'static str,
         of: &str,
-        totals: &[Total<S>],
-        levels: &[Level<S>],
+        counters: &[CounterFigure<S>],
+        gauges: &[GaugeFigure<S>],
     ) -> Self {
-        let totals = totals.iter().map(|&(name, what, figure)| {
+        let counters = counters.iter().map(|&(name, what, figure)| {
             describe_counter!(name, Unit::Count, what);
             (counter!(name, label => of.to_owned()), figure)
         });
-        let levels = levels.iter().map(|&(name, unit, what, figure)| {
+        let gauges = gauges.iter().map(|&(name, unit, what, figure)| {
             describe_gauge!(name, unit, what);
             (gauge!(name, label => of.to_owned()), figure)
         });
-        Self { totals: totals.collect(), levels: levels.collect() }
+        Self { counters: counters.collect(), gauges: gauges.collect() }
     }
 
     pub(super) fn tell(&self, snapshot: &S) {
-        for (counter, figure) in &self.totals {
+        for (counter, figure) in &self.counters {
             counter.absolute(figure(snapshot));
         }
-        for (gauge, figure) in &self.levels {
+        for (gauge, figure) in &self.gauges {
             gauge.set(figure(snapshot));
         }
     }
 }
 
-const TOTALS: [Total<Metrics>; 8] = [
+const COUNTERS: [CounterFigure<Metrics>; 8] = [
     ("tourbillon_inserted_total", "Timers ever armed.", |m| m.inserted),
     ("tourbillon_reset_total", "Resets that took effect.", |m| m.reset),
     ("tourbillon_cancelled_total", "Timers ended by a cancel.", |m| m.cancelled),
@@ -69,7 +69,7 @@ const TOTALS: [Total<Metrics>; 8] = [
     ("tourbillon_handler_panics_total", "Handlers that panicked.", |m| m.handler_panics),
 ];
 
-const LEVELS: [Level<Metrics>; 6] = [
+const GAUGES: [GaugeFigure<Metrics>; 6] = [
     ("tourbillon_timers_armed", Unit::Count, "Timers armed.", |m| m.armed as f64),
     ("tourbillon_stale_references", Unit::Count, "References without a timer.", |m| {
         m.stale_references as f64
@@ -172,7 +172,7 @@ impl MetricsExporter {
     #[must_use]
     pub fn new(wheel: impl Into<String>) -> Self {
         let wheel = wheel.into();
-        let figures = Figures::register("wheel", &wheel, &TOTALS, &LEVELS);
+        let figures = Figures::register("wheel", &wheel, &COUNTERS, &GAUGES);
         let lateness = LATENESS.map(|(name, what, of)| {
             describe_histogram!(name, Unit::Seconds, what);
             let histogram = histogram!(name, "wheel" => wheel.clone());

@@ -16,13 +16,13 @@ use tower_service::Service;
 /// The limits of a layer, a service or a future response. A clone counts its sleeps separately. The
 /// bodies of one service [share](Timer::share) a count.
 #[derive(Clone, Debug)]
-struct Limit {
+struct BodyLimits {
     timer: Timer,
     timeout: Duration,
     total: Option<Duration>,
 }
 
-impl Limit {
+impl BodyLimits {
     fn share(&self) -> Self {
         Self { timer: self.timer.share(), timeout: self.timeout, total: self.total }
     }
@@ -41,14 +41,14 @@ macro_rules! layer {
     ($(#[$about_layer:meta])* $layer:ident makes $(#[$about_service:meta])* $service:ident) => {
         $(#[$about_layer])*
         #[derive(Clone, Debug)]
-        pub struct $layer(Limit);
+        pub struct $layer(BodyLimits);
 
         impl $layer {
             /// Creates a layer whose bodies fail if a frame is awaited for longer than `timeout`,
             /// by `timer`.
             #[must_use]
             pub fn new(timer: Timer, timeout: Duration) -> Self {
-                Self(Limit { timer, timeout, total: None })
+                Self(BodyLimits { timer, timeout, total: None })
             }
 
             /// Limits how long each whole body may take, as [`TimeoutBody::with_total_timeout`]
@@ -67,7 +67,7 @@ macro_rules! layer {
             type Service = $service<S>;
 
             fn layer(&self, inner: S) -> $service<S> {
-                $service { inner, limit: self.0.clone() }
+                $service { inner, limits: self.0.clone() }
             }
         }
 
@@ -75,7 +75,7 @@ macro_rules! layer {
         #[derive(Clone, Debug)]
         pub struct $service<S> {
             inner: S,
-            limit: Limit,
+            limits: BodyLimits,
         }
 
         wraps_a_service!($service);
@@ -190,7 +190,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> S::Future {
-        self.inner.call(request.map(|body| self.limit.on(body)))
+        self.inner.call(request.map(|body| self.limits.on(body)))
     }
 }
 
@@ -208,7 +208,7 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let response = self.inner.call(request);
-        ResponseBodyTimeoutFuture { response, limit: self.limit.share() }
+        ResponseBodyTimeoutFuture { response, limits: self.limits.share() }
     }
 }
 
@@ -258,7 +258,7 @@ pin_project! {
     pub struct ResponseBodyTimeoutFuture<F> {
         #[pin]
         response: F,
-        limit: Limit,
+        limits: BodyLimits,
     }
 }
 
@@ -271,6 +271,6 @@ where
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let response = ready!(this.response.poll(context))?;
-        Poll::Ready(Ok(response.map(|body| this.limit.on(body))))
+        Poll::Ready(Ok(response.map(|body| this.limits.on(body))))
     }
 }

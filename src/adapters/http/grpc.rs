@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::grpc_body::{Ended, GrpcTimeoutBody, Limit};
+use super::grpc_body::{Ended, GrpcTimeoutBody, RequestLimit};
 use super::grpc_header::asked;
 use crate::adapters::wraps::wraps_a_service;
 use crate::future::{Deadline, Timer};
@@ -133,7 +133,7 @@ where
             return GrpcResponseFuture { response: self.inner.call(request), limit: None };
         };
         request.extensions_mut().insert(deadline);
-        let limit = Some(Limit::new(&self.layer.timer, deadline));
+        let limit = Some(RequestLimit::new(&self.layer.timer, deadline));
         GrpcResponseFuture { response: deadline.run(|| self.inner.call(request)), limit }
     }
 }
@@ -146,7 +146,7 @@ pin_project! {
         #[pin]
         response: F,
         // None without a deadline; goes on to the body.
-        limit: Option<Limit>,
+        limit: Option<RequestLimit>,
     }
 }
 

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, ready};
 
 /// The deadline of a request, and the sleep that wakes its task then.
 #[derive(Debug)]
-pub(super) struct Limit {
+pub(super) struct RequestLimit {
     deadline: Deadline,
     timer: Timer,
     sleep: Sleep,
@@ -27,7 +27,7 @@ pub(super) enum Ended {
     NotKept,
 }
 
-impl Limit {
+impl RequestLimit {
     pub(super) fn new(timer: &Timer, deadline: Deadline) -> Self {
         Self { deadline, timer: timer.share(), sleep: timer.sleep_until(deadline.instant()) }
     }
@@ -136,12 +136,12 @@ pin_project! {
         #[pin]
         body: Option<B>,
         // None if there is no deadline, or the body has ended.
-        limit: Option<Limit>,
+        limit: Option<RequestLimit>,
     }
 }
 
 impl<B> GrpcTimeoutBody<B> {
-    pub(super) fn new(body: Option<B>, limit: Option<Limit>) -> Self {
+    pub(super) fn new(body: Option<B>, limit: Option<RequestLimit>) -> Self {
         Self { body, limit }
     }
 

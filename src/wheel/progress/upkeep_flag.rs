@@ -53,20 +53,20 @@ pub(crate) struct UpkeepFlag {
     wanted: AtomicBool,
     /// `true` if far more entries were vacant than in use at the last check.
     surplus: AtomicBool,
-    entries: Rounds,
-    blocks: Rounds,
+    entries: TrimRounds,
+    blocks: TrimRounds,
 }
 
 /// Figures of the last round of trimming, which avoid useless rounds: the amount that it could not
 /// give back, and the amount in use. The next round waits until twice as much is vacant, or an
 /// eighth as much is in use.
 #[derive(Debug)]
-struct Rounds {
+struct TrimRounds {
     vacant_left: AtomicU64,
     used_then: AtomicU64,
 }
 
-impl Rounds {
+impl TrimRounds {
     fn new() -> Self {
         Self { vacant_left: AtomicU64::new(0), used_then: AtomicU64::new(u64::MAX) }
     }
@@ -92,8 +92,8 @@ impl UpkeepFlag {
         Self {
             wanted: AtomicBool::new(false),
             surplus: AtomicBool::new(false),
-            entries: Rounds::new(),
-            blocks: Rounds::new(),
+            entries: TrimRounds::new(),
+            blocks: TrimRounds::new(),
         }
     }
 
