@@ -27,7 +27,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tourbillon::Builder;
 use tourbillon::future::Timer;
-use tourbillon::http::{BodyTimeoutError, RequestBodyTimeoutLayer, TimeoutLayer};
+use tourbillon::http::{BodyTimeoutError, RequestBodyTimeoutLayer, ResponseTimeoutLayer};
 use tourbillon::tower::{self, BoxError};
 
 const ANSWER: Duration = Duration::from_millis(300);
@@ -72,7 +72,7 @@ fn router(timer: &Timer) -> Router {
         .route("/silent408", get(silent))
         .route("/upload", post(upload))
         .layer(RequestBodyTimeoutLayer::new(timer.clone(), BODY))
-        .layer(TimeoutLayer::with_status_code(timer.clone(), status, 2 * ANSWER))
+        .layer(ResponseTimeoutLayer::with_status_code(timer.clone(), status, 2 * ANSWER))
 }
 
 /// Serves each connection with the builder of hyper-util, on which hyper's own timeouts are set.

@@ -1,4 +1,4 @@
-//! Timeouts of tower services on a wheel: [`TimeoutLayer`], and [`Timeout`], the service that it
+//! Timeouts of tower services on a wheel: [`TimeoutLayer`], and the [`TimeoutService`] that it
 //! creates.
 //!
 //! They work like tower's own on another clock. The time counts from the call, and a request
@@ -75,10 +75,10 @@ impl TimeoutLayer {
 }
 
 impl<S> Layer<S> for TimeoutLayer {
-    type Service = Timeout<S>;
+    type Service = TimeoutService<S>;
 
-    fn layer(&self, inner: S) -> Timeout<S> {
-        Timeout { inner, timer: self.timer.clone(), timeout: self.timeout }
+    fn layer(&self, inner: S) -> TimeoutService<S> {
+        TimeoutService { inner, timer: self.timer.clone(), timeout: self.timeout }
     }
 }
 
@@ -104,7 +104,7 @@ impl<S> Layer<S> for TimeoutLayer {
 /// use std::time::Duration;
 /// use tourbillon::Builder;
 /// use tourbillon::future::Timer;
-/// use tourbillon::tower::Timeout;
+/// use tourbillon::tower::TimeoutService;
 /// use tower_service::Service;
 ///
 /// # struct Length;
@@ -120,19 +120,19 @@ impl<S> Layer<S> for TimeoutLayer {
 /// #     }
 /// # }
 /// let timer = Timer::spawn(Builder::new().driver())?;
-/// let mut service = Timeout::new(Length, timer, Duration::from_secs(5)); // over a service
+/// let mut service = TimeoutService::new(Length, timer, Duration::from_secs(5)); // over a service
 /// assert_eq!(pollster::block_on(service.call("a request"))?, 9);
 /// let _length = service.into_inner();
 /// # Ok::<(), tourbillon::tower::BoxError>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Timeout<S> {
+pub struct TimeoutService<S> {
     inner: S,
     timer: Timer,
     timeout: Duration,
 }
 
-impl<S> Timeout<S> {
+impl<S> TimeoutService<S> {
     /// Creates a service that ends the requests of `inner` after `timeout`, by `timer`.
     #[must_use]
     pub fn new(inner: S, timer: Timer, timeout: Duration) -> Self {
@@ -140,9 +140,9 @@ impl<S> Timeout<S> {
     }
 }
 
-wraps_a_service!(Timeout);
+wraps_a_service!(TimeoutService);
 
-impl<S, Request> Service<Request> for Timeout<S>
+impl<S, Request> Service<Request> for TimeoutService<S>
 where
     S: Service<Request>,
     S::Error: Into<BoxError>,
@@ -162,7 +162,7 @@ where
 }
 
 pin_project! {
-    /// The response of a [`Timeout`] service. Dropping it cancels the timer.
+    /// The response of a [`TimeoutService`]. Dropping it cancels the timer.
     ///
     /// # Examples
     ///
@@ -175,7 +175,7 @@ pin_project! {
     /// use std::task::{Context, Poll, Waker};
     /// use std::time::Duration;
     /// use tourbillon::future::{Timer, TimeoutError};
-    /// use tourbillon::tower::Timeout;
+    /// use tourbillon::tower::TimeoutService;
     /// use tourbillon::{Builder, ManualClock};
     /// use tower_service::Service;
     ///
@@ -194,7 +194,7 @@ pin_project! {
     /// let clock = ManualClock::new();
     /// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
     /// let limit = Duration::from_secs(5);
-    /// let mut service = Timeout::new(Silent, Timer::new(wheel), limit); // over a silent one
+    /// let mut service = TimeoutService::new(Silent, Timer::new(wheel), limit);
     /// let mut response = pin!(service.call("a request"));
     /// let mut context = Context::from_waker(Waker::noop());
     /// assert!(response.as_mut().poll(&mut context).is_pending());

@@ -19,7 +19,7 @@ use tower_service::Service;
 ///
 /// ```text
 /// ServiceBuilder::new()
-///     .layer(TimeoutLayer::new(timer, limit)) // also the one of `http`, or `GrpcTimeoutLayer`
+///     .layer(TimeoutLayer::new(timer, limit)) // also those of `http`
 ///     .layer(AwaitReadyLayer::new())
 ///     .layer(ConcurrencyLimitLayer::new(100))
 /// ```

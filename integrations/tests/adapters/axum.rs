@@ -20,7 +20,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tourbillon::Builder;
 use tourbillon::future::{TimeoutError, Timer};
 use tourbillon::http::{
-    BodyTimeoutError, RequestBodyTimeoutLayer, ResponseBodyTimeoutLayer, TimeoutLayer,
+    BodyTimeoutError, RequestBodyTimeoutLayer, ResponseBodyTimeoutLayer, ResponseTimeoutLayer,
 };
 use tourbillon::tower::BoxError;
 use tower::ServiceBuilder;
@@ -73,7 +73,8 @@ async fn all_gone(timer: &Timer) {
 #[tokio::test]
 async fn a_request_without_an_answer_is_answered_by_a_status() {
     let timer = timer();
-    let layer = TimeoutLayer::with_status_code(timer.clone(), StatusCode::GATEWAY_TIMEOUT, LIMIT);
+    let layer =
+        ResponseTimeoutLayer::with_status_code(timer.clone(), StatusCode::GATEWAY_TIMEOUT, LIMIT);
     let router = Router::new()
         .route("/silent", get(pending::<()>))
         .route("/prompt", get(async || "prompt"))

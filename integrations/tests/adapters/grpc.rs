@@ -12,7 +12,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tonic::{Code, Status};
 use tourbillon::future::{Deadline, Sleep, TimeoutError, Timer};
-use tourbillon::http::{GrpcDeadlineLayer, GrpcTimeoutLayer, TimeoutLayer};
+use tourbillon::http::{GrpcDeadlineLayer, GrpcTimeoutLayer, ResponseTimeoutLayer};
 use tourbillon::{Builder, ManualClock, testing};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
@@ -85,7 +85,7 @@ fn no_inner_timeout_answers_in_place_of_the_deadline() {
         let gateway = StatusCode::GATEWAY_TIMEOUT;
         let layers = ServiceBuilder::new()
             .layer(GrpcTimeoutLayer::new(timer.clone()))
-            .layer(TimeoutLayer::with_status_code(timer.clone(), gateway, SECOND * 30));
+            .layer(ResponseTimeoutLayer::with_status_code(timer.clone(), gateway, SECOND * 30));
         let start = timer.now();
         let Ok(response) = layers.service(silent).oneshot(request()).await;
         assert_eq!((timer.now() - start, response.status()), (MS * 50, StatusCode::OK));

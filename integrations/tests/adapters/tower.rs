@@ -17,7 +17,7 @@ use tourbillon::future::{self, Deadline, TimeoutError, Timer};
 use tourbillon::http::{
     self, BodyTimeoutError, RequestBodyTimeoutLayer, ResponseBodyTimeoutLayer, TimeoutBody,
 };
-use tourbillon::tower::{AwaitReadyLayer, BoxError, Timeout, TimeoutLayer};
+use tourbillon::tower::{AwaitReadyLayer, BoxError, TimeoutLayer, TimeoutService};
 use tourbillon::{Builder, ManualClock, Refusal, Sweeper};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
@@ -133,7 +133,7 @@ fn a_late_response_ends_in_an_error_and_not_early() {
 fn the_time_counts_from_the_call() {
     let mut hand = Hand::new();
     let silent = service_fn(|_: ()| pending::<Result<(), Infallible>>());
-    let mut service = Timeout::new(silent, hand.timer.clone(), SECOND);
+    let mut service = TimeoutService::new(silent, hand.timer.clone(), SECOND);
     hand.advance(SECOND); // before the call: it does not count
     let mut response = Box::pin(service.call(()));
     hand.advance(SECOND - MS); // before the first poll: it does
@@ -262,7 +262,7 @@ fn a_timeout_covers_readiness_that_is_awaited_in_the_call() {
 
     let status = StatusCode::SERVICE_UNAVAILABLE;
     let mut service = ServiceBuilder::new()
-        .layer(http::TimeoutLayer::with_status_code(hand.timer.clone(), status, SECOND))
+        .layer(http::ResponseTimeoutLayer::with_status_code(hand.timer.clone(), status, SECOND))
         .layer(AwaitReadyLayer::new())
         .service(gate.clone());
     let mut response = Box::pin(service.call(Request::new(())));
@@ -308,7 +308,8 @@ fn a_late_http_response_is_a_status() {
     for status in [StatusCode::REQUEST_TIMEOUT, StatusCode::GATEWAY_TIMEOUT] {
         let mut hand = Hand::new();
         let silent = service_fn(|_: Request<()>| pending::<Result<Response<String>, Infallible>>());
-        let layer = http::TimeoutLayer::with_status_code(hand.timer.clone(), status, SECOND);
+        let layer =
+            http::ResponseTimeoutLayer::with_status_code(hand.timer.clone(), status, SECOND);
         let mut service = layer.layer(silent);
         let mut response = Box::pin(service.call(Request::new(())));
         assert!(hand.poll(&mut response).is_pending());
@@ -334,7 +335,8 @@ fn a_deadline_is_no_limit_of_the_layer() {
     let mut hand = Hand::new();
     let silent = service_fn(|_: Request<()>| pending::<Result<Response<String>, Infallible>>());
     let status = StatusCode::REQUEST_TIMEOUT;
-    let layer = http::TimeoutLayer::with_status_code(hand.timer.clone(), status, 2 * SECOND);
+    let layer =
+        http::ResponseTimeoutLayer::with_status_code(hand.timer.clone(), status, 2 * SECOND);
     for (deadline, status, error) in [
         (SECOND, StatusCode::GATEWAY_TIMEOUT, TimeoutError::Deadline),
         (3 * SECOND, status, TimeoutError::Elapsed),
@@ -360,7 +362,7 @@ fn a_deadline_is_no_limit_of_the_layer() {
 fn an_http_response_in_time_stays_what_it_is() {
     let hand = Hand::new();
     let status = StatusCode::GATEWAY_TIMEOUT;
-    let layer = http::TimeoutLayer::with_status_code(hand.timer.clone(), status, SECOND);
+    let layer = http::ResponseTimeoutLayer::with_status_code(hand.timer.clone(), status, SECOND);
     let prompt = service_fn(|_: Request<()>| ready(Ok::<_, Infallible>(Response::new("prompt"))));
     let mut response = Box::pin(layer.layer(prompt).call(Request::new(())));
     let Ok(response) = now(hand.poll(&mut response));

@@ -1,12 +1,13 @@
 //! Timeouts of HTTP on a wheel, as tower layers. They limit requests, which are answered with a
 //! status, and bodies that stall.
 //!
-//! The names are those of tower-http's `timeout`. Here, each layer takes the
-//! [`Timer`](crate::future::Timer) too.
+//! The names are those of tower-http's `timeout`, except that its `TimeoutLayer` is the
+//! [`ResponseTimeoutLayer`], because [`tower`](crate::adapters::tower) has a layer of that name.
+//! Here, each layer takes the [`Timer`](crate::future::Timer) too.
 //!
 //! | what comes too late | is ended by | with |
 //! |---|---|---|
-//! | the response of the service | [`TimeoutLayer`] | a response of the status you choose |
+//! | the response of the service | [`ResponseTimeoutLayer`] | a response of the status you choose |
 //! | the response of a gRPC service, to its end | [`GrpcTimeoutLayer`] | `DEADLINE_EXCEEDED` |
 //! | the next frame of a request's body | [`RequestBodyTimeoutLayer`] | an error to the service |
 //! | the next frame of a response's body | [`ResponseBodyTimeoutLayer`] | an error to the server |
@@ -41,4 +42,4 @@ pub use body_layer::{
 pub use grpc::{GrpcResponseFuture, GrpcTimeout, GrpcTimeoutLayer};
 pub use grpc_body::GrpcTimeoutBody;
 pub use grpc_header::{GrpcDeadline, GrpcDeadlineLayer};
-pub use timeout::{ResponseFuture, Timeout, TimeoutLayer};
+pub use timeout::{ResponseTimeout, ResponseTimeoutFuture, ResponseTimeoutLayer};

@@ -1,4 +1,4 @@
-//! [`TimeoutLayer`]: answers late requests with a status.
+//! [`ResponseTimeoutLayer`]: answers late requests with a status.
 
 #![forbid(unsafe_code)]
 
@@ -35,7 +35,7 @@ use tower_service::Service;
 /// use std::time::Duration;
 /// use tourbillon::Builder;
 /// use tourbillon::future::Timer;
-/// use tourbillon::http::TimeoutLayer;
+/// use tourbillon::http::ResponseTimeoutLayer;
 /// use tower_layer::Layer;
 /// use tower_service::Service;
 ///
@@ -58,19 +58,19 @@ use tower_service::Service;
 ///
 /// let timer = Timer::spawn(Builder::new().driver())?;
 /// let limit = Duration::from_millis(5);
-/// let layer = TimeoutLayer::with_status_code(timer, StatusCode::GATEWAY_TIMEOUT, limit);
+/// let layer = ResponseTimeoutLayer::with_status_code(timer, StatusCode::GATEWAY_TIMEOUT, limit);
 /// let Ok(response) = pollster::block_on(layer.layer(Silent).call(Request::new(())));
 /// assert_eq!(response.status(), StatusCode::GATEWAY_TIMEOUT);
 /// # Ok::<(), tourbillon::BuildError>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct TimeoutLayer {
+pub struct ResponseTimeoutLayer {
     timer: Timer,
     status: StatusCode,
     timeout: Duration,
 }
 
-impl TimeoutLayer {
+impl ResponseTimeoutLayer {
     /// Creates a layer whose services answer with `status` if there is no response after `timeout`,
     /// by `timer`.
     #[must_use]
@@ -79,19 +79,19 @@ impl TimeoutLayer {
     }
 }
 
-impl<S> Layer<S> for TimeoutLayer {
-    type Service = Timeout<S>;
+impl<S> Layer<S> for ResponseTimeoutLayer {
+    type Service = ResponseTimeout<S>;
 
-    fn layer(&self, inner: S) -> Timeout<S> {
-        Timeout { inner, layer: self.clone() }
+    fn layer(&self, inner: S) -> ResponseTimeout<S> {
+        ResponseTimeout { inner, layer: self.clone() }
     }
 }
 
 /// A service that answers requests with a status if they have no response in time, created by a
-/// [`TimeoutLayer`].
+/// [`ResponseTimeoutLayer`].
 ///
 /// Each clone of the service has a clone of the timer, as in
-/// [`tower`](crate::adapters::tower::Timeout).
+/// [`tower`](crate::adapters::tower::TimeoutService).
 ///
 /// # Examples
 ///
@@ -103,7 +103,7 @@ impl<S> Layer<S> for TimeoutLayer {
 /// use std::time::Duration;
 /// use tourbillon::Builder;
 /// use tourbillon::future::Timer;
-/// use tourbillon::http::{Timeout, TimeoutLayer};
+/// use tourbillon::http::{ResponseTimeout, ResponseTimeoutLayer};
 /// use tower_layer::Layer;
 /// use tower_service::Service;
 ///
@@ -121,29 +121,29 @@ impl<S> Layer<S> for TimeoutLayer {
 /// # }
 /// let timer = Timer::spawn(Builder::new().driver())?;
 /// let (status, limit) = (StatusCode::GATEWAY_TIMEOUT, Duration::from_secs(5));
-/// let layer = TimeoutLayer::with_status_code(timer, status, limit);
-/// let mut service: Timeout<Hello> = layer.layer(Hello); // a service that greets at once
+/// let layer = ResponseTimeoutLayer::with_status_code(timer, status, limit);
+/// let mut service: ResponseTimeout<Hello> = layer.layer(Hello); // a service that greets at once
 /// let Ok(response) = pollster::block_on(service.call(Request::new(())));
 /// assert_eq!((response.status(), response.into_body()), (StatusCode::OK, "hello"));
 /// let _hello = service.into_inner();
 /// # Ok::<(), tourbillon::BuildError>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Timeout<S> {
+pub struct ResponseTimeout<S> {
     inner: S,
-    layer: TimeoutLayer,
+    layer: ResponseTimeoutLayer,
 }
 
-wraps_a_service!(Timeout);
+wraps_a_service!(ResponseTimeout);
 
-impl<S, Body, Answer> Service<Request<Body>> for Timeout<S>
+impl<S, Body, Answer> Service<Request<Body>> for ResponseTimeout<S>
 where
     S: Service<Request<Body>, Response = Response<Answer>>,
     Answer: Default,
 {
     type Response = S::Response;
     type Error = S::Error;
-    type Future = ResponseFuture<S::Future>;
+    type Future = ResponseTimeoutFuture<S::Future>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(context)
@@ -151,13 +151,13 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let response = self.inner.call(request);
-        let TimeoutLayer { timer, status, timeout } = &self.layer;
-        ResponseFuture { response: timer.timeout(*timeout, response), status: *status }
+        let ResponseTimeoutLayer { timer, status, timeout } = &self.layer;
+        ResponseTimeoutFuture { response: timer.timeout(*timeout, response), status: *status }
     }
 }
 
 pin_project! {
-    /// The response of a [`Timeout`] service. Dropping it cancels the timer.
+    /// The response of a [`ResponseTimeout`]. Dropping it cancels the timer.
     ///
     /// # Examples
     ///
@@ -171,7 +171,7 @@ pin_project! {
     /// use std::time::Duration;
     /// use tourbillon::Builder;
     /// use tourbillon::future::Timer;
-    /// use tourbillon::http::TimeoutLayer;
+    /// use tourbillon::http::ResponseTimeoutLayer;
     /// use tower_layer::Layer;
     /// use tower_service::Service;
     ///
@@ -189,7 +189,7 @@ pin_project! {
     /// # }
     /// let timer = Timer::spawn(Builder::new().driver())?;
     /// let (status, limit) = (StatusCode::GATEWAY_TIMEOUT, Duration::from_secs(5));
-    /// let layer = TimeoutLayer::with_status_code(timer.clone(), status, limit);
+    /// let layer = ResponseTimeoutLayer::with_status_code(timer.clone(), status, limit);
     /// let mut service = layer.layer(Silent); // a service that has no response yet
     /// let mut response = Box::pin(service.call(Request::new(())));
     /// let mut context = Context::from_waker(Waker::noop());
@@ -201,14 +201,14 @@ pin_project! {
     /// ```
     #[derive(Debug)]
     #[must_use = "a future does nothing unless it is polled"]
-    pub struct ResponseFuture<F> {
+    pub struct ResponseTimeoutFuture<F> {
         #[pin]
         response: future::Timeout<F>,
         status: StatusCode,
     }
 }
 
-impl<F, Answer, E> Future for ResponseFuture<F>
+impl<F, Answer, E> Future for ResponseTimeoutFuture<F>
 where
     F: Future<Output = Result<Response<Answer>, E>>,
     Answer: Default,
