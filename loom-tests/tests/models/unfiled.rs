@@ -21,10 +21,10 @@ fn exhausted() -> (World, TimerId) {
 }
 
 /// A resetter has filed its reference in a block that has room, and has not published it. The
-/// sweeper takes the reference before its expiry, and cannot put it back. The next reset relies on
+/// sweeper takes the reference before its expiry, and cannot file it again. The next reset relies on
 /// no reference that is missing.
 #[test]
-fn a_reference_that_cannot_be_put_back() {
+fn a_reference_that_cannot_be_filed_again() {
     model(2, || {
         let (World { wheel, mut sweeper, clock }, far) = exhausted();
         let start = clock.start();

@@ -203,11 +203,6 @@ impl Hierarchy {
         Place::Slot { slot, at: self.levels.of(slot).next_expiry(slot, swept) }
     }
 
-    /// Files a reference that was taken early into its slot again.
-    pub(crate) fn put_back(&self, reference: EntryRef, slot: SlotIndex, at: Tick) -> Option<bool> {
-        self.file(reference, Place::Slot { slot, at })
-    }
-
     /// Returns the first occupied slot at or after position `from` in the array of all slots.
     pub(crate) fn next_occupied(&self, from: usize) -> Option<SlotIndex> {
         self.occupied.next_from(from).map(SlotIndex)

@@ -64,7 +64,7 @@
 //! While the flag is set, `next_visit` belongs to the resetter and may come to refer to this very
 //! reference:
 //!
-//! 4. Put it back into its slot, for its next expiry. If that is after the deadline, file another
+//! 4. File it again in its slot, for its next expiry. If that is after the deadline, file another
 //!    for the deadline. Revalidate.
 //!
 //! # The races
@@ -99,7 +99,7 @@
 //! **A resetter held up between 2 and 3.** Its reference may be visited before `next_visit` says
 //! that it is there: a next visit that lies would make a later resetter rely on nothing. If the
 //! reference is visited at its expiry, step 5 finds the sweep that visited it; if before its
-//! expiry, it is put back (visit, 4), also when it has ended its timer.
+//! expiry, it is filed again (visit, 4), also when it has ended its timer.
 //!
 //! **A resetter held up between 1 and 7** keeps others from using `next_visit`, not from working:
 //! they file references of their own. Its timer may end and the entry be claimed and armed: the

@@ -91,8 +91,8 @@ impl<T> Shard<T> {
         }
     }
 
-    /// Whether a reference that was taken from its slot early must be put back; if not, it is
-    /// discarded.
+    /// Returns `true` if a reference that was taken early has to be filed again, and `false` if it
+    /// is discarded.
     #[inline]
     pub(crate) fn is_needed(&self, reference: EntryRef, expiry: SlotExpiry, guard: &Guard) -> bool {
         let Some(entry) = self.slab.entry(reference.index(), guard) else {

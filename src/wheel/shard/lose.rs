@@ -35,10 +35,10 @@ impl<T> Shard<T> {
         })
     }
 
-    /// Puts a reference that was taken from its slot before its expiry back there. Returns whether
-    /// a block was made for it; `None`: it cannot be put back, and its timer is left to the look at
-    /// all entries.
-    pub(crate) fn put_back(
+    /// Files a reference that was taken early into its slot again. Returns `Some(true)` if it made a
+    /// block for it. Returns `None` if there is no memory. The sweeper then finds the timer when it
+    /// reads all entries.
+    pub(crate) fn file_again(
         &self,
         reference: EntryRef,
         slot: SlotIndex,
@@ -46,7 +46,7 @@ impl<T> Shard<T> {
         swept: Tick,
         guard: &Guard,
     ) -> Option<bool> {
-        let made = self.hierarchy.put_back(reference, slot, at);
+        let made = self.hierarchy.file(reference, Place::Slot { slot, at });
         if made.is_none() {
             self.slab.entry(reference.index(), guard).inspect(|entry| {
                 let mut state = entry.state.load();
@@ -162,8 +162,8 @@ mod tests {
         assert_eq!(bench.wheel.metrics().stale_references, 50, "those of the hour");
     }
 
-    /// References are visited early, when stale ones outnumber the armed timers, and cannot
-    /// be put back.
+    /// References are visited early, when stale ones outnumber the armed timers, and cannot be filed
+    /// again.
     #[test]
     fn upkeep_without_memory_loses_nothing() {
         let mut bench = Bench::new(Geometry::default(), Builder::new());

@@ -18,8 +18,8 @@
 //!   the revalidation makes it fail, or is seen to by the check of all entries; one that comes
 //!   after it sees `next_visit`;
 //! * a resetter that holds the refiling flag files its reference first, and writes `next_visit`
-//!   then. In between the sweeper may visit the reference before its expiry, and fail to put it
-//!   back. The resetter writes `next_visit`, passes a fence and looks at the count; the sweeper
+//!   then. In between the sweeper may visit the reference before its expiry, and fail to file
+//!   it again. The resetter writes `next_visit`, passes a fence and looks at the count; the sweeper
 //!   counts, passes a fence and looks at `next_visit`. Whichever fence comes second, its thread
 //!   finds what the other wrote, and clears `next_visit`. The resetter then files once more.
 

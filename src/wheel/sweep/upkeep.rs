@@ -5,7 +5,7 @@
 //! clears both, in slices, when there is more garbage than use:
 //!
 //! * If there are more references than twice the armed timers (plus [`SLACK`]), it visits the slots
-//!   one by one and puts back only the references that are needed.
+//!   one by one and files again only the references that are needed.
 //! * If there are more vacant entries than armed timers (plus [`SLACK`]), or more vacant blocks
 //!   than used ones, it [`trims`](crate::wheel::slab::trim) entries and blocks.
 //!
@@ -62,7 +62,7 @@ pub(crate) struct Upkeep {
     fired_at: Tick,
     /// The number of entries at the last check.
     entries_then: u64,
-    /// The entries whose references have been put back into the slot that is being tidied. Empty
+    /// The entries whose references have been filed again in the slot that is being tidied. Empty
     /// between slots.
     seen: Indices,
 }
@@ -341,7 +341,7 @@ impl Upkeep {
     }
 }
 
-/// Checks about `budget` references in a slot that was taken early, and puts back one copy of each
+/// Checks about `budget` references in a slot that was taken early, and files again one copy of each
 /// that is needed. Returns the number of references, and whether those were the last.
 fn tidy_slot<T>(
     engine: &Engine<T>,
@@ -354,7 +354,7 @@ fn tidy_slot<T>(
     let shard = engine.shard(taken.from.shard);
     let expiry = SlotExpiry { slot: Some(slot), swept: engine.progress.swept() };
     let mut references = Vec::<EntryRef>::new();
-    let (mut looked, mut put_back, mut made, mut freed, mut done) = (0, 0, 0, 0, false);
+    let (mut looked, mut filed, mut made, mut freed, mut done) = (0, 0, 0, 0, false);
     while looked < budget && !done {
         match taken.chain.read_block(&mut references, shard.hierarchy.blocks()) {
             None => done = true,
@@ -372,13 +372,13 @@ fn tidy_slot<T>(
             // An entry that was filed repeatedly into a slot far ahead has several references
             // there.
             if shard.is_needed(reference, expiry, &guard) && seen.add(reference.index()) {
-                let block = shard.put_back(reference, slot, taken.at, expiry.swept, &guard);
+                let block = shard.file_again(reference, slot, taken.at, expiry.swept, &guard);
                 made += u64::from(block == Some(true));
-                put_back += usize::from(block.is_some());
+                filed += usize::from(block.is_some());
             }
         }
     }
-    engine.progress.counters().add(SweepCount::Discarded, (looked - put_back) as u64);
+    engine.progress.counters().add(SweepCount::Discarded, (looked - filed) as u64);
     engine.progress.counters().add(SweepCount::BlocksFreed, freed);
     engine.progress.counters().add(SweepCount::BlocksMade, made);
     (looked, done)
