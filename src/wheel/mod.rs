@@ -16,7 +16,7 @@
 //! | entry state | generation odd 25, flag 1, low bits of the deadline 38 | armed | [`slab::state`] |
 //! | | generation even 25, flag 1, index of the next vacant entry 38 | vacant | |
 //! | | flag 0 | no thread is refiling | |
-//! | | flag 1 | one thread, the owner of the flag, is filing an earlier reference | |
+//! | | flag 1 | one thread, the owner of the flag, is filing a reference that is visited earlier | |
 //! | | all zero | pristine: no timer has lived in the memory since it came from the system | |
 //! | `next_visit` | a tick after the sweep | a reference will be visited at that tick (I2) | [`slab::next_visit`] |
 //! | | a tick that the sweep has reached | nothing | |
@@ -31,7 +31,7 @@
 //! 1. [`deadline`] turns the delay into a tick, using the thread's cached clock reading if it is
 //!    valid.
 //! 2. [`ops::insert`] takes a free entry from the thread's magazine and writes the value into it.
-//! 3. If an older reference to that entry will be visited in time, one compare-and-swap arms the
+//! 3. If an old reference to that entry will be visited in time, one compare-and-swap arms the
 //!    timer. This is the common case in a server that reuses entries.
 //! 4. Otherwise it arms the timer by a store and files a reference: [`hierarchy::slot`] reserves a
 //!    position in the slot's first block, [`hierarchy::block`] writes the reference there, and the

@@ -36,7 +36,7 @@ fn an_insert_that_relies_on_a_reference() {
 }
 
 /// The drain passes no fence. It observes the timer through the timer's state alone. The entry's
-/// earlier reference is overdue, so the insert files its own. Otherwise the insert relies on that
+/// old reference is overdue, so the insert files its own. Otherwise the insert relies on that
 /// reference.
 #[test]
 fn drain_of_an_open_wheel() {

@@ -5,7 +5,7 @@
 //! | [`insert`] | arm a timer | any thread |
 //! | [`cancel`] | end a timer | any thread |
 //! | [`reset`] | move a deadline | any thread |
-//! | [`refile`] | file an earlier reference | an insert or reset that needs it |
+//! | [`refile`] | file a reference that is visited earlier | an insert or reset that needs it |
 //! | [`visit`] | discard, requeue or expire a reference | the sweeper |
 //! | [`drain`] | end all timers | any thread |
 //!

@@ -5,6 +5,8 @@
 //!
 //! * **State** and **`next_visit`** are the two words of an entry. A reference in a slot leads to
 //!   the entry (I1), and `next_visit` tells when the earliest known one is visited (I2).
+//! * An **old** reference was filed before the operation began, perhaps for a previous timer of the
+//!   entry. An **earlier** reference is one that is visited earlier, whenever it was filed.
 //! * **In time**: `next_visit` lies after the sweep and not after the deadline.
 //! * **Revalidate**: exchange the state for itself. If that fails, the operation reads the new
 //!   state and starts again.
@@ -34,7 +36,8 @@
 //! **Reset** ([`reset`](super::reset)). One exchange on the state sets the deadline. Then
 //! `next_visit` is read. If it is in time, the reference there will be visited in time, and the
 //! sweeper will read the new deadline. This is the common case: moving a deadline later costs one
-//! exchange and one load from the same cache line. Otherwise an earlier reference is needed:
+//! exchange and one load from the same cache line. Otherwise a reference that is visited earlier is
+//! needed:
 //!
 //! 1. Set the refiling flag, in the same exchange as the deadline if `next_visit` already shows
 //!    that it will be needed.

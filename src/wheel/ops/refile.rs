@@ -1,5 +1,6 @@
-//! Refiling: file an earlier reference to the entry of an armed timer, and publish it in the
-//! entry's `next_visit`. The steps and their races are in [`protocol`](super::protocol).
+//! Refiling: file a reference to the entry of an armed timer that is visited earlier than the old
+//! ones, and publish it in the entry's `next_visit`. The steps and their races are in
+//! [`protocol`](super::protocol).
 
 #![forbid(unsafe_code)]
 
@@ -68,8 +69,8 @@ impl<T> Shard<T> {
         }
     }
 
-    /// Files an earlier reference of an armed timer, as the owner of the refiling flag if it is
-    /// free.
+    /// Files a reference to an armed timer that is visited earlier than the old ones. Owns the
+    /// refiling flag meanwhile, if it is free.
     #[cold]
     pub(super) fn refile(&self, entry: &Entry<T>, aim: Aim, progress: &Progress) -> Filed {
         let mut seen = entry.state.load();

@@ -181,8 +181,8 @@ impl<T> Shard<T> {
             if seen.generation() != id.generation() {
                 return None;
             }
-            // A first check of `next_visit` saves an exchange when an earlier reference will be
-            // needed.
+            // A first check of `next_visit` saves an exchange when a reference that is visited
+            // earlier will be needed.
             let free = !seen.is_refiling();
             let early = free && !in_time(entry.next_visit.load(), deadline, progress.swept());
             let next = seen.with_deadline(deadline);

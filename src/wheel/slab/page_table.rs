@@ -194,7 +194,7 @@ impl<E: SlabItem> PageTable<E> {
         unsafe { self.places.reclaim(page, guard) };
     }
 
-    /// Returns `true` if a resetter is filing an earlier reference to one of the page's entries.
+    /// Returns `true` if the refiling flag of one of the page's entries is set.
     ///
     /// The caller holds them, vacant and exclusively, so a result of `false` stays valid.
     pub(crate) fn is_refiling(&self, number: u32, guard: &Guard) -> bool {

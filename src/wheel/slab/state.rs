@@ -22,9 +22,10 @@
 //! [zeroed](super::page_table). Its words are zero, which is no timer's state, until it is
 //! installed again with later generations.)
 //!
-//! **R, refiling.** Set by a resetter that is filing an earlier reference to this entry. While it
-//! is set, only that thread may make the entry's [`next_visit`](super::next_visit::AtomicNextVisit)
-//! describe a reference, and no thread relies on `next_visit`. Only the same thread clears the flag
+//! **R, refiling.** Set by a resetter that is filing a reference to this entry that is visited
+//! earlier than the old ones. While it is set, only that thread may make the entry's
+//! [`next_visit`](super::next_visit::AtomicNextVisit) describe a reference, and no thread relies on
+//! `next_visit`. Only the same thread clears the flag
 //! ([`clear_refiling`](AtomicEntryState::clear_refiling)). Every other transition preserves it,
 //! even from one timer of the entry to the next. The protocol is in [`crate::wheel::ops`].
 
@@ -103,7 +104,7 @@ impl EntryState {
         self.generation() == Generation::UNWRITTEN
     }
 
-    /// Returns `true` if a resetter is filing an earlier reference to this entry.
+    /// Returns `true` if the refiling flag is set, because a resetter is filing a reference.
     #[inline]
     pub(crate) fn is_refiling(self) -> bool {
         REFILING.get(self.0) == 1
