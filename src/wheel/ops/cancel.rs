@@ -13,7 +13,6 @@ use crate::wheel::progress::upkeep_flag::UpkeepFlag;
 use crate::wheel::shard::Shard;
 use crate::wheel::slab::entry::Entry;
 use crate::wheel::slab::magazine::Magazines;
-use crate::wheel::slab::next_visit::AtomicNextVisit;
 use crate::wheel::slab::state::EntryState;
 use crate::wheel::thread_state::ThreadState;
 use crate::wheel::tick::Tick;
@@ -125,8 +124,7 @@ impl<T> Shard<T> {
     /// not have filed the reference that the entry's `next_visit` names.
     pub(super) fn end_unreturned(&self, id: TimerId, guard: &Guard) -> Option<T> {
         let entry = self.slab.entry(id.index(), guard)?;
-        let clear = || entry.next_visit.store(AtomicNextVisit::NONE);
-        self.end(entry, id, guard, clear).map(|(value, _)| value)
+        self.end(entry, id, guard, || entry.next_visit.clear()).map(|(value, _)| value)
     }
 
     /// Ends a timer, calls `between` and releases its entry. Returns its value and its last state.

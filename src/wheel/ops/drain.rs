@@ -12,7 +12,6 @@ use crate::wheel::id::TimerId;
 use crate::wheel::memory::Guard;
 use crate::wheel::progress::Progress;
 use crate::wheel::shard::Shard;
-use crate::wheel::slab::next_visit::AtomicNextVisit;
 use crate::wheel::tick::Tick;
 
 impl<T> Engine<T> {
@@ -64,8 +63,8 @@ impl<T> Shard<T> {
             let id = TimerId::new(self.number, state.generation(), index);
             // The insert that armed this timer may not have filed the reference that its
             // `next_visit` tells of.
-            let clear = || entry.next_visit.store(AtomicNextVisit::NONE);
-            if let Some((value, ended)) = self.end(entry, id, guard, clear) {
+            let ended = self.end(entry, id, guard, || entry.next_visit.clear());
+            if let Some((value, ended)) = ended {
                 hand_back(id, ended.deadline(progress.swept()), value);
             }
         });

@@ -12,7 +12,6 @@ use crate::wheel::id::TimerId;
 use crate::wheel::memory::Guard;
 use crate::wheel::progress::Progress;
 use crate::wheel::progress::swept::full_fence;
-use crate::wheel::shard::unfiled::clear_if;
 use crate::wheel::shard::{Filed, Shard, at, has_passed, in_time};
 use crate::wheel::slab::entry::Entry;
 use crate::wheel::slab::next_visit::AtomicNextVisit;
@@ -122,7 +121,7 @@ impl<T> Shard<T> {
             }
             full_fence();
             if refiler == Refiler::Owner && self.unfiled() != unfiled {
-                clear_if(&entry.next_visit, |next_visit| next_visit == at(place, swept));
+                entry.next_visit.clear_if(|next_visit| next_visit == at(place, swept));
                 continue;
             }
             if !has_passed(place, deadline, progress.swept()) {

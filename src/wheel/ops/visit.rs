@@ -127,7 +127,7 @@ impl<T> Shard<T> {
             }
         } else if swept < next_visit && self.hierarchy.is_taken_at(slot, next_visit) {
             // The flag was clear when the timer ended, and no thread can have set it since.
-            entry.next_visit.store(AtomicNextVisit::NONE);
+            entry.next_visit.clear();
         }
     }
 

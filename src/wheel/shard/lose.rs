@@ -3,7 +3,6 @@
 
 #![forbid(unsafe_code)]
 
-use super::unfiled::clear_if;
 use super::{Shard, in_time};
 use crate::wheel::hierarchy::entry_ref::EntryRef;
 use crate::wheel::hierarchy::geometry::{Place, SlotIndex};
@@ -53,9 +52,7 @@ impl<T> Shard<T> {
                 self.lose(entry, slot, swept);
                 while let Err(now) = entry.state.try_revalidate(state) {
                     state = now;
-                    clear_if(&entry.next_visit, |next_visit| {
-                        self.tells_of(slot, next_visit, swept)
-                    });
+                    entry.next_visit.clear_if(|tick| self.tells_of(slot, tick, swept));
                 }
             });
         }
@@ -66,7 +63,7 @@ impl<T> Shard<T> {
     /// `next_visit` of its entry does not tell of it any more.
     pub(in crate::wheel) fn lose(&self, entry: &Entry<T>, slot: SlotIndex, swept: Tick) {
         self.unfiled.add();
-        clear_if(&entry.next_visit, |next_visit| self.tells_of(slot, next_visit, swept));
+        entry.next_visit.clear_if(|tick| self.tells_of(slot, tick, swept));
     }
 
     /// As [`lose`](Self::lose), for a reference that was to go to a place.

@@ -27,8 +27,6 @@
 
 use crate::sync::{Acquire, AtomicU64, Release};
 use crate::wheel::progress::swept::full_fence;
-use crate::wheel::slab::next_visit::AtomicNextVisit;
-use crate::wheel::tick::Tick;
 
 /// How many references of a shard could not be filed.
 #[derive(Debug)]
@@ -52,16 +50,5 @@ impl Unfiled {
         // Acquire: the sweeper that finds another count than before looks at the entries; pairs
         // with the Release of `add`. For a resetter's re-check it is ordered by the fences.
         self.0.load(Acquire)
-    }
-}
-
-/// Clears a next visit, as long as that is this.
-pub(in crate::wheel) fn clear_if(next_visit: &AtomicNextVisit, is_this: impl Fn(Tick) -> bool) {
-    let mut seen = next_visit.load();
-    while is_this(seen) {
-        match next_visit.compare_exchange(seen, AtomicNextVisit::NONE) {
-            Ok(()) => return,
-            Err(now) => seen = now,
-        }
     }
 }

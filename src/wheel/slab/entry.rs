@@ -45,7 +45,7 @@ unsafe impl<T> Zeroable for Entry<T> {
     #[cfg(any(modelled, tiny))]
     fn zero(&self) {
         self.state.zero();
-        self.next_visit.store(AtomicNextVisit::NONE);
+        self.next_visit.clear();
     }
 }
 
@@ -61,7 +61,7 @@ impl<T> SlabItem for Entry<T> {
 
     #[inline]
     fn reinit(&self) {
-        self.next_visit.store(AtomicNextVisit::NONE);
+        self.next_visit.clear();
     }
 
     unsafe fn drop_value(&self, values: &mut DropEach) {

@@ -43,6 +43,24 @@ impl AtomicNextVisit {
         self.0.store(at.0, Relaxed);
     }
 
+    /// Makes `next_visit` describe no reference. The caller holds the entry exclusively, as for
+    /// [`store`](Self::store).
+    #[inline]
+    pub(crate) fn clear(&self) {
+        self.store(Self::NONE);
+    }
+
+    /// Makes `next_visit` describe no reference if `condition` holds for its tick.
+    pub(crate) fn clear_if(&self, condition: impl Fn(Tick) -> bool) {
+        let mut seen = self.load();
+        while condition(seen) {
+            match self.compare_exchange(seen, Self::NONE) {
+                Ok(()) => return,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
     /// Writes `next` if `next_visit` is still `seen`.
     #[inline]
     pub(crate) fn compare_exchange(&self, seen: Tick, next: Tick) -> Result<(), Tick> {
