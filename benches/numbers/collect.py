@@ -154,7 +154,7 @@ def tasks(programs, callers, tiny, home):
                        read_peers, 3) for few in armed]
     for name, seconds in {"futures": 0.7, "layers": 0.7, "threads": 0.6}.items():
         seconds = 0.05 if tiny else seconds
-        times = ["--warm-up-time", str(seconds / 3), "--measurement-time", str(seconds)]
+        times = ["--warm-up-time", f"{seconds / 3:.2f}", "--measurement-time", str(seconds)]
         all_tasks += [Task(name, [str(programs / name), "--bench", "--noplot", "--sample-size", "10", *times],
                            read_criterion(home / name), 2)]
     some = ["1000"] if tiny else ["10000", "1000000"]
