@@ -21,7 +21,8 @@ impl<'o> Report<'o> {
         let faults = self.outcome.faults;
         let metrics = &self.outcome.metrics;
         let ended = metrics.fired + metrics.cancelled + self.outcome.returned;
-        faults.early == 0 && faults.lost == 0 && faults.twice == 0 && ended == metrics.inserted
+        let none = [faults.early, faults.lost, faults.twice, metrics.handler_panics] == [0; 4];
+        none && ended == metrics.inserted
     }
 
     pub(crate) fn json(&self) -> Value {
@@ -122,8 +123,9 @@ impl fmt::Display for Report<'_> {
         let accounted = metrics.fired + metrics.cancelled + outcome.returned;
         writeln!(
             f,
-            "audit        {verdict}: {} inserted, {accounted} ended; {} early, {} lost, {} twice",
-            metrics.inserted, faults.early, faults.lost, faults.twice,
+            "audit        {verdict}: {} inserted, {accounted} ended; {} early, {} lost, {} twice, \
+             {} panics",
+            metrics.inserted, faults.early, faults.lost, faults.twice, metrics.handler_panics,
         )
     }
 }

@@ -55,6 +55,7 @@ const TICK_THREAD: &str = "tick";
 /// The state that all threads share.
 struct World {
     ledger: Ledger,
+    /// Several, so that the threads of the pool seldom wait for each other.
     lateness: Vec<Mutex<Histogram<u64>>>,
     stop: AtomicBool,
     fired: AtomicU64,
@@ -105,7 +106,8 @@ fn start(options: &Options, world: &Arc<World>) -> Result<Driver<Ticket>, Box<dy
         let late = world.ledger.fire(timer.value);
         world.fired.fetch_add(1, Relaxed);
         let own = rayon::current_thread_index().map_or(0, |index| index + 1);
-        let mut histogram = world.lateness[own].lock().unwrap_or_else(PoisonError::into_inner);
+        let place = own % world.lateness.len();
+        let mut histogram = world.lateness[place].lock().unwrap_or_else(PoisonError::into_inner);
         histogram.saturating_record(u64::try_from(late.as_nanos()).unwrap_or(u64::MAX).max(1));
     };
     Ok(builder.driver().thread_name(TICK_THREAD).spawn(fire)?)
