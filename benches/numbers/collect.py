@@ -144,8 +144,9 @@ def tasks(programs, callers, tiny, home):
         for threads in callers if threads > 1]
     all_tasks += [Task("fire", peers("--timers", str(timers), "--only", "fire"), read_peers, 3)]
     size = ["1000", "1"] if tiny else ["1000000", "10"]
-    all_tasks += [Task("connections", [str(programs / "connections"), "--connections", size[0],
-                                       "--seconds", size[1], *json_to], read_connections, 7)]
+    connections = [str(programs / "connections"), "--connections", size[0], "--seconds", size[1]]
+    all_tasks += [Task("connections", [*connections, "--flat-out", *json_to], read_connections, 4)]
+    all_tasks += [Task("paced", [*connections, *json_to], read_connections, 3)]
     rows = ["herd", "bytes-million"] if tiny else FOOTPRINT
     all_tasks += [Task("footprint", [str(programs / "footprint"), "--row", row], read_footprint,
                        FOOTPRINT[row], row in BESIDE) for row in rows]

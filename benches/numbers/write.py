@@ -336,7 +336,7 @@ class Document:
         return f"{table(['server', 'timers', *figures.values()], rows)}\n{section.caption()}\n"
 
     def table_connections(self):
-        section = self.section("connections")
+        section, paced = self.section("connections"), self.section("paced")
         seconds = section.value("seconds")
         rate = lambda key: digits(section.value(key) / seconds / 1e6) if seconds else "-"
         everything = section.value("ops_per_s")
@@ -346,14 +346,17 @@ class Document:
              + (f" ±{spread:.0%}" if spread is not None else "")],
             ["of these insert / reset / cancel / fire",
              " / ".join(rate(key) for key in ("inserted", "reset", "cancelled", "fired"))],
-            ["lateness: median / p99 / max (ms)",
-             " / ".join(digits(section.value("lateness_ms", key)) for key in ("p50", "p99", "max"))],
+            ["CPU time of all cores that was used, at 70 % (%)",
+             digits(100 * paced.value("cpu_share")) if paced.value("cpu_share") else "-"],
+            *([f"lateness {name}: median / p99 / p99.9 / max (ms)",
+               " / ".join(digits(of.value("lateness_ms", key)) for key in ("p50", "p99", "p999", "max"))]
+              for name, of in (("at 70 %", paced), ("without pause", section))),
             ["bytes per timer", digits(section.value("bytes_per_timer"))],
             ["CPU of the tick thread / of all threads (s)",
              f"{digits(section.value('driver_cpu_s'))} / {digits(section.value('total_cpu_s'))}"],
             ["early, lost, twice", ", ".join(digits(section.value(key)) for key in ("early", "lost", "twice"))],
         ]
-        return f"{table(['', 'measured'], rows)}\n{section.caption()}\n"
+        return f"{table(['', 'measured'], rows)}\n{section.caption()}\n{paced.caption()}\n"
 
     def table_instructions(self):
         section = self.section("instructions")

@@ -12,9 +12,17 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     pub(crate) connections: u32,
 
-    /// The number of seconds to play.
+    /// The number of seconds to measure, after two to learn the rate of a run without pause.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) seconds: u64,
+
+    /// The load, in per cent of the rate of a run without pause.
+    #[arg(long, default_value_t = 70, value_parser = clap::value_parser!(u8).range(1..=95))]
+    load: u8,
+
+    /// Play without pause, to measure the throughput instead of the lateness.
+    #[arg(long, conflicts_with = "load")]
+    flat_out: bool,
 
     /// The number of worker threads [default: one per core].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
@@ -53,6 +61,11 @@ fn idle_timeout(text: &str) -> Result<Duration, String> {
 }
 
 impl Options {
+    /// The load as a share, or `None` for a run without pause.
+    pub(crate) fn load(&self) -> Option<f64> {
+        (!self.flat_out).then(|| f64::from(self.load) / 100.0)
+    }
+
     /// The number of worker threads.
     pub(crate) fn workers(&self) -> u32 {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);

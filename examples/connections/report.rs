@@ -26,14 +26,17 @@ impl<'o> Report<'o> {
     }
 
     pub(crate) fn json(&self) -> Value {
-        let (outcome, metrics, faults) = (self.outcome, &self.outcome.metrics, self.outcome.faults);
+        let (outcome, operations, faults) =
+            (self.outcome, self.outcome.operations, self.outcome.faults);
         json!({
             "connections": self.options.connections,
+            "load": self.options.load(),
+            "cpu_share": self.cpu_share(),
             "seconds": self.seconds(),
-            "inserted": metrics.inserted,
-            "reset": metrics.reset,
-            "cancelled": metrics.cancelled,
-            "fired": metrics.fired,
+            "inserted": operations.inserted,
+            "reset": operations.reset,
+            "cancelled": operations.cancelled,
+            "fired": operations.fired,
             "returned": outcome.returned,
             "early": faults.early,
             "lost": faults.lost,
@@ -56,12 +59,27 @@ impl<'o> Report<'o> {
     }
 
     fn operations(&self) -> u64 {
-        let metrics = &self.outcome.metrics;
-        metrics.inserted + metrics.reset + metrics.cancelled + metrics.fired
+        let operations = self.outcome.operations;
+        operations.inserted + operations.reset + operations.cancelled + operations.fired
+    }
+
+    /// The CPU time that the process used, as a share of that of all cores.
+    fn cpu_share(&self) -> f64 {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        self.outcome.total_cpu / self.seconds() / cores as f64
     }
 
     fn per_second(&self, count: u64) -> f64 {
         count as f64 / self.seconds()
+    }
+
+    /// An explanation of the lateness.
+    fn meaning(&self) -> &'static str {
+        if self.options.load().is_some() {
+            "from the deadline to the handler, in a server with CPU time to spare"
+        } else {
+            "in the handler, which waits for a core; the result of this run is the throughput"
+        }
     }
 
     /// The lateness at a quantile, in milliseconds.
@@ -73,19 +91,21 @@ impl<'o> Report<'o> {
 impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (outcome, metrics, faults) = (self.outcome, &self.outcome.metrics, self.outcome.faults);
-        let seconds = self.seconds();
+        let (seconds, operations) = (self.seconds(), outcome.operations);
         let connections = self.options.connections;
-        writeln!(
-            f,
-            "{connections} connections, {} workers, {seconds:.1} s",
-            self.options.workers()
-        )?;
+        let workers = self.options.workers();
+        write!(f, "{connections} connections, {workers} workers, {seconds:.1} s")?;
+        match self.options.load() {
+            Some(load) => write!(f, " at {:.0} % of the rate without pause", load * 100.0)?,
+            None => write!(f, " without pause")?,
+        }
+        writeln!(f, ", {:.0} % of the CPU time of all cores", self.cpu_share() * 100.0)?;
         writeln!(f)?;
         let rows = [
-            ("inserted", metrics.inserted),
-            ("reset", metrics.reset),
-            ("cancelled", metrics.cancelled),
-            ("fired", metrics.fired),
+            ("inserted", operations.inserted),
+            ("reset", operations.reset),
+            ("cancelled", operations.cancelled),
+            ("fired", operations.fired),
             ("in all", self.operations()),
         ];
         for (name, count) in rows {
@@ -102,11 +122,8 @@ impl fmt::Display for Report<'_> {
                 "lateness     p50 {p50:.2} ms, p99 {p99:.2}, p99.9 {p999:.2}, max {max:.2}"
             )?;
             let [p50, p99] = [0.5, 0.99].map(|quantile| metrics.lateness.quantile(quantile));
-            writeln!(
-                f,
-                "             in the handler: it waits for the pool, and for workers that"
-            )?;
-            writeln!(f, "             use all cores; swept within {p50:?} (p50), {p99:?} (p99)")?;
+            writeln!(f, "             {}", self.meaning())?;
+            writeln!(f, "             swept within {p50:?} (p50), {p99:?} (p99)")?;
         }
         writeln!(f, "memory       {:.1} bytes a timer", outcome.bytes_per_timer)?;
         match outcome.driver_cpu {

@@ -4,12 +4,13 @@ use crate::cpu;
 use crate::endpoint;
 use crate::ledger::{Faults, Ledger, Ticket};
 use crate::options::Options;
+use crate::pace::{CALIBRATION, Pace};
 use cpu_time::ProcessTime;
 use hdrhistogram::Histogram;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::error::Error;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tourbillon::{Builder, Driver, Expired, InsertError, Metrics, Pinned, TimerId, Wheel};
@@ -17,6 +18,9 @@ use tourbillon::{Builder, Driver, Expired, InsertError, Metrics, Pinned, TimerId
 /// The result of one run.
 pub(crate) struct Outcome {
     pub(crate) metrics: Metrics,
+    /// The operations of the measured time.
+    pub(crate) operations: Operations,
+    /// The measured time.
     pub(crate) played: Duration,
     pub(crate) returned: u64,
     pub(crate) faults: Faults,
@@ -24,8 +28,26 @@ pub(crate) struct Outcome {
     pub(crate) lateness: Histogram<u64>,
     pub(crate) rates: Vec<Sample>,
     pub(crate) bytes_per_timer: f64,
+    /// CPU seconds in the measured time.
     pub(crate) driver_cpu: Option<f64>,
     pub(crate) total_cpu: f64,
+}
+
+/// Numbers of operations.
+#[derive(Clone, Copy)]
+pub(crate) struct Operations {
+    pub(crate) inserted: u64,
+    pub(crate) reset: u64,
+    pub(crate) cancelled: u64,
+    pub(crate) fired: u64,
+}
+
+/// The state at an instant, from which figures count.
+struct Mark {
+    at: Instant,
+    operations: Operations,
+    driver_cpu: Option<f64>,
+    total_cpu: f64,
 }
 
 /// Operations per second in one interval.
@@ -50,6 +72,9 @@ const BATCH: usize = 64;
 
 const SAMPLE: Duration = Duration::from_millis(250);
 
+/// The time after the calibration until a backlog that it left has been fired.
+const SETTLING: Duration = Duration::from_millis(500);
+
 const TICK_THREAD: &str = "tick";
 
 /// The state that all threads share.
@@ -57,8 +82,9 @@ struct World {
     ledger: Ledger,
     /// Several, so that the threads of the pool seldom wait for each other.
     lateness: Vec<Mutex<Histogram<u64>>>,
+    /// Set while lateness is recorded.
+    measures: AtomicBool,
     stop: AtomicBool,
-    fired: AtomicU64,
 }
 
 /// Plays the server and audits it.
@@ -67,8 +93,8 @@ pub(crate) fn play(options: &Options) -> Result<Outcome, Box<dyn Error>> {
     let world = Arc::new(World {
         ledger: Ledger::new(options.connections as usize * 2),
         lateness: (0..=rayon::current_num_threads()).map(|_| Mutex::new(histogram())).collect(),
+        measures: AtomicBool::new(false),
         stop: AtomicBool::new(false),
-        fired: AtomicU64::new(0),
     });
     let driver = start(options, &world)?;
     if let Some(address) = options.watch {
@@ -80,20 +106,48 @@ pub(crate) fn play(options: &Options) -> Result<Outcome, Box<dyn Error>> {
     let threads: Vec<_> = (0..workers)
         .map(|number| {
             let share = share(options.connections, workers, number);
-            let worker = Worker::new(share, options.idle_timeout, Arc::clone(&world));
+            let worker = Worker::new(share, options, Arc::clone(&world));
             let (wheel, opened) = (driver.wheel().clone(), Arc::clone(&opened));
             std::thread::spawn(move || worker.run(&wheel, &opened))
         })
         .collect();
     opened.wait();
-    let started = Instant::now();
+    if options.load().is_some() {
+        std::thread::sleep(CALIBRATION + SETTLING);
+    }
+    let began = Mark::now(&driver)?;
+    world.measures.store(true, Relaxed);
     let rates = watch(options, &driver);
+    world.measures.store(false, Relaxed);
+    let ended = Mark::now(&driver)?;
     world.stop.store(true, Relaxed);
     for thread in threads {
         thread.join().map_err(|_| "a worker panicked")?;
     }
-    let played = started.elapsed();
-    finish(&world, &driver, played, rates)
+    finish(&world, &driver, (&began, &ended), rates)
+}
+
+impl Mark {
+    fn now(driver: &Driver<Ticket>) -> Result<Self, Box<dyn Error>> {
+        let Metrics { inserted, reset, cancelled, fired, .. } = driver.metrics();
+        Ok(Self {
+            at: Instant::now(),
+            operations: Operations { inserted, reset, cancelled, fired },
+            driver_cpu: cpu::seconds_of(TICK_THREAD),
+            total_cpu: ProcessTime::try_now()?.as_duration().as_secs_f64(),
+        })
+    }
+}
+
+impl Operations {
+    fn since(self, before: Self) -> Self {
+        Self {
+            inserted: self.inserted - before.inserted,
+            reset: self.reset - before.reset,
+            cancelled: self.cancelled - before.cancelled,
+            fired: self.fired - before.fired,
+        }
+    }
 }
 
 fn start(options: &Options, world: &Arc<World>) -> Result<Driver<Ticket>, Box<dyn Error>> {
@@ -104,7 +158,9 @@ fn start(options: &Options, world: &Arc<World>) -> Result<Driver<Ticket>, Box<dy
     let world = Arc::clone(world);
     let fire = move |timer: Expired<Ticket>| {
         let late = world.ledger.fire(timer.value);
-        world.fired.fetch_add(1, Relaxed);
+        if !world.measures.load(Relaxed) {
+            return;
+        }
         let own = rayon::current_thread_index().map_or(0, |index| index + 1);
         let place = own % world.lateness.len();
         let mut histogram = world.lateness[place].lock().unwrap_or_else(PoisonError::into_inner);
@@ -152,12 +208,10 @@ fn watch(options: &Options, driver: &Driver<Ticket>) -> Vec<Sample> {
 fn finish(
     world: &World,
     driver: &Driver<Ticket>,
-    played: Duration,
+    (began, ended): (&Mark, &Mark),
     rates: Vec<Sample>,
 ) -> Result<Outcome, Box<dyn Error>> {
     let steady = driver.metrics();
-    let driver_cpu = cpu::seconds_of(TICK_THREAD);
-    let total_cpu = ProcessTime::try_now()?.as_duration().as_secs_f64();
     let returned = driver.shutdown();
     driver.wait()?;
     for timer in &returned {
@@ -169,14 +223,15 @@ fn finish(
     }
     Ok(Outcome {
         metrics: driver.metrics(),
-        played,
+        operations: ended.operations.since(began.operations),
+        played: ended.at - began.at,
         returned: returned.len() as u64,
         faults: world.ledger.audit(),
         lateness,
         rates,
         bytes_per_timer: steady.bytes as f64 / steady.armed.max(1) as f64,
-        driver_cpu,
-        total_cpu,
+        driver_cpu: ended.driver_cpu.zip(began.driver_cpu).map(|(end, begin)| end - begin),
+        total_cpu: ended.total_cpu - began.total_cpu,
     })
 }
 
@@ -207,6 +262,7 @@ struct Worker {
     first: u32,
     connections: Vec<Connection>,
     idle_timeout: Duration,
+    load: Option<f64>,
     world: Arc<World>,
     random: fastrand::Rng,
 }
@@ -214,11 +270,12 @@ struct Worker {
 type Refused = InsertError<Ticket>;
 
 impl Worker {
-    fn new((first, count): (u32, u32), idle_timeout: Duration, world: Arc<World>) -> Self {
+    fn new((first, count): (u32, u32), options: &Options, world: Arc<World>) -> Self {
         Self {
             first,
             connections: vec![Connection::default(); count as usize],
-            idle_timeout,
+            idle_timeout: options.idle_timeout,
+            load: options.load(),
             world,
             random: fastrand::Rng::with_seed(u64::from(first) + 1),
         }
@@ -233,8 +290,11 @@ impl Worker {
                 pinned.repin();
             }
         }
+        drop(pinned);
         opened.wait();
-        let (started, mut silenced) = (pinned.now(), 0);
+        let (started, mut silenced) = (Instant::now(), 0);
+        let mut pace = Pace::new(self.load, started);
+        let mut pinned = wheel.pin();
         while outcome.is_ok() && !self.connections.is_empty() && !self.world.stop.load(Relaxed) {
             pinned.repin();
             let played = (pinned.now() - started).as_secs_f64();
@@ -246,6 +306,11 @@ impl Worker {
             for _ in 0..BATCH {
                 let which = self.random.usize(..self.connections.len());
                 outcome = outcome.and_then(|()| self.event(&pinned, which));
+            }
+            if let Some(rest) = pace.played(BATCH as u64, pinned.now()) {
+                drop(pinned);
+                std::thread::sleep(rest);
+                pinned = wheel.pin();
             }
         }
         assert!(outcome.is_ok(), "an insert was refused: {outcome:?}");
