@@ -360,7 +360,7 @@ fn tidy_slot<T>(
             None => done = true,
             Some(ReadOutcome::Whole) => freed += 1,
             Some(ReadOutcome::Kept(unwritten)) => {
-                kept.push_back(Kept { from: taken.from, unwritten })
+                kept.push_back(Kept { from: taken.from, unwritten });
             }
         }
         looked += references.len();
