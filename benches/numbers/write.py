@@ -33,7 +33,7 @@ README_ROWS = {"insert": "insert", "cancel_insert": "cancel and insert another",
                "reset_later": "push the deadline back", "reset_earlier": "pull it forward"}
 PLAIN, PINNED = "tourbillon", "tourbillon-pinned"
 SYSTEMS = [PLAIN, PINNED, "tokio", "tokio-alt", "delay-queue", "nexus-timer", "heap", "async-io",
-           "pingora-timeout", "hhwt", "floor", "floor-padded", "floor-vectors"]
+           "pingora-timeout", "hhwt", "floor", "floor-padded", "floor-clocked", "floor-vectors"]
 
 PLOTS = {"cancel_insert": "CPU time of cancel and insert by armed timers",
          "reset_later": "CPU time of a reset by armed timers",

@@ -55,8 +55,9 @@ pub(crate) fn all() -> Vec<Timer> {
         timer::<systems::async_io::Reactor>(Role::Rival),
         timer::<systems::pingora::Pingora>(Role::Other),
         timer::<systems::hhwt::Threaded>(Role::Other),
-        timer::<systems::floor::Entries<false>>(Role::Floor),
-        timer::<systems::floor::Entries<true>>(Role::Floor),
+        timer::<systems::floor::Entries<systems::floor::Bare>>(Role::Floor),
+        timer::<systems::floor::Entries<systems::floor::Padded>>(Role::Floor),
+        timer::<systems::floor::Entries<systems::floor::Clocked>>(Role::Floor),
         timer::<systems::floor::Vectors>(Role::Floor),
     ]
 }

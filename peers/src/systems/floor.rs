@@ -7,6 +7,10 @@
 //! The *padded* variant executes as many additional instructions as tourbillon's operation does.
 //! They wait for nothing, and nothing waits for them. Their own time is a few nanoseconds. Their
 //! cost is that the processor reaches the next operation's entry later.
+//!
+//! The *clocked* variant reads the processor's counter before each operation, as a timer that is
+//! armed by a delay must. Some processors wait at that read for all earlier loads, so that the cache
+//! misses of neighbouring operations no longer overlap.
 
 use crate::clock::now;
 use crate::system::System;
@@ -16,6 +20,7 @@ use crate::workload::{Move, Workload};
 use parking_lot::Mutex;
 use std::arch::asm;
 use std::hint::black_box;
+use std::marker::PhantomData;
 use std::mem::take;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -43,10 +48,90 @@ fn millis(delay: Duration) -> u64 {
     delay.as_secs() * 1000 + u64::from(delay.subsec_millis())
 }
 
-/// Operations on entries, padded or not.
-pub(crate) struct Entries<const PADDED: bool> {
+/// Operations on entries.
+pub(crate) struct Entries<W: Work> {
     array: Arc<Array>,
     held: Vec<usize>,
+    work: PhantomData<W>,
+}
+
+/// The work before each operation, in addition to its memory accesses.
+pub(crate) trait Work {
+    const NAME: &'static str;
+
+    fn before_insert();
+    fn before_cancel_insert();
+    fn before_reset();
+}
+
+/// No work.
+pub(crate) struct Bare;
+
+impl Work for Bare {
+    const NAME: &'static str = "floor";
+
+    fn before_insert() {}
+    fn before_cancel_insert() {}
+    fn before_reset() {}
+}
+
+/// As many instructions as an operation of tourbillon has.
+pub(crate) struct Padded;
+
+impl Work for Padded {
+    const NAME: &'static str = "floor-padded";
+
+    #[inline]
+    fn before_insert() {
+        pad::<{ longer::INSERT }>();
+    }
+
+    #[inline]
+    fn before_cancel_insert() {
+        pad::<{ longer::CANCEL_INSERT }>();
+    }
+
+    #[inline]
+    fn before_reset() {
+        pad::<{ longer::RESET }>();
+    }
+}
+
+/// One read of the processor's counter.
+pub(crate) struct Clocked;
+
+impl Work for Clocked {
+    const NAME: &'static str = "floor-clocked";
+
+    #[inline]
+    fn before_insert() {
+        black_box(counter());
+    }
+
+    #[inline]
+    fn before_cancel_insert() {
+        black_box(counter());
+    }
+
+    #[inline]
+    fn before_reset() {
+        black_box(counter());
+    }
+}
+
+/// Reads the processor's counter, unordered.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn counter() -> u64 {
+    // SAFETY: reads a register that every x86-64 processor has.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// Reads the clock, for want of a counter.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+fn counter() -> Instant {
+    now()
 }
 
 /// The number of instructions by which a plain operation of tourbillon is longer than the floor's
@@ -89,7 +174,7 @@ fn pad<const COUNT: usize>() {
     unsafe { asm!(".rept {count}", "nop", ".endr", count = const COUNT, options(nomem, nostack)) }
 }
 
-impl<const PADDED: bool> Entries<PADDED> {
+impl<W: Work> Entries<W> {
     /// Stores into an entry and exchanges its state.
     fn write(entry: &Entry, value: u64, delay: Duration) {
         let deadline = millis(delay);
@@ -110,8 +195,8 @@ impl<const PADDED: bool> Entries<PADDED> {
     }
 }
 
-impl<const PADDED: bool> System for Entries<PADDED> {
-    const NAME: &'static str = if PADDED { "floor-padded" } else { "floor" };
+impl<W: Work> System for Entries<W> {
+    const NAME: &'static str = W::NAME;
 
     type Shared = Arc<Array>;
 
@@ -121,7 +206,7 @@ impl<const PADDED: bool> System for Entries<PADDED> {
     }
 
     fn caller(array: Arc<Array>, timers: usize) -> Self {
-        Self { array, held: Vec::with_capacity(timers) }
+        Self { array, held: Vec::with_capacity(timers), work: PhantomData }
     }
 
     fn can(workload: Workload) -> bool {
@@ -130,9 +215,7 @@ impl<const PADDED: bool> System for Entries<PADDED> {
 
     fn insert(&mut self, delays: &[Duration]) {
         for &delay in delays {
-            if PADDED {
-                pad::<{ longer::INSERT }>();
-            }
+            W::before_insert();
             // Relaxed: only assigns entries.
             let entry = self.array.taken.fetch_add(1, Ordering::Relaxed);
             Self::write(&self.array.entries[entry], self.held.len() as u64, delay);
@@ -142,9 +225,7 @@ impl<const PADDED: bool> System for Entries<PADDED> {
 
     fn cancel_insert(&mut self, moves: &[Move]) {
         for &Move { place, delay } in moves {
-            if PADDED {
-                pad::<{ longer::CANCEL_INSERT }>();
-            }
+            W::before_cancel_insert();
             let entry = &self.array.entries[self.held[place]];
             assert!(Self::exchange(entry, 0));
             // Relaxed: this caller wrote it.
@@ -155,9 +236,7 @@ impl<const PADDED: bool> System for Entries<PADDED> {
 
     fn reset(&mut self, moves: &[Move]) {
         for &Move { place, delay } in moves {
-            if PADDED {
-                pad::<{ longer::RESET }>();
-            }
+            W::before_reset();
             let entry = &self.array.entries[self.held[place]];
             assert!(Self::exchange(entry, millis(delay)));
         }

@@ -32,6 +32,7 @@ const SYSTEMS: [&str; 13] = [
     "hhwt",
     "floor",
     "floor-padded",
+    "floor-clocked",
     "floor-vectors",
 ];
 
