@@ -19,7 +19,7 @@ use std::fs;
 use std::path::PathBuf;
 
 /// The systems that are drawn, in an order that gives each its colour.
-const SYSTEMS: [&str; 13] = [
+const SYSTEMS: [&str; 14] = [
     "tourbillon",
     "tourbillon-pinned",
     "tokio",
