@@ -34,7 +34,7 @@ use workload::Workload;
 /// The greatest number of timers.
 const MOST: i64 = 100_000_000;
 
-/// Compares tourbillon with other timers in CPU time per operation, medians over rounds.
+/// Compares tourbillon with other timers in CPU and wall time per operation, medians over rounds.
 #[derive(Debug, Parser)]
 struct Args {
     /// Also write the results of each round to this file, as JSON
@@ -102,7 +102,7 @@ fn compare(args: &Args) -> Result<(), Box<dyn Error>> {
         let Args { timers, threads, rounds, turn, .. } = *args;
         let all = rounds::run(workloads, &systems, Plan { timers, threads, rounds, turn })?;
         let tables: Vec<_> = all.iter().map(report::text).collect();
-        println!("{}", tables.join("\n"));
+        println!("{}\n\n{}", report::machine(), tables.join("\n"));
         serde_json::to_value(all)?
     };
     if let Some(path) = &args.json {

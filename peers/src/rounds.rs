@@ -48,6 +48,11 @@ impl Measured {
     pub(crate) fn nanos(&self) -> Option<f64> {
         median(self.cpu_ns.clone())
     }
+
+    /// The wall time per operation of all callers together in nanoseconds, for each round.
+    pub(crate) fn wall_ns(&self) -> Vec<f64> {
+        self.per_second.iter().map(|per_second| 1e9 / per_second).collect()
+    }
 }
 
 /// The systems with these names; all of them if no name is given.
