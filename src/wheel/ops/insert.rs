@@ -1,22 +1,28 @@
-//! Insert: claim a vacant entry, write the value, arm the timer, and see that a reference to it is
-//! visited in time. The steps and their races are in [`protocol`](super::protocol).
+//! Insert: claims a vacant entry, writes the value, arms the timer, and ensures that a reference to
+//! the entry is visited in time. The steps and their races are in [`protocol`](super::protocol).
 //!
-//! The fast path is [`Engine::insert`]. It serves an open wheel without a bound, a thread with an
-//! entry in its magazines, a near deadline, and a reference that is visited in time. Everything
+//! ```text
+//! insert_after, insert_at
+//! └── insert                 the thread's magazine has a free entry
+//!     ├── arm                an old reference is visited in time: one compare-exchange
+//!     │   └── arm_and_file   none is: a store, and a reference in the first block of the slot
+//!     │       └── arm_and_file_slow      that block is full, or the deadline has passed
+//!     └── insert_slow        any other entry, a bounded wheel, or a closed one
+//! ```
+//!
+//! Each function is followed by those that it calls. The fast path is one function, and everything
 //! else is left to functions that are not inlined, so that the fast path needs few registers.
 
 #![allow(clippy::inline_always, reason = "the common cases are to be one function each")]
 
 use super::refile::{Aim, Refiler};
-use super::{ArmOutcome, Call, hand_back, still_pending};
+use super::{Call, hand_back, still_pending};
 use crate::error::{InsertError, Refusal};
 use crate::wheel::counters::ThreadCount;
 use crate::wheel::engine::{Engine, OutOfRange};
 use crate::wheel::hierarchy::entry_ref::EntryRef;
 use crate::wheel::hierarchy::geometry::{Place, SlotIndex};
 use crate::wheel::id::TimerId;
-use crate::wheel::memory::Guard;
-use crate::wheel::progress::Progress;
 use crate::wheel::progress::swept::full_fence;
 use crate::wheel::progress::upkeep_flag::UpkeepFlag;
 use crate::wheel::shard::{Filed, Shard, at, has_passed, in_time};
@@ -198,9 +204,8 @@ impl<T> Engine<T> {
         from_magazine.map_or_else(|| shard.slab.load_and_claim(&thread.vacant, call.guard), Ok)
     }
 
-    /// Arms a timer in an entry that the caller had in its magazines. The value comes back if the
-    /// wheel was closed meanwhile or there is no memory for a reference, unless another thread has
-    /// taken it.
+    /// Arms a timer in an entry from the caller's magazines. Returns the value if the wheel was
+    /// closed meanwhile or there is no memory for a reference, unless another thread has taken it.
     #[inline(always)]
     fn arm(
         &self,
@@ -211,12 +216,11 @@ impl<T> Engine<T> {
         deadline: Tick,
     ) -> Result<TimerId, T> {
         call.thread.counters.add_own(ThreadCount::Inserted, 1);
-        let armed = shard.try_arm_by_old_reference(claimed, value, deadline, &self.progress);
         let file = |prepared| self.arm_and_file(call, shard, prepared, deadline);
-        self.finish_insert(call, shard, deadline, armed, file)
+        self.arm_or_file(call, shard, claimed, value, deadline, file)
     }
 
-    /// As [`arm`](Self::arm), by any caller, in any entry.
+    /// The variant of [`arm`](Self::arm) for any thread and any entry.
     fn arm_slow(
         &self,
         call: Call<'_>,
@@ -226,31 +230,43 @@ impl<T> Engine<T> {
         deadline: Tick,
     ) -> Result<TimerId, T> {
         call.thread.counters.add(ThreadCount::Inserted, 1);
-        let armed = shard.try_arm_by_old_reference(claimed, value, deadline, &self.progress);
         let file = |prepared| self.arm_and_file_slow(call, shard, prepared, deadline);
-        self.finish_insert(call, shard, deadline, armed, file)
+        self.arm_or_file(call, shard, claimed, value, deadline, file)
     }
 
-    /// What is left to do when a timer was armed by a reference that its entry has, or not; `file`
-    /// arms it with a reference of its own.
+    /// Writes the value into the entry, and arms the timer if an old reference is visited in time.
+    /// Otherwise calls `file`, which arms the timer and files a reference.
     #[inline(always)]
-    fn finish_insert<'g>(
+    fn arm_or_file<'g>(
         &self,
         call: Call<'_>,
         shard: &Shard<T>,
+        Claimed { entry, index, vacant }: Claimed<'g, Entry<T>>,
+        value: T,
         deadline: Tick,
-        (id, arm): (TimerId, ArmOutcome<Prepared<'g, T>>),
         file: impl FnOnce(Prepared<'g, T>) -> Result<TimerId, T>,
     ) -> Result<TimerId, T> {
-        match arm {
-            ArmOutcome::Done => self.accept(call, id),
-            ArmOutcome::NotInTime => self.ensure_armed(call, id, deadline),
-            ArmOutcome::MustFile(prepared) => file(prepared),
-            ArmOutcome::Raced(prepared) => self.arm_raced(call, shard, prepared, deadline),
+        let id = TimerId::new(shard.number, vacant.generation(), index);
+        // SAFETY: the thread that has claimed an entry holds it exclusively until it arms the
+        // timer, which happens below or in a function that takes `prepared` (I3).
+        unsafe { entry.put(value) };
+        let (prepared, next_visit) = (Prepared { entry, id }, entry.next_visit.load());
+        if !vacant.is_refiling() {
+            if !in_time(next_visit, deadline, self.progress.swept()) {
+                return file(prepared);
+            }
+            let armed = EntryState::of(id, deadline);
+            if entry.state.try_arm_unflagged(vacant, armed).is_ok() {
+                return match still_pending(entry, armed, next_visit, &self.progress) {
+                    true => self.accept(call, id),
+                    false => self.ensure_armed(call, id, deadline),
+                };
+            }
         }
+        self.arm_raced(call, shard, prepared, deadline)
     }
 
-    /// As [`arm`](Self::arm), in the next common case: a reference is filed.
+    /// Arms a timer and files a reference to its entry, if the first block of the slot has room.
     #[inline(never)]
     fn arm_and_file(
         &self,
@@ -259,18 +275,21 @@ impl<T> Engine<T> {
         prepared: Prepared<'_, T>,
         deadline: Tick,
     ) -> Result<TimerId, T> {
-        let id = prepared.id();
-        match shard.try_arm_and_file(prepared, deadline, &self.progress) {
-            FileOutcome::Done => {}
-            FileOutcome::NotArmed(prepared) => {
-                return self.arm_and_file_slow(call, shard, prepared, deadline);
-            }
-            FileOutcome::NotFiled(slot, at) => {
-                return self.file_slow(call, id, deadline, (slot, at));
-            }
-            FileOutcome::Recheck(slot, at) => {
-                return self.recheck_slow(call, id, deadline, (slot, at));
-            }
+        let Prepared { entry, id } = prepared;
+        let Some((slot, at)) = shard.hierarchy.fast_slot(deadline, self.progress.swept()) else {
+            return self.arm_and_file_slow(call, shard, prepared, deadline);
+        };
+        let arm = || {
+            entry.next_visit.store(at);
+            entry.state.arm(id, deadline);
+        };
+        match shard.hierarchy.try_file(EntryRef::new(id.index()), slot, arm) {
+            None => return self.arm_and_file_slow(call, shard, prepared, deadline),
+            Some(false) => return self.file_slow(call, id, deadline, (slot, at)),
+            Some(true) => full_fence(),
+        }
+        if at <= self.progress.swept() || self.progress.wakeup().is_after(at) {
+            return self.recheck_slow(call, id, deadline, (slot, at));
         }
         let filed = call.thread.counters.add_own(ThreadCount::Filed, 1);
         if self.is_closed() || UpkeepFlag::is_time_to_check(filed, 1) {
@@ -279,24 +298,27 @@ impl<T> Engine<T> {
         Ok(id)
     }
 
-    /// As [`arm_and_file`](Self::arm_and_file), where a block has to be made, or the deadline has
-    /// passed.
+    /// The slow path of [`arm_and_file`](Self::arm_and_file), for any thread, any block and any
+    /// deadline.
     #[inline(never)]
     fn arm_and_file_slow(
         &self,
         call: Call<'_>,
         shard: &Shard<T>,
-        prepared: Prepared<'_, T>,
+        Prepared { entry, id }: Prepared<'_, T>,
         deadline: Tick,
     ) -> Result<TimerId, T> {
-        let id = prepared.id();
-        match shard.arm_and_file_slow(prepared, deadline, &self.progress) {
-            Some(filed) => self.accept_filed(call, id, filed),
-            None => self.withdraw(call, id),
-        }
+        let swept = self.progress.swept();
+        let place = shard.hierarchy.place(deadline, swept);
+        // Also if it describes no reference: a store does not show later resetters what the sweeper
+        // has written, unless it is overwritten here.
+        entry.next_visit.store(at(place, swept));
+        entry.state.arm(id, deadline);
+        self.file_armed(call, shard, Aim { id, deadline }, place)
     }
 
-    /// As [`arm_and_file`](Self::arm_and_file), from where another thread was faster to file.
+    /// The slow path of [`arm_and_file`](Self::arm_and_file) after another thread has taken the
+    /// position in the block. The timer is armed.
     #[cold]
     #[inline(never)]
     fn file_slow(
@@ -304,16 +326,30 @@ impl<T> Engine<T> {
         call: Call<'_>,
         id: TimerId,
         deadline: Tick,
-        there: (SlotIndex, Tick),
+        (slot, at): (SlotIndex, Tick),
     ) -> Result<TimerId, T> {
         let shard = self.shard(id.shard());
-        match shard.file_armed(id, deadline, there, &self.progress, call.guard) {
-            Some(filed) => self.accept_filed(call, id, filed),
-            None => self.withdraw(call, id),
-        }
+        self.file_armed(call, shard, Aim { id, deadline }, Place::Slot { slot, at })
     }
 
-    /// As [`arm_and_file`](Self::arm_and_file), from the re-check on.
+    /// Files the reference to an armed timer.
+    #[inline(always)]
+    fn file_armed(
+        &self,
+        call: Call<'_>,
+        shard: &Shard<T>,
+        aim: Aim,
+        place: Place,
+    ) -> Result<TimerId, T> {
+        let Some(filed) = shard.file(aim.id.index(), place) else {
+            return self.withdraw(call, aim.id);
+        };
+        full_fence();
+        self.recheck(call, shard, aim, place, filed)
+    }
+
+    /// The slow path of [`arm_and_file`](Self::arm_and_file) from the re-check on. The reference is
+    /// filed, but the sweeper may have been there already, or rests for too long.
     #[cold]
     #[inline(never)]
     fn recheck_slow(
@@ -321,49 +357,75 @@ impl<T> Engine<T> {
         call: Call<'_>,
         id: TimerId,
         deadline: Tick,
-        there: (SlotIndex, Tick),
+        (slot, at): (SlotIndex, Tick),
     ) -> Result<TimerId, T> {
-        let shard = self.shard(id.shard());
-        let more = shard.recheck_at(id, deadline, there, &self.progress, call.guard);
-        self.accept_filed(call, id, Filed { references: 1, blocks: 0 }.and(more))
+        let (shard, filed) = (self.shard(id.shard()), Filed { references: 1, blocks: 0 });
+        self.recheck(call, shard, Aim { id, deadline }, Place::Slot { slot, at }, filed)
     }
 
-    /// As [`arm`](Self::arm), where the reference that was relied on is not in time after all.
-    #[cold]
-    #[inline(never)]
-    fn ensure_armed(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> Result<TimerId, T> {
-        self.ensure_ref(call, id, deadline);
-        self.accept(call, id)
+    /// Ensures, after the fence that follows the filing, that the sweeper visits the reference in
+    /// time and wakes up for it.
+    #[inline(always)]
+    fn recheck(
+        &self,
+        call: Call<'_>,
+        shard: &Shard<T>,
+        aim: Aim,
+        place: Place,
+        mut filed: Filed,
+    ) -> Result<TimerId, T> {
+        let swept = self.progress.swept();
+        if has_passed(place, aim.deadline, swept) {
+            if let Some(entry) = shard.slab.entry(aim.id.index(), call.guard) {
+                filed = filed.and(shard.refile(entry, aim, &self.progress));
+            }
+        } else {
+            self.progress.wakeup().check(at(place, swept));
+        }
+        self.accept_filed(call, aim.id, filed)
     }
 
-    /// As [`accept`](Self::accept), when it may be time to look after the memory: by a count of
-    /// references filed.
-    #[cold]
-    #[inline(never)]
-    fn accept_slow(&self, call: Call<'_>, id: TimerId, filed: u64) -> Result<TimerId, T> {
-        self.note_garbage(filed, 1);
-        self.accept(call, id)
-    }
-
-    /// As [`arm`](Self::arm), in every other case.
+    /// The slow path of [`arm_or_file`](Self::arm_or_file) if another thread changes the entry.
+    /// Arms by an exchange, whatever the old references are.
     #[cold]
     #[inline(never)]
     fn arm_raced(
         &self,
         call: Call<'_>,
         shard: &Shard<T>,
-        prepared: Prepared<'_, T>,
+        Prepared { entry, id }: Prepared<'_, T>,
         deadline: Tick,
     ) -> Result<TimerId, T> {
-        let id = prepared.id();
-        let filed = shard.arm_by_exchange(prepared, deadline, &self.progress);
+        let aim = Aim { id, deadline };
+        let filed = match exchange_armed(entry, deadline).is_refiling() {
+            true => shard.refile_as(Refiler::Helper, entry, aim, &self.progress),
+            false => shard.rely(entry, aim, &self.progress),
+        };
         self.accept_filed(call, id, filed)
     }
 
-    /// As [`accept`](Self::accept), and counts what was filed.
+    /// The slow path of [`arm_or_file`](Self::arm_or_file) if the old reference that armed the timer
+    /// may not be visited in time after all.
+    #[cold]
+    #[inline(never)]
+    fn ensure_armed(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> Result<TimerId, T> {
+        self.ensure_visit(call, id, deadline);
+        self.accept(call, id)
+    }
+
+    /// The variant of [`accept`](Self::accept) that counts what was filed.
     #[inline]
     fn accept_filed(&self, call: Call<'_>, id: TimerId, filed: Filed) -> Result<TimerId, T> {
         self.count_filed(call.thread, filed);
+        self.accept(call, id)
+    }
+
+    /// The variant of [`accept`](Self::accept) for a thread that may have to check the memory, by
+    /// its count of filed references.
+    #[cold]
+    #[inline(never)]
+    fn accept_slow(&self, call: Call<'_>, id: TimerId, filed: u64) -> Result<TimerId, T> {
+        self.note_garbage(filed, 1);
         self.accept(call, id)
     }
 
@@ -374,7 +436,8 @@ impl<T> Engine<T> {
         if self.is_closed() { self.withdraw(call, id) } else { Ok(id) }
     }
 
-    /// Ends a timer that was armed while the wheel was closed, or whose reference finds no memory.
+    /// Ends a timer that was armed while the wheel was closed, or for whose reference there is no
+    /// memory, and returns its value.
     #[cold]
     #[inline(never)]
     fn withdraw(&self, call: Call<'_>, id: TimerId) -> Result<TimerId, T> {
@@ -385,141 +448,6 @@ impl<T> Engine<T> {
                 Err(value)
             }
             None => Ok(id),
-        }
-    }
-}
-
-impl<T> Shard<T> {
-    /// Puts a timer into an entry that the caller has claimed, and arms it in the common case: a
-    /// reference to the entry is visited in time, and nobody is refiling.
-    #[inline(always)]
-    fn try_arm_by_old_reference<'g>(
-        &self,
-        Claimed { entry, index, vacant }: Claimed<'g, Entry<T>>,
-        value: T,
-        deadline: Tick,
-        progress: &Progress,
-    ) -> (TimerId, ArmOutcome<Prepared<'g, T>>) {
-        let id = TimerId::new(self.number, vacant.generation(), index);
-        // SAFETY: whoever has claimed the entry holds it alone, until it is armed: below, or by
-        // what becomes of `Prepared`.
-        unsafe { entry.put(value) };
-        let (prepared, next_visit) = (Prepared { entry, id }, entry.next_visit.load());
-        let armed = EntryState::of(id, deadline);
-        let arm = if vacant.is_refiling() {
-            ArmOutcome::Raced(prepared)
-        } else if !in_time(next_visit, deadline, progress.swept()) {
-            ArmOutcome::MustFile(prepared)
-        } else if entry.state.try_arm_unflagged(vacant, armed).is_err() {
-            ArmOutcome::Raced(prepared)
-        } else if !still_pending(entry, armed, next_visit, progress) {
-            ArmOutcome::NotInTime
-        } else {
-            ArmOutcome::Done
-        };
-        (id, arm)
-    }
-
-    /// Arms a timer whose entry has no reference that will be visited in time, and files one. This
-    /// is the common case, in which the slot has room, no other thread is faster, and the sweeper
-    /// need not be woken.
-    #[inline(always)]
-    fn try_arm_and_file<'g>(
-        &self,
-        prepared: Prepared<'g, T>,
-        deadline: Tick,
-        progress: &Progress,
-    ) -> FileOutcome<Prepared<'g, T>> {
-        let Some((slot, at)) = self.hierarchy.fast_slot(deadline, progress.swept()) else {
-            return FileOutcome::NotArmed(prepared);
-        };
-        let Prepared { entry, id } = prepared;
-        let arm = || {
-            entry.next_visit.store(at);
-            entry.state.arm(id, deadline);
-        };
-        match self.hierarchy.try_file(EntryRef::new(id.index()), slot, arm) {
-            None => return FileOutcome::NotArmed(prepared),
-            Some(false) => return FileOutcome::NotFiled(slot, at),
-            Some(true) => full_fence(),
-        }
-        if at <= progress.swept() || progress.wakeup().is_after(at) {
-            return FileOutcome::Recheck(slot, at);
-        }
-        FileOutcome::Done
-    }
-
-    /// As [`try_arm_and_file`](Self::try_arm_and_file), in every case. `None`: there is no memory
-    /// for the reference; the timer is armed, and is to be [withdrawn](Self::end_unreturned).
-    fn arm_and_file_slow(
-        &self,
-        Prepared { entry, id }: Prepared<'_, T>,
-        deadline: Tick,
-        progress: &Progress,
-    ) -> Option<Filed> {
-        let swept = progress.swept();
-        let place = self.hierarchy.place(deadline, swept);
-        // Also when it tells of nothing: a store does not show later resetters what the sweeper
-        // has written, unless it is overwritten here.
-        entry.next_visit.store(at(place, swept));
-        entry.state.arm(id, deadline);
-        let filed = self.file(id.index(), place)?;
-        full_fence();
-        Some(filed.and(self.recheck(entry, Aim { id, deadline }, place, progress)))
-    }
-
-    /// Goes on where [`try_arm_and_file`](Self::try_arm_and_file) has armed a timer and not filed
-    /// its reference. `None`: as of [`arm_and_file_slow`](Self::arm_and_file_slow).
-    fn file_armed(
-        &self,
-        id: TimerId,
-        deadline: Tick,
-        (slot, at): (SlotIndex, Tick),
-        progress: &Progress,
-        guard: &Guard,
-    ) -> Option<Filed> {
-        let filed = self.file(id.index(), Place::Slot { slot, at })?;
-        full_fence();
-        Some(filed.and(self.recheck_at(id, deadline, (slot, at), progress, guard)))
-    }
-
-    /// Goes on where [`try_arm_and_file`](Self::try_arm_and_file) has filed the reference to a
-    /// timer, and the sweeper may not come in time.
-    fn recheck_at(
-        &self,
-        id: TimerId,
-        deadline: Tick,
-        (slot, at): (SlotIndex, Tick),
-        progress: &Progress,
-        guard: &Guard,
-    ) -> Filed {
-        let look =
-            |entry| self.recheck(entry, Aim { id, deadline }, Place::Slot { slot, at }, progress);
-        self.slab.entry(id.index(), guard).map_or(Filed::NOTHING, look)
-    }
-
-    /// The re-check of an insert that has filed a reference, after its fence: whether the
-    /// sweeper comes there in time, and by itself.
-    fn recheck(&self, entry: &Entry<T>, aim: Aim, place: Place, progress: &Progress) -> Filed {
-        let swept = progress.swept();
-        if has_passed(place, aim.deadline, swept) {
-            return self.refile(entry, aim, progress);
-        }
-        progress.wakeup().check(at(place, swept));
-        Filed::NOTHING
-    }
-
-    /// Arms a timer by an exchange, whatever reference its entry has.
-    fn arm_by_exchange(
-        &self,
-        Prepared { entry, id }: Prepared<'_, T>,
-        deadline: Tick,
-        progress: &Progress,
-    ) -> Filed {
-        let aim = Aim { id, deadline };
-        match exchange_armed(entry, deadline).is_refiling() {
-            true => self.refile_as(Refiler::Helper, entry, aim, progress),
-            false => self.rely(entry, aim, progress),
         }
     }
 }
@@ -537,31 +465,9 @@ fn exchange_armed<T>(entry: &Entry<T>, deadline: Tick) -> EntryState {
     }
 }
 
-/// A claimed entry with the value of a timer, which is to be armed: its id.
+/// A claimed entry that holds a value and is not armed yet, and the id of the timer.
 #[derive(Debug)]
 struct Prepared<'g, T> {
     entry: &'g Entry<T>,
     id: TimerId,
-}
-
-impl<T> Prepared<'_, T> {
-    #[inline]
-    fn id(&self) -> TimerId {
-        self.id
-    }
-}
-
-/// The outcome of arming a timer and filing its first reference.
-#[derive(Debug)]
-#[must_use]
-enum FileOutcome<F> {
-    /// It is armed, and will be visited in time.
-    Done,
-    /// It is not armed: a block has to be made, or its deadline has passed.
-    NotArmed(F),
-    /// It is armed; its reference is still to be filed there.
-    NotFiled(SlotIndex, Tick),
-    /// Its reference is filed there, where the sweeper may have been already, or rests for too
-    /// long.
-    Recheck(SlotIndex, Tick),
 }

@@ -10,11 +10,8 @@
 //! | [`drain`] | end all timers | any thread |
 //!
 //! [`protocol`] has the steps of all operations and the races between them. An operation `x` is the
-//! fast path and `x_slow` is everything else. Each file begins with what the [`Engine`] does
-//! (counts, the bound on the timers, the closed flag) and goes on with what happens in one
-//! [`Shard`](crate::wheel::shard::Shard).
-//!
-//! [`Engine`]: crate::wheel::engine::Engine
+//! fast path and `x_slow` is everything else. In each file, a function is followed by those that it
+//! calls.
 
 pub(in crate::wheel) mod cancel;
 pub(in crate::wheel) mod drain;
@@ -76,18 +73,4 @@ pub(super) fn still_pending<T>(
     entry.next_visit.load() == next_visit
         && progress.swept() < next_visit
         && entry.state.load() == state
-}
-
-/// The outcome of giving a timer a deadline by a reference that its entry already has.
-#[derive(Debug)]
-#[must_use]
-pub(super) enum ArmOutcome<F = ()> {
-    /// The deadline is set.
-    Done,
-    /// It is set, but a reference in time is needed (`Shard::ensure_visit` in `refile.rs`).
-    NotInTime,
-    /// It is not set: no reference is visited in time.
-    MustFile(F),
-    /// It is not set: the timer has ended, or another thread is in the midst of something.
-    Raced(F),
 }

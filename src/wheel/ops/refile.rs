@@ -9,7 +9,6 @@ use crate::wheel::counters::ThreadCount;
 use crate::wheel::engine::Engine;
 use crate::wheel::hierarchy::geometry::Place;
 use crate::wheel::id::TimerId;
-use crate::wheel::memory::Guard;
 use crate::wheel::progress::Progress;
 use crate::wheel::progress::swept::full_fence;
 use crate::wheel::shard::{Filed, Shard, at, has_passed, in_time};
@@ -20,16 +19,15 @@ use crate::wheel::thread_state::ThreadState;
 use crate::wheel::tick::Tick;
 
 impl<T> Engine<T> {
-    /// Sees to a reference for a timer whose deadline was set by one that is not visited in time
-    /// after all.
-    pub(super) fn ensure_ref(&self, call: Call<'_>, id: TimerId, deadline: Tick) {
-        if let Some(shard) = self.shards.get(id.shard()) {
-            let filed = shard.ensure_visit(id, deadline, &self.progress, call.guard);
-            self.count_filed(call.thread, filed);
-        }
+    /// Ensures that a reference is visited in time, for a timer whose old reference may not be.
+    pub(super) fn ensure_visit(&self, call: Call<'_>, id: TimerId, deadline: Tick) {
+        let Some(shard) = self.shards.get(id.shard()) else { return };
+        let Some(entry) = shard.slab.entry(id.index(), call.guard) else { return };
+        let filed = shard.rely(entry, Aim { id, deadline }, &self.progress);
+        self.count_filed(call.thread, filed);
     }
 
-    /// Counts what an operation has filed.
+    /// Counts what an operation has filed, and checks the memory from time to time.
     #[inline]
     pub(super) fn count_filed(&self, thread: &ThreadState, Filed { references, blocks }: Filed) {
         if references == 0 {
@@ -44,21 +42,8 @@ impl<T> Engine<T> {
 }
 
 impl<T> Shard<T> {
-    /// Sees to a reference in time for a timer whose deadline was set by a reference that its entry
-    /// had.
-    fn ensure_visit(
-        &self,
-        id: TimerId,
-        deadline: Tick,
-        progress: &Progress,
-        guard: &Guard,
-    ) -> Filed {
-        let entry = self.slab.entry(id.index(), guard);
-        entry.map_or(Filed::NOTHING, |entry| self.rely(entry, Aim { id, deadline }, progress))
-    }
-
-    /// Sees to a reference in time for a timer whose state was exchanged while the flag was clear:
-    /// the one that `next_visit` tells of, or a new one.
+    /// Ensures that a reference is visited in time, for a timer whose state was exchanged while the
+    /// flag was clear. It is the reference that `next_visit` describes, or a new one.
     #[inline]
     pub(super) fn rely(&self, entry: &Entry<T>, aim: Aim, progress: &Progress) -> Filed {
         match needs(entry, aim.deadline, progress) {

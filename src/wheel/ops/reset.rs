@@ -1,25 +1,29 @@
-//! Reset: set the deadline of an armed timer by one exchange of its state. A reset to later relies
-//! on the reference that is filed already; a reset to earlier [refiles](super::refile). The races
-//! are in [`protocol`](super::protocol).
+//! Reset: sets the deadline of an armed timer by one exchange of its state. A reset to later relies
+//! on an old reference. A reset to earlier [refiles](super::refile). The steps and their races are
+//! in [`protocol`](super::protocol).
+//!
+//! ```text
+//! reset_after, reset_at
+//! └── reset_and            an old reference is visited in time: one compare-exchange
+//!     └── reset_slow       any other case, in which a reference may have to be filed
+//! ```
 
 #![forbid(unsafe_code)]
 #![allow(clippy::inline_always, reason = "the common cases are to be one function each")]
 
 use super::refile::{Aim, Refiler};
-use super::{ArmOutcome, Call, opaque, still_pending};
+use super::{Call, opaque, still_pending};
 use crate::error::BeyondRange;
 use crate::wheel::counters::{ThreadCount, ThreadCounters};
 use crate::wheel::engine::{Engine, OutOfRange};
 use crate::wheel::id::TimerId;
-use crate::wheel::memory::Guard;
-use crate::wheel::progress::Progress;
-use crate::wheel::shard::{Filed, Shard, in_time};
+use crate::wheel::shard::{Filed, in_time};
 use crate::wheel::tick::Tick;
 use crate::wheel::wheel_instant::WheelInstant;
 use std::time::Duration;
 
 impl<T> Engine<T> {
-    /// Sets a timer's deadline to `delay` from now.
+    /// Moves the deadline of a timer to `delay` from now.
     #[inline(always)]
     pub(crate) fn reset_after(
         &self,
@@ -34,7 +38,7 @@ impl<T> Engine<T> {
         }
     }
 
-    /// As [`reset_after`](Self::reset_after), for delays that are not plain.
+    /// The slow path of [`reset_after`](Self::reset_after), for any delay.
     #[cold]
     #[inline(never)]
     fn reset_after_slow(
@@ -47,7 +51,7 @@ impl<T> Engine<T> {
         self.reset_at(call, id, self.tick_after(delay, now))
     }
 
-    /// Sets a timer's deadline, if it is in range.
+    /// Moves the deadline of a timer to a tick, if it is in range.
     pub(crate) fn reset_at(
         &self,
         call: Call<'_>,
@@ -62,23 +66,13 @@ impl<T> Engine<T> {
         }
     }
 
-    /// What came of a reset, for the caller.
-    #[inline(always)]
-    pub(crate) fn result_of(&self, outcome: ResetOutcome) -> Result<bool, BeyondRange> {
-        match outcome {
-            ResetOutcome::Done => Ok(true),
-            ResetOutcome::NotArmed => Ok(false),
-            ResetOutcome::OutOfRange(why) => Err(self.beyond_range(why)),
-        }
-    }
-
-    /// Sets a timer's deadline.
+    /// Moves the deadline of a timer.
     #[inline(always)]
     fn reset(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> ResetOutcome {
         self.reset_and(call, id, deadline, |counters| counters.add(ThreadCount::Reset, 1))
     }
 
-    /// As [`reset`](Self::reset), where no other thread has the caller's id.
+    /// The variant of [`reset`](Self::reset) for a caller whose thread has an id of its own.
     #[inline(always)]
     pub(crate) fn reset_exclusive(
         &self,
@@ -89,7 +83,7 @@ impl<T> Engine<T> {
         self.reset_and(call, id, deadline, |counters| counters.add_own(ThreadCount::Reset, 1))
     }
 
-    /// Sets a timer's deadline, and counts it.
+    /// Moves the deadline of a timer, and calls `count` if an old reference is visited in time.
     #[inline(always)]
     fn reset_and(
         &self,
@@ -98,26 +92,29 @@ impl<T> Engine<T> {
         deadline: Tick,
         count: impl FnOnce(&ThreadCounters) -> u64,
     ) -> ResetOutcome {
-        let Some(shard) = self.shards.get(id.shard()) else {
+        let shard = self.shards.get(id.shard());
+        let Some(entry) = shard.and_then(|shard| shard.slab.entry(id.index(), call.guard)) else {
             return self.reset_slow(call, id, deadline);
         };
-        match shard.try_postpone(id, deadline, &self.progress, call.guard) {
-            ArmOutcome::Done => {
-                count(&call.thread.counters);
-                ResetOutcome::Done
-            }
-            ArmOutcome::NotInTime => self.ensure_reset(call, id, deadline),
-            ArmOutcome::MustFile(()) | ArmOutcome::Raced(()) => self.reset_slow(call, id, deadline),
+        let (seen, next_visit) = (entry.state.load(), entry.next_visit.load());
+        if !seen.is_unflagged_of(id) || !in_time(next_visit, deadline, self.progress.swept()) {
+            return self.reset_slow(call, id, deadline);
         }
+        let pushed = seen.with_deadline(deadline);
+        if entry.state.try_reset(seen, pushed).is_err() {
+            return self.reset_slow(call, id, deadline);
+        }
+        if !still_pending(entry, pushed, next_visit, &self.progress) {
+            return self.ensure_reset(call, id, deadline);
+        }
+        count(&call.thread.counters);
+        ResetOutcome::Done
     }
 
-    /// As [`reset`](Self::reset), in every case.
+    /// The slow path of [`reset`](Self::reset), for any timer and any deadline.
     #[inline(never)]
     fn reset_slow(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> ResetOutcome {
-        let shard = self.shards.get(id.shard());
-        let done =
-            shard.and_then(|shard| shard.set_deadline(id, deadline, &self.progress, call.guard));
-        let Some(filed) = done else {
+        let Some(filed) = self.set_deadline(call, id, deadline) else {
             return ResetOutcome::NotArmed;
         };
         call.thread.counters.add(ThreadCount::Reset, 1);
@@ -125,56 +122,11 @@ impl<T> Engine<T> {
         ResetOutcome::Done
     }
 
-    /// As [`reset`](Self::reset), where the reference that was relied on is not in time after all.
-    #[cold]
-    #[inline(never)]
-    fn ensure_reset(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> ResetOutcome {
-        self.ensure_ref(call, id, deadline);
-        call.thread.counters.add(ThreadCount::Reset, 1);
-        opaque(ResetOutcome::Done)
-    }
-}
-
-impl<T> Shard<T> {
-    /// Sets the deadline of the timer that `id` refers to, in the common case: a reference is
-    /// visited in time, and nobody is refiling.
-    #[inline(always)]
-    fn try_postpone(
-        &self,
-        id: TimerId,
-        deadline: Tick,
-        progress: &Progress,
-        guard: &Guard,
-    ) -> ArmOutcome {
-        let Some(entry) = self.slab.entry(id.index(), guard) else {
-            return ArmOutcome::Raced(());
-        };
-        let (seen, next_visit) = (entry.state.load(), entry.next_visit.load());
-        if !seen.is_unflagged_of(id) {
-            return ArmOutcome::Raced(());
-        }
-        if !in_time(next_visit, deadline, progress.swept()) {
-            return ArmOutcome::MustFile(());
-        }
-        let pushed = seen.with_deadline(deadline);
-        if entry.state.try_reset(seen, pushed).is_err() {
-            ArmOutcome::Raced(())
-        } else if !still_pending(entry, pushed, next_visit, progress) {
-            ArmOutcome::NotInTime
-        } else {
-            ArmOutcome::Done
-        }
-    }
-
-    /// Sets the deadline of the timer that `id` refers to. `None`: it has ended, or never was.
-    fn set_deadline(
-        &self,
-        id: TimerId,
-        deadline: Tick,
-        progress: &Progress,
-        guard: &Guard,
-    ) -> Option<Filed> {
-        let entry = self.slab.entry(id.index(), guard)?;
+    /// Sets the deadline of a timer, and ensures that a reference is visited in time. Returns
+    /// `None` if the timer has ended or never existed.
+    fn set_deadline(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> Option<Filed> {
+        let (shard, progress) = (self.shards.get(id.shard())?, &self.progress);
+        let entry = shard.slab.entry(id.index(), call.guard)?;
         let aim = Aim { id, deadline };
         let mut seen = entry.state.load();
         loop {
@@ -189,12 +141,32 @@ impl<T> Shard<T> {
             let next = if early { next.refiling() } else { next };
             match entry.state.try_reset(seen, next) {
                 Ok(()) if early => {
-                    return Some(self.refile_as(Refiler::Owner, entry, aim, progress));
+                    return Some(shard.refile_as(Refiler::Owner, entry, aim, progress));
                 }
-                Ok(()) if free => return Some(self.rely(entry, aim, progress)),
-                Ok(()) => return Some(self.refile_as(Refiler::Helper, entry, aim, progress)),
+                Ok(()) if free => return Some(shard.rely(entry, aim, progress)),
+                Ok(()) => return Some(shard.refile_as(Refiler::Helper, entry, aim, progress)),
                 Err(now) => seen = now,
             }
+        }
+    }
+
+    /// The slow path of [`reset`](Self::reset) if the old reference may not be visited in time
+    /// after all. The deadline is set.
+    #[cold]
+    #[inline(never)]
+    fn ensure_reset(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> ResetOutcome {
+        self.ensure_visit(call, id, deadline);
+        call.thread.counters.add(ThreadCount::Reset, 1);
+        opaque(ResetOutcome::Done)
+    }
+
+    /// Converts the outcome of a reset to the result that the caller gets.
+    #[inline(always)]
+    pub(crate) fn result_of(&self, outcome: ResetOutcome) -> Result<bool, BeyondRange> {
+        match outcome {
+            ResetOutcome::Done => Ok(true),
+            ResetOutcome::NotArmed => Ok(false),
+            ResetOutcome::OutOfRange(why) => Err(self.beyond_range(why)),
         }
     }
 }
@@ -203,10 +175,10 @@ impl<T> Shard<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum ResetOutcome {
-    /// The timer has ended, or never was.
+    /// The timer has ended or never existed.
     NotArmed,
     /// The deadline is set.
     Done,
-    /// It cannot be; the timer is armed, and keeps the one that it has.
+    /// The deadline is out of range. The timer is armed and keeps its deadline.
     OutOfRange(OutOfRange),
 }
