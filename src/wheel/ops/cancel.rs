@@ -1,5 +1,11 @@
-//! Cancel: end a timer by one exchange of its state and return the value. References to its entry
-//! and `next_visit` stay. The races are in [`protocol`](super::protocol).
+//! Cancel: ends a timer by one exchange of its state and returns the value. References to its entry
+//! and `next_visit` stay. The steps and their races are in [`protocol`](super::protocol).
+//!
+//! ```text
+//! cancel
+//! └── cancel_into_magazine   the thread's magazine has room for the entry
+//!     └── cancel_slow        any other case
+//! ```
 
 #![allow(clippy::inline_always, reason = "the common cases are to be one function each")]
 
@@ -12,7 +18,6 @@ use crate::wheel::prefetch::prefetch;
 use crate::wheel::progress::upkeep_flag::UpkeepFlag;
 use crate::wheel::shard::Shard;
 use crate::wheel::slab::entry::Entry;
-use crate::wheel::slab::magazine::Magazines;
 use crate::wheel::slab::state::EntryState;
 use crate::wheel::thread_state::ThreadState;
 use crate::wheel::tick::Tick;
@@ -31,7 +36,34 @@ impl<T> Engine<T> {
         Some(value)
     }
 
-    /// As [`cancel`](Self::cancel), when it is time to look after the memory.
+    /// Ends a timer and puts its entry into the thread's magazines. Returns the value and the last
+    /// state. Returns `None`, without ending the timer, if the magazines have no room, if the timer
+    /// has ended, or if another thread is changing it.
+    #[inline(always)]
+    fn cancel_into_magazine(&self, call: Call<'_>, id: TimerId) -> Option<(T, EntryState)> {
+        if id.shard() != call.thread.fast_home() {
+            return None;
+        }
+        let entry = self.shards.get(id.shard())?.slab.entry(id.index(), call.guard)?;
+        if size_of::<Entry<T>>() > LINE {
+            // State and value lie in two cache lines.
+            prefetch(entry);
+        }
+        let magazines = &call.thread.vacant;
+        let top = magazines.with_room()?;
+        let seen = entry.state.load();
+        let ended = EntryState::end_of(id, top);
+        if !seen.is_unflagged_of(id) || ended.is_exhausted() {
+            return None;
+        }
+        entry.state.try_end_to(seen, ended).ok()?;
+        // SAFETY: the exchange above has ended the timer, and the entry is put away below (I3).
+        let value = unsafe { entry.take() };
+        magazines.push(id.index());
+        Some((value, seen))
+    }
+
+    /// The slow path of [`cancel`](Self::cancel) for a thread that has to check the memory.
     #[cold]
     #[inline(never)]
     fn check_memory_with(&self, value: T) -> Option<T> {
@@ -39,28 +71,20 @@ impl<T> Engine<T> {
         opaque(Some(value))
     }
 
-    /// As [`cancel`](Self::cancel), in every case.
+    /// The slow path of [`cancel`](Self::cancel), for any timer and any thread.
     #[inline(never)]
     fn cancel_slow(&self, call: Call<'_>, id: TimerId) -> Option<T> {
         self.end_timer(call, id).map(|(value, _)| value)
     }
 
-    /// As [`cancel`](Self::cancel), with the deadline that the timer had.
+    /// The variant of [`cancel`](Self::cancel) that also returns the deadline of the timer.
     pub(crate) fn cancel_with_tick(&self, call: Call<'_>, id: TimerId) -> Option<(T, Tick)> {
         let (value, ended) = self.end_timer(call, id)?;
         Some((value, ended.deadline(self.progress.swept())))
     }
 
-    /// Ends a timer, in the common case: its entry goes into the caller's magazines.
-    #[inline(always)]
-    fn cancel_into_magazine(&self, call: Call<'_>, id: TimerId) -> Option<(T, EntryState)> {
-        if id.shard() != call.thread.fast_home() {
-            return None;
-        }
-        self.shards.get(id.shard())?.try_end_into(&call.thread.vacant, id, call.guard)
-    }
-
-    /// Ends a timer, wherever it is.
+    /// Ends a timer and returns its value and its last state. Its entry goes into the thread's
+    /// magazines, or else to the shard.
     fn end_timer(&self, call: Call<'_>, id: TimerId) -> Option<(T, EntryState)> {
         let (number, thread) = (id.shard(), call.thread);
         let shard = self.shards.get(number)?;
@@ -72,7 +96,8 @@ impl<T> Engine<T> {
                 return Some(ended);
             }
         }
-        let ended = shard.end_by_id(id, call.guard)?;
+        let entry = shard.slab.entry(id.index(), call.guard)?;
+        let ended = shard.end(entry, id, call.guard, || ())?;
         self.make_room(number, 1);
         self.count_cancelled(thread);
         Some(ended)
@@ -86,64 +111,32 @@ impl<T> Engine<T> {
 }
 
 impl<T> Shard<T> {
-    /// Ends the timer that `id` refers to and returns its value, and its last state.
-    fn end_by_id(&self, id: TimerId, guard: &Guard) -> Option<(T, EntryState)> {
-        let entry = self.slab.entry(id.index(), guard)?;
-        self.end(entry, id, guard, || ())
-    }
-
-    /// As [`end_by_id`](Self::end_by_id), in the common case: the entry goes into the caller's
-    /// magazines, whose home this is. `None`: nothing was done, for want of room there, or because
-    /// the timer has ended, or is being changed.
-    #[inline(always)]
-    fn try_end_into(
-        &self,
-        magazines: &Magazines,
-        id: TimerId,
-        guard: &Guard,
-    ) -> Option<(T, EntryState)> {
-        let entry = self.slab.entry(id.index(), guard)?;
-        if size_of::<Entry<T>>() > LINE {
-            // State and value lie in two cache lines.
-            prefetch(entry);
-        }
-        let top = magazines.with_room()?;
-        let seen = entry.state.load();
-        let ended = EntryState::end_of(id, top);
-        if !seen.is_unflagged_of(id) || ended.is_exhausted() {
-            return None;
-        }
-        entry.state.try_end_to(seen, ended).ok()?;
-        // SAFETY: the timer was ended just above and its entry is put away below.
-        let value = unsafe { entry.take() };
-        magazines.push(id.index());
-        Some((value, seen))
-    }
-
-    /// As [`end_by_id`](Self::end_by_id), of a timer whose insert has not returned, and which may
-    /// not have filed the reference that the entry's `next_visit` names.
+    /// Ends a timer whose insert has not returned, and which may not have filed the reference that
+    /// `next_visit` describes. Returns the value.
     pub(super) fn end_unreturned(&self, id: TimerId, guard: &Guard) -> Option<T> {
         let entry = self.slab.entry(id.index(), guard)?;
         self.end(entry, id, guard, || entry.next_visit.clear()).map(|(value, _)| value)
     }
 
-    /// Ends a timer, calls `between` and releases its entry. Returns its value and its last state.
+    /// Ends a timer, calls `before_release` and releases its entry to the shard. Returns the value
+    /// and the last state.
     #[inline]
     pub(super) fn end(
         &self,
         entry: &Entry<T>,
         id: TimerId,
         guard: &Guard,
-        between: impl FnOnce(),
+        before_release: impl FnOnce(),
     ) -> Option<(T, EntryState)> {
         let mut seen = entry.state.load();
         let mut released = self.slab.begin_release();
         while seen.generation() == id.generation() {
             match entry.state.try_end(seen, released.next()) {
                 Ok(vacant) => {
-                    // SAFETY: the timer was ended just above and its entry is released below.
+                    // SAFETY: the exchange above has ended the timer, and the entry is released
+                    // below (I3).
                     let value = unsafe { entry.take() };
-                    between();
+                    before_release();
                     self.slab.gather(&mut released, id.index(), vacant, guard);
                     self.slab.release(&mut released, guard);
                     return Some((value, seen));
@@ -155,5 +148,5 @@ impl<T> Shard<T> {
     }
 }
 
-/// The length of the common processors' cache lines, in bytes.
+/// The length of a cache line of common processors, in bytes.
 const LINE: usize = 64;
