@@ -1,32 +1,33 @@
 //! [`Engine`]: what all halves of a wheel share. The operations that any thread may call are in
 //! [`ops`](super::ops).
 //!
-//! Time comes in as ticks, the caller and the guard as arguments: nothing here reads a clock or
-//! starts a thread. The concurrent half
-//! ([`Wheel`](crate::Wheel), [`Pinned`](crate::Pinned)) and the exclusive half
-//! ([`Sweeper`](crate::Sweeper)) are thin around it.
+//! Times are passed in as ticks, and the calling thread and its guard as arguments. The engine does
+//! not read a clock and starts no thread. The concurrent half ([`Wheel`](crate::Wheel),
+//! [`Pinned`](crate::Pinned)) and the exclusive half ([`Sweeper`](crate::Sweeper)) are thin layers
+//! around it.
 //!
-//! **Insert against close.** The closer sets the flag, passes a fence and drains. An inserter
-//! publishes its timer and looks at the flag, and one of the two finds the other:
+//! **Insert against close.** The closer sets the closed flag, passes a fence and drains. An
+//! inserter publishes its timer and then reads the flag. One of the two finds the other:
 //!
-//! * one that files a reference passes a fence in between. Whichever fence comes first, the drain
-//!   finds the timer or the inserter finds the flag;
-//! * one that relies on a reference arms by an exchange. The drain revalidates the state of each
-//!   entry, by an exchange of the same word: if that comes first, the inserter's reads what the
-//!   drain has written, and so finds the flag; if it comes later, the drain finds the timer. (In
-//!   between another timer of the entry may have been armed by a store, which does not pass on what
-//!   the drain has written. Its insert then has passed its fence after the closer's, and finds the
-//!   flag; so it ends by its own withdrawal, whose exchange passes that on, or by a sweep or
-//!   another drain, after which the entry has no reference in time to rely on.)
+//! * An insert that files a reference passes a fence in between. Whichever fence comes first, the
+//!   drain finds the timer or the inserter finds the flag.
+//! * An insert that relies on an old reference arms by an exchange. The drain revalidates the state
+//!   of each entry by an exchange of the same word. If the drain's exchange comes first, the
+//!   inserter's exchange reads what the drain has written, and so the inserter finds the flag. If
+//!   it comes later, the drain finds the timer. (In between, another timer of the entry may have
+//!   been armed by a store, which does not pass on what the drain has written. The insert of that
+//!   timer has passed its fence after the closer's fence, and finds the flag. Its timer therefore
+//!   ends by its own withdrawal, whose exchange passes the writes on, or by a sweep or another
+//!   drain, after which the entry has no reference in time to rely on.)
 //!
-//! An inserter that finds the flag cancels its own timer. Who wins that exchange has the value: it
-//! is refused to its owner, or it was accepted and handed back by the drain (or fired), never both
-//! and never neither.
+//! An inserter that finds the flag cancels its own timer. The winner of that exchange owns the
+//! value. The value is therefore either refused to the caller of the insert, or it was accepted and
+//! then handed back by the drain (or fired), never both and never neither.
 //!
 //! **What a sweeper leaves.** Timers that the sweeper had taken and not handed over, because a
-//! handler panicked, are parked in `leftovers`, for the drain. References that it had taken and not
-//! visited are of no use to anybody, and their blocks stay as they are until the engine goes: an
-//! insert may still be about to write into one.
+//! handler panicked, are kept in `leftovers` for the drain. References that it had taken and not
+//! visited are of no use any more. Their blocks stay in use until the engine is dropped, because an
+//! insert may still be about to write into one of them.
 
 #![forbid(unsafe_code)]
 
@@ -57,18 +58,18 @@ pub(crate) struct Engine<T> {
     pub(in crate::wheel) timeline: Timeline,
     pub(in crate::wheel) threads: ThreadStates,
     pub(in crate::wheel) upkeep: UpkeepFlag,
-    /// Set once, by the sweeper. No thread waits for its lock (`unless_locked`).
+    /// Set once, by the sweeper. No thread blocks on its lock (`unless_locked`).
     pub(in crate::wheel) leftovers: OnceBox<Mutex<Leftovers<T>>>,
     pub(in crate::wheel) closed: AtomicBool,
-    /// Whether timers have ever been handed back.
+    /// `true` once a drain has begun.
     pub(in crate::wheel) drained: AtomicBool,
     pub(in crate::wheel) capacity: Option<Capacity>,
 }
 
-/// What a sweeper that goes leaves behind.
+/// What a dropped sweeper leaves behind.
 #[derive(Debug)]
 pub(in crate::wheel) struct Leftovers<T> {
-    /// Timers that had ended and were still to be handed over.
+    /// Timers that had ended and had not been handed over.
     pub(in crate::wheel) timers: Vec<(TimerId, Tick, T)>,
 }
 
@@ -85,31 +86,31 @@ impl<T> Drop for Leftovers<T> {
 #[derive(Debug)]
 pub(in crate::wheel) struct Capacity {
     pub(in crate::wheel) total: u64,
-    /// How many more timers each shard may hold, from [`FULL`] on; less than that where timers were
-    /// armed over the capacity.
+    /// For each shard, [`FULL`] plus the number of timers for which it has room. Below [`FULL`] if
+    /// timers were armed over the capacity.
     pub(in crate::wheel) room: Box<[CachePadded<AtomicU64>]>,
 }
 
-/// The room of a shard that may hold no more.
+/// The room of a shard that is full.
 const FULL: u64 = 1 << 63;
 
-/// Why a deadline cannot be set.
+/// The reason why a deadline cannot be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutOfRange {
-    /// It lies farther ahead than any timer may.
+    /// It lies farther ahead than a timer may.
     TooFar,
-    /// It is in range, but the wheel was not swept for so long that its words cannot hold it.
+    /// It is in range, but the last sweep is so long ago that the packed words cannot hold it.
     Unswept,
 }
 
-/// What makes an engine.
+/// The parts of an engine.
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) shards: usize,
     pub(crate) geometry: Geometry,
     pub(crate) capacity: Option<u64>,
     pub(crate) timeline: Timeline,
-    /// How long callers use a reading of the clock again.
+    /// The time for which a thread reuses a clock reading, in cycles of the processor's counter.
     pub(crate) term_cycles: u64,
     pub(crate) origin: Tick,
     pub(crate) wakeup: Wakeup,
@@ -131,13 +132,13 @@ impl<T> Engine<T> {
         }
     }
 
-    /// One of them.
+    /// Returns the shard with this number.
     #[inline]
     pub(crate) fn shard(&self, number: usize) -> &Shard<T> {
         &self.shards[number]
     }
 
-    /// What the wheel holds.
+    /// Returns how full the wheel is.
     pub(crate) fn usage(&self) -> Usage {
         Usage {
             armed: self.armed(),
@@ -154,7 +155,7 @@ impl<T> Engine<T> {
         }
     }
 
-    /// The tick of a deadline `delay` from now: see [`tick_of`](Self::tick_of).
+    /// Returns the tick of the deadline `delay` from now, as [`tick_of`](Self::tick_of) does.
     pub(crate) fn tick_after(
         &self,
         delay: Duration,
@@ -166,26 +167,26 @@ impl<T> Engine<T> {
         }
     }
 
-    /// A tick that the packed words can hold, as far as the sweep has come.
+    /// Returns the tick if the packed words can hold it at the present tick of the sweep.
     #[inline]
     pub(crate) fn in_window(&self, tick: Option<Tick>) -> Option<Tick> {
         tick.filter(|tick| tick.0.wrapping_sub(self.progress.swept().0) <= Tick::AHEAD)
     }
 
-    /// Whether every deadline that is in range from now on is [in the window](Self::in_window).
+    /// Returns `true` if every deadline in range of `now` is [in the window](Self::in_window).
     pub(crate) fn reaches_from(&self, now: WheelInstant) -> bool {
         let farthest = self.timeline.farthest(now);
         farthest.is_some_and(|tick| tick.since(self.progress.swept()) <= Tick::AHEAD)
     }
 
-    /// As [`tick_after`](Self::tick_after), for delays that are not plain.
+    /// The slow path of [`tick_after`](Self::tick_after), for any delay.
     #[cold]
     fn tick_after_slow(&self, delay: Duration, now: WheelInstant) -> Result<Tick, OutOfRange> {
         let deadline = self.timeline.deadline(delay, now).ok_or(OutOfRange::TooFar)?;
         self.tick_of(deadline, now)
     }
 
-    /// The tick of a deadline that lies so many nanoseconds after `now`.
+    /// Returns the tick of a deadline that lies `ahead` nanoseconds after `now`.
     #[inline]
     pub(crate) fn tick_ahead(
         &self,
@@ -199,27 +200,28 @@ impl<T> Engine<T> {
         }
     }
 
-    /// The tick of a deadline: the first at or after it, or, if it has passed by `now`, one that
-    /// the next sweep reaches.
+    /// Returns the first tick at or after a deadline. If the deadline has passed by `now`, returns
+    /// a tick that the next sweep reaches.
     #[cold]
     pub(crate) fn tick_of(&self, deadline: Instant, now: WheelInstant) -> Result<Tick, OutOfRange> {
         let (swept, now) = (self.progress.swept(), self.timeline.read(now));
         let farthest = swept.plus(Tick::AHEAD);
         if deadline <= now {
-            // A wheel that was not swept for long may not reach it from here: it is due all the
-            // same, as soon as the sweep comes so far.
+            // If the last sweep is long ago, the window may end before this deadline. The timer is
+            // then due when the sweep reaches the end of the window.
             return Ok(self.timeline.floor(deadline).max(swept.oldest()).min(farthest));
         }
         let tick = self.timeline.ceil(deadline);
         if tick.since(self.timeline.floor(now)) > Tick::RANGE {
             return Err(OutOfRange::TooFar);
         }
-        // Where a sweep was far ahead of the clock, the deadline is long past for it.
+        // If the sweep is far ahead of the clock, the deadline lies far behind the sweep.
         let tick = tick.max(swept.oldest());
         if tick > farthest { Err(OutOfRange::Unswept) } else { Ok(tick) }
     }
 
-    /// The error for a deadline out of range; wakes the sweeper if a sweep would mend it.
+    /// Returns the error for a deadline out of range. Wakes the sweeper if the deadline would be in
+    /// range after a sweep.
     #[cold]
     #[inline(never)]
     pub(crate) fn beyond_range(&self, why: OutOfRange) -> BeyondRange {
@@ -230,7 +232,7 @@ impl<T> Engine<T> {
         BeyondRange { longest: self.timeline.longest_delay(), unswept }
     }
 
-    /// Begins to fetch a timer.
+    /// Prefetches the entry of a timer.
     #[inline]
     pub(crate) fn prefetch(&self, id: TimerId, guard: &Guard) {
         if let Some(shard) = self.shards.get(id.shard()) {
@@ -238,34 +240,37 @@ impl<T> Engine<T> {
         }
     }
 
-    /// Whether a timer is armed.
+    /// Returns `true` if the timer is armed.
     #[inline]
     pub(crate) fn contains(&self, id: TimerId, guard: &Guard) -> bool {
         self.shards.get(id.shard()).is_some_and(|shard| shard.contains(id, guard))
     }
 
-    /// Whether a timer still waits that has been armed for a tick no earlier than this moment, and
-    /// that its owner alone knows: without a look at it. `false` says nothing.
+    /// Returns `true` if a timer is still armed, without reading its entry. The timer was armed for
+    /// a tick no earlier than `deadline`, and no other thread has its id. A result of `false` is
+    /// inconclusive.
     ///
-    /// It ends when the sweep has published its tick, or by a drain. The published tick, and the
-    /// flag of the drain, come before its value is handed over; so who has been told of its end
-    /// sees one or the other here. Who has not may be told a moment later.
+    /// Such a timer ends when the sweep has published its tick, or by a drain. The published tick
+    /// and the drain's flag are written before the value is handed over. A caller that has been
+    /// notified of the end therefore sees one of the two here. A caller that has not been notified
+    /// yet may be notified a moment later.
     #[cfg(any(feature = "future", modelled))]
     #[inline]
     pub(crate) fn is_definitely_pending(&self, deadline: WheelInstant) -> bool {
-        // Relaxed: ordered, where it counts, by how the caller was told.
+        // Relaxed: for a caller that was notified of the end, the notification orders this load
+        // after the drain's store.
         self.timeline.wheel_instant_of(self.progress.swept()) < deadline
             && !self.drained.load(Relaxed)
     }
 
-    /// The deadline of an armed timer.
+    /// Returns the deadline of an armed timer.
     pub(crate) fn deadline(&self, id: TimerId, guard: &Guard) -> Option<Tick> {
         self.shards.get(id.shard())?.deadline(id, &self.progress, guard)
     }
 
-    /// How many timers are armed.
+    /// Returns the number of armed timers.
     pub(crate) fn armed(&self) -> u64 {
-        // Ends first: each end that is counted here has its beginning counted below.
+        // The ends are read first, so that the beginning of each end counted here is counted below.
         let ended = self.threads.sum(ThreadCount::Cancelled)
             + self.threads.sum(ThreadCount::Returned)
             + self.progress.counters().get(SweepCount::Ended);
@@ -274,48 +279,47 @@ impl<T> Engine<T> {
         begun.saturating_sub(ended)
     }
 
-    /// How many timers have ever been armed.
+    /// Returns the number of timers ever armed.
     pub(crate) fn begun(&self) -> u64 {
         self.threads.sum(ThreadCount::Inserted)
     }
 
-    /// How many references are filed, stale ones included.
+    /// Returns the number of filed references, including stale ones.
     pub(crate) fn references(&self) -> u64 {
         let visited = self.progress.counters().get(SweepCount::Discarded)
             + self.progress.counters().get(SweepCount::Ended);
         self.filed().saturating_sub(visited)
     }
 
-    /// How many references have ever been filed, beyond those filed again in the place of one
-    /// visited.
+    /// Returns the number of references ever filed, without those that replaced a visited one.
     pub(crate) fn filed(&self) -> u64 {
         self.threads.sum(ThreadCount::Filed) + self.progress.counters().get(SweepCount::Extra)
     }
 
-    /// How many timers the shards can tell apart.
+    /// Returns the maximum number of entries of all shards together.
     pub(in crate::wheel) fn most(&self) -> u64 {
         self.shards.iter().map(|shard| shard.most_entries()).sum()
     }
 
-    /// How many entries there are, vacant or not.
+    /// Returns the number of entries, vacant or not.
     pub(crate) fn entries(&self) -> u64 {
         self.shards.iter().map(|shard| shard.slab.len()).sum()
     }
 
-    /// How many bytes timers and references take.
+    /// Returns the number of bytes that entries and blocks occupy.
     pub(crate) fn bytes(&self) -> u64 {
         let bytes = |shard: &Shard<T>| shard.slab.bytes() + shard.hierarchy.blocks().bytes();
         self.shards.iter().map(|shard| bytes(shard) as u64).sum()
     }
 
-    /// How many blocks of references there are, in use or not.
+    /// Returns the number of blocks of references, in use or not.
     fn blocks(&self) -> u64 {
         self.shards.iter().map(|shard| shard.hierarchy.blocks().len()).sum()
     }
 
-    /// How many blocks of references are in use.
+    /// Returns the number of blocks of references in use.
     fn blocks_in_use(&self) -> u64 {
-        // What is freed first: as in `armed`.
+        // The freed ones are read first, as the ends in `armed`.
         let freed = self.progress.counters().get(SweepCount::BlocksFreed);
         let made = self.threads.sum(ThreadCount::Blocks)
             + self.progress.counters().get(SweepCount::BlocksMade);
@@ -324,21 +328,22 @@ impl<T> Engine<T> {
 
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
-        // Relaxed: an insert's second load is ordered by its fence; its first is a short cut.
+        // Relaxed: the second load of an insert is ordered by its fence or exchange, and the first
+        // is a short cut.
         self.closed.load(Relaxed)
     }
 
-    /// The word that [`close`](Self::close) sets.
+    /// Returns the flag that [`close`](Self::close) sets.
     pub(crate) fn closed(&self) -> &AtomicBool {
         &self.closed
     }
 
-    /// The bound on the armed timers, if there is one.
+    /// Returns the bound on the armed timers, if there is one.
     pub(crate) fn capacity(&self) -> Option<u64> {
         self.capacity.as_ref().map(|capacity| capacity.total)
     }
 
-    /// No more inserts.
+    /// Closes the wheel to further inserts.
     pub(crate) fn close(&self) {
         // Relaxed: ordered by the fence.
         self.closed.store(true, Relaxed);
@@ -346,32 +351,33 @@ impl<T> Engine<T> {
         self.progress.wakeup().wake();
     }
 
-    /// Calls `visit` with the deadline of each armed timer, as it is when it is looked at.
+    /// Calls `visit` with the deadline of each armed timer, as of the time when it is read.
     pub(crate) fn for_each_armed(&self, guard: &Guard, mut visit: impl FnMut(Tick)) {
         for shard in &self.shards {
             shard.for_each_armed(&self.progress, guard, &mut visit);
         }
     }
 
-    /// Leaves timers for the drain that the sweeper had taken and not handed over, as it goes.
+    /// Keeps for the drain the timers that a sweeper had taken and not handed over when it was
+    /// dropped.
     pub(crate) fn leave(&self, timers: Vec<(TimerId, Tick, T)>) {
         if !timers.is_empty() {
-            // It is set once, since there is one sweeper.
+            // Set once, because there is one sweeper.
             let _ = self.leftovers.set(Box::new(Mutex::new(Leftovers { timers })));
         }
     }
 
-    /// Notes that timers of a shard have ended.
+    /// Makes room in a shard for as many timers as have ended.
     #[inline]
     pub(in crate::wheel) fn make_room(&self, shard: usize, ended: u64) {
         if let Some(capacity) = &self.capacity {
-            // Relaxed: a number of places; the entries themselves go over the vacant stack.
+            // Relaxed: only a number. The entries themselves go through the vacant stack.
             capacity.room[shard].fetch_add(ended, Relaxed);
         }
     }
 
-    /// Looks whether upkeep is wanted, when a caller's count of what makes garbage (`more` of it
-    /// new) has passed another interval.
+    /// Checks the memory when a thread's count of operations that make garbage, `more` of them new,
+    /// has passed another interval.
     #[inline]
     pub(in crate::wheel) fn note_garbage(&self, count: u64, more: u64) {
         if UpkeepFlag::is_time_to_check(count, more) {
@@ -379,11 +385,12 @@ impl<T> Engine<T> {
         }
     }
 
-    /// Wakes the sweeper if upkeep is wanted and nobody has done so, and leaves to it what this
-    /// caller has in its magazines.
+    /// Requests upkeep if it is needed and has not been requested, which wakes the sweeper. Gives
+    /// back the entries in this thread's magazines first.
     ///
-    /// While far more entries are vacant than in use, a caller that only ends timers keeps none
-    /// from then on: it may be about to wait for long, with a page for each entry in its magazines.
+    /// While far more entries are vacant than in use, a thread that only ends timers keeps no
+    /// entries from then on, because it may be about to wait for a long time, and each entry in its
+    /// magazines may keep a page.
     #[cold]
     pub(in crate::wheel) fn check_memory(&self) {
         let wanted = !self.upkeep.is_wanted() && self.upkeep.check(self.usage());
@@ -397,25 +404,26 @@ impl<T> Engine<T> {
         }
     }
 
-    /// Gives back the vacant entries in the magazines of threads that have ended, and of this one.
+    /// Gives back the vacant entries in the magazines of threads that have exited, and of this one.
     pub(crate) fn empty_idle(&self, guard: &Guard) {
         self.threads.for_each_idle(|thread| self.empty(thread, guard));
     }
 
-    /// Gives back the vacant entries in a magazines that are the calling thread's to empty.
+    /// Gives back the vacant entries in magazines that only the calling thread may access.
     fn empty(&self, thread: &ThreadState, guard: &Guard) {
         if let Some(shard) = self.shards.get(thread.home) {
             shard.slab.empty(&thread.vacant, guard);
         }
     }
 
+    /// Takes room for one timer in a shard. Returns `false` if the shard is full.
     pub(in crate::wheel) fn take_room(&self, shard: usize) -> bool {
         let Some(capacity) = &self.capacity else {
             return true;
         };
         let room = &capacity.room[shard];
         // Relaxed: as in `make_room`.
-        let taken = |places| (places > FULL).then(|| places - 1);
+        let taken = |room| (room > FULL).then(|| room - 1);
         room.fetch_update(Relaxed, Relaxed, taken).is_ok()
     }
 }

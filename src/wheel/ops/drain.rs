@@ -1,4 +1,4 @@
-//! Drain: end every armed timer and hand it back. The race against inserts is described in
+//! Drain: ends every armed timer and hands it back. The race against inserts is described in
 //! [`engine`](crate::wheel::engine).
 
 #![forbid(unsafe_code)]
@@ -15,9 +15,10 @@ use crate::wheel::shard::Shard;
 use crate::wheel::tick::Tick;
 
 impl<T> Engine<T> {
-    /// Ends every armed timer and hands each back, with those that a sweeper left behind.
+    /// Ends every armed timer and hands it back, after those that a dropped sweeper left behind.
     pub(crate) fn drain(&self, call: Call<'_>, mut hand_back: impl FnMut(TimerId, Tick, T)) {
-        // Relaxed: before any timer ends by this, and so known to who knows of that.
+        // Relaxed: set before this drain ends any timer. A thread that knows of such an end was
+        // notified of it, and so also sees this store.
         self.drained.store(true, Relaxed);
         let left = self.leftovers.get().and_then(|left| unless_locked(left.try_lock()));
         let left = left.map(|mut left| std::mem::take(&mut left.timers));
@@ -46,11 +47,12 @@ impl<T> Shard<T> {
         mut hand_back: impl FnMut(TimerId, Tick, T),
     ) {
         self.slab.for_each(guard, |index, entry| {
-            // An exchange, not a look: of an insert that arms by an exchange as well, this is
-            // before it, and shows it that the wheel was closed, or after it, and sees its timer.
+            // An exchange and not a load. An insert that relies on an old reference also arms by an
+            // exchange. If this exchange comes first, it shows the insert that the wheel was
+            // closed. If it comes later, it sees the timer.
             let mut state = entry.state.load();
-            // One that is pristine may be on a page that is away, where nobody writes. The first
-            // timer that comes to live there is armed by a store, and a fence.
+            // A pristine entry may be on a page that has been removed, where no thread writes. The
+            // first timer of such an entry is armed by a store and a fence.
             while !state.is_pristine() {
                 match entry.state.try_revalidate(state) {
                     Ok(()) => break,
@@ -61,8 +63,8 @@ impl<T> Shard<T> {
                 return;
             }
             let id = TimerId::new(self.number, state.generation(), index);
-            // The insert that armed this timer may not have filed the reference that its
-            // `next_visit` tells of.
+            // The insert that armed this timer may not have filed the reference that `next_visit`
+            // describes.
             let ended = self.end(entry, id, guard, || entry.next_visit.clear());
             if let Some((value, ended)) = ended {
                 hand_back(id, ended.deadline(progress.swept()), value);

@@ -53,7 +53,7 @@ impl<T> Engine<T> {
         }
     }
 
-    /// As [`insert_after`](Self::insert_after), in every case.
+    /// The slow path of [`insert_after`](Self::insert_after), for any delay.
     #[inline(never)]
     fn insert_after_slow(
         &self,
@@ -68,7 +68,7 @@ impl<T> Engine<T> {
         }
     }
 
-    /// Arms a timer that is due at a tick, or says why it cannot be.
+    /// Arms a timer that is due at a tick, if it is in range.
     pub(crate) fn insert_at(
         &self,
         call: Call<'_>,
@@ -83,8 +83,8 @@ impl<T> Engine<T> {
         }
     }
 
-    /// The error for a timer whose deadline is out of range. A wheel that is closed says so,
-    /// whatever the deadline.
+    /// Returns the error for a timer whose deadline is out of range. On a closed wheel, that is the
+    /// reason given.
     #[cold]
     pub(super) fn refuse(&self, value: T, why: OutOfRange) -> InsertError<T> {
         let reason = match self.is_closed() {
@@ -94,8 +94,8 @@ impl<T> Engine<T> {
         InsertError { reason, value }
     }
 
-    /// Arms a timer in an entry that the caller has in its magazines, or loads into them. The value
-    /// comes back if no entry is available, or if the fast path does not apply.
+    /// Arms a timer in an entry from the thread's magazines, which are loaded if they are empty.
+    /// Returns the value if no entry is available, or if the fast path does not apply.
     #[inline(always)]
     pub(crate) fn insert(&self, call: Call<'_>, value: T, deadline: Tick) -> Result<TimerId, T> {
         if self.is_closed() {
@@ -110,8 +110,7 @@ impl<T> Engine<T> {
         }
     }
 
-    /// As [`insert`](Self::insert), where entries have to be loaded
-    /// first.
+    /// The variant of [`insert`](Self::insert) for a thread whose magazines are empty.
     #[inline(never)]
     fn insert_loading(
         &self,
@@ -126,7 +125,8 @@ impl<T> Engine<T> {
         }
     }
 
-    /// Arms a timer in the caller's shard or, where that is full, in the next that is not.
+    /// The slow path of [`insert`](Self::insert). Arms a timer in the thread's home shard or, if
+    /// that is full, in the next shard that is not.
     pub(crate) fn insert_slow(
         &self,
         call: Call<'_>,
@@ -156,7 +156,7 @@ impl<T> Engine<T> {
         Err(InsertError { reason: Refusal::AtCapacity { capacity }, value })
     }
 
-    /// Inserts into one shard, if there is room in it and the wheel stays open.
+    /// Inserts into one shard, if it has room and the wheel stays open.
     fn insert_in(
         &self,
         number: usize,
@@ -170,7 +170,7 @@ impl<T> Engine<T> {
         self.insert_in_room(number, call, value, deadline)
     }
 
-    /// Inserts into one shard, in which the caller has taken a place.
+    /// Inserts into one shard, in which the caller has taken room.
     pub(super) fn insert_in_room(
         &self,
         number: usize,
@@ -179,7 +179,8 @@ impl<T> Engine<T> {
         deadline: Tick,
     ) -> Result<TimerId, (T, NoEntry)> {
         let inserted = match self.claim_entry(number, call) {
-            // What is not armed then, in a wheel that is open, has found no memory for a reference.
+            // If the wheel is open, the reason for an error is that there is no memory for a
+            // reference.
             Ok(claimed) => self
                 .arm_slow(call, &self.shards[number], claimed, value, deadline)
                 .map_err(|value| (value, NoEntry::OutOfMemory)),
@@ -188,8 +189,7 @@ impl<T> Engine<T> {
         inserted.inspect_err(|_| self.make_room(number, 1))
     }
 
-    /// A vacant entry of a shard: out of the caller's magazines, which is prepared for that, if it
-    /// is at home there.
+    /// Claims a vacant entry of a shard, from the thread's magazines if the shard is its home.
     fn claim_entry<'g>(
         &'g self,
         number: usize,
@@ -204,8 +204,9 @@ impl<T> Engine<T> {
         from_magazine.map_or_else(|| shard.slab.load_and_claim(&thread.vacant, call.guard), Ok)
     }
 
-    /// Arms a timer in an entry from the caller's magazines. Returns the value if the wheel was
-    /// closed meanwhile or there is no memory for a reference, unless another thread has taken it.
+    /// Arms a timer in an entry from the thread's magazines. Returns the value if the wheel was
+    /// closed meanwhile or if there is no memory for a reference, unless another thread has ended
+    /// the timer.
     #[inline(always)]
     fn arm(
         &self,
@@ -404,8 +405,8 @@ impl<T> Engine<T> {
         self.accept_filed(call, id, filed)
     }
 
-    /// The slow path of [`arm_or_file`](Self::arm_or_file) if the old reference that armed the timer
-    /// may not be visited in time after all.
+    /// The slow path of [`arm_or_file`](Self::arm_or_file) if the old reference that armed the
+    /// timer may not be visited in time after all.
     #[cold]
     #[inline(never)]
     fn ensure_armed(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> Result<TimerId, T> {
@@ -432,7 +433,8 @@ impl<T> Engine<T> {
     /// Leaves a timer armed, unless the wheel has been closed meanwhile.
     #[inline]
     fn accept(&self, call: Call<'_>, id: TimerId) -> Result<TimerId, T> {
-        // In order after the arming: insert against close.
+        // Ordered after the arming by its fence or exchange. See "Insert against close" in
+        // `engine`.
         if self.is_closed() { self.withdraw(call, id) } else { Ok(id) }
     }
 
@@ -459,7 +461,7 @@ fn exchange_armed<T>(entry: &Entry<T>, deadline: Tick) -> EntryState {
     loop {
         match entry.state.try_arm(vacant, deadline) {
             Ok(armed) => return armed,
-            // That resetter has cleared it.
+            // The resetter has cleared its flag.
             Err(now) => vacant = now,
         }
     }

@@ -32,15 +32,15 @@ use crate::wheel::thread_state::ThreadState;
 use crate::wheel::tick::Tick;
 use std::hint::black_box;
 
-/// Who calls, under which guard.
+/// The calling thread and its guard.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call<'g> {
-    /// What is kept for it, and it alone.
+    /// The state that is kept for this thread.
     pub(crate) thread: &'g ThreadState,
     pub(crate) guard: &'g Guard,
 }
 
-/// Returns `result`, whose value the optimiser then does not know.
+/// Returns `result`, and hides its value from the optimiser.
 ///
 /// A fast path ends in a call of a function that is not inlined. The call is a jump only if its
 /// result is returned as it is. If the optimiser knew the result of the called function, it would
@@ -51,7 +51,7 @@ pub(crate) fn opaque<R>(result: R) -> R {
     black_box(result)
 }
 
-/// Refuses an insert, and returns the value.
+/// Returns the value of an insert that is refused.
 ///
 /// Not inlined, for the reason given at [`opaque`].
 #[cold]
@@ -60,9 +60,9 @@ pub(crate) fn hand_back<T>(value: T) -> Result<TimerId, T> {
     opaque(Err(value))
 }
 
-/// Whether the reference that was relied on is definitely pending, after the exchange to `state`,
-/// which has no flag: as `needs` in [`refile`] finds out, but for a next visit that tells of
-/// another by now, or another state.
+/// Returns `true` if the old reference on which an operation relies is still pending after the
+/// exchange to `state`, which has no flag. Returns `false` if `next_visit` or the state has
+/// changed, even if a reference is visited in time. `needs` in [`refile`] then decides.
 #[inline]
 pub(super) fn still_pending<T>(
     entry: &Entry<T>,

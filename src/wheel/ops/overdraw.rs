@@ -1,4 +1,5 @@
-//! Timers beyond the capacity of a wheel, for what holds one place and cannot be refused it.
+//! Timers beyond the capacity of a wheel, for an owner that occupies one place in it and cannot be
+//! refused a timer.
 
 #![forbid(unsafe_code)]
 
@@ -12,7 +13,7 @@ use crate::wheel::thread_id::ThreadId;
 use crate::wheel::tick::Tick;
 
 impl<T> Engine<T> {
-    /// Arms a timer in the caller's shard, also if the wheel is at its capacity.
+    /// Arms a timer in the caller's shard, even if the wheel is at its capacity.
     pub(crate) fn insert_over_capacity(
         &self,
         call: Call<'_>,
@@ -36,7 +37,8 @@ impl<T> Engine<T> {
         })
     }
 
-    /// Takes a place also if there is none: the next timer that ends makes room for no other.
+    /// Takes room for a timer even if the shard is full. The next timer that ends then makes no
+    /// room for another.
     fn overdraw_room(&self, shard: usize) {
         if let Some(capacity) = &self.capacity {
             // Relaxed: as in `make_room`.

@@ -4,7 +4,8 @@
 //! # Terms
 //!
 //! * **State** and **`next_visit`** are the two words of an entry. A reference in a slot leads to
-//!   the entry (I1), and `next_visit` tells when the earliest known one is visited (I2).
+//!   the entry (I1), and `next_visit` is the tick at which the earliest known reference is visited
+//!   (I2). It *describes* that reference.
 //! * An **old** reference was filed before the operation began, perhaps for a previous timer of the
 //!   entry. An **earlier** reference is one that is visited earlier, whenever it was filed.
 //! * **In time**: `next_visit` lies after the sweep and not after the deadline.
@@ -27,16 +28,16 @@
 //! 7. Re-check. If the slot has expired, file once more ([`refile`](super::refile)). If the sweeper
 //!    rests for too long, wake it.
 //!
-//! If a resetter of an earlier timer still owns the refiling flag, the insert arms by an exchange
+//! If a resetter of a previous timer still owns the refiling flag, the insert arms by an exchange
 //! that keeps the flag, and leaves `next_visit` alone.
 //!
 //! **Cancel** ([`cancel`](super::cancel)). One exchange on the state ends the timer. References and
 //! `next_visit` stay.
 //!
 //! **Reset** ([`reset`](super::reset)). One exchange on the state sets the deadline. Then
-//! `next_visit` is read. If it is in time, the reference there will be visited in time, and the
-//! sweeper will read the new deadline. This is the common case: moving a deadline later costs one
-//! exchange and one load from the same cache line. Otherwise a reference that is visited earlier is
+//! `next_visit` is read. If it is in time, the reference that it describes will be visited in time,
+//! and the sweeper will read the new deadline. This is the common case. Moving a deadline later
+//! costs one exchange and one load from the same cache line. Otherwise an earlier reference is
 //! needed:
 //!
 //! 1. Set the refiling flag, in the same exchange as the deadline if `next_visit` already shows
@@ -48,23 +49,23 @@
 //! 6. Wake the sweeper if it rests for too long.
 //! 7. Clear the flag.
 //!
-//! A resetter that finds the flag already set does 2, 4, 5 and 6 only and leaves `next_visit`
+//! A resetter that finds the flag already set does steps 2, 4, 5 and 6 only and leaves `next_visit`
 //! alone.
 //!
-//! **Visit** ([`visit`](super::visit); by the sweeper, for each reference that it has taken). It
+//! **Visit** ([`visit`](super::visit), by the sweeper, for each reference that it has taken). It
 //! reads the state. If the timer is due, it ends the timer and owns the value. If `next_visit` then
-//! refers to this reference for a later expiry, it clears `next_visit`; if the refiling flag is
+//! describes this reference for a later expiry, it clears `next_visit`. If the refiling flag is
 //! set, it files the reference again as in step 4. If the timer is not due and the flag is clear,
 //! it reads `next_visit`:
 //!
-//! 1. No timer lives here, so the reference is stale. If `next_visit` refers to the slot that the
-//!    reference was taken from, clear it. Revalidate, and discard the reference.
-//! 2. `next_visit` is in time and does not refer to the slot that this reference was taken from, so
-//!    another reference waits there and this one is redundant. Revalidate, and discard it.
+//! 1. If the entry holds no timer, the reference is stale. If `next_visit` refers to the slot from
+//!    which the reference was taken, clear it. Revalidate, and discard the reference.
+//! 2. If `next_visit` is in time and refers to another slot, another reference waits there and this
+//!    one is redundant. Revalidate, and discard it.
 //! 3. Otherwise exchange `next_visit` to the tick of the new slot, file the reference there, and
 //!    revalidate.
 //!
-//! While the flag is set, `next_visit` belongs to the resetter and may come to refer to this very
+//! While the flag is set, `next_visit` belongs to the resetter and may come to describe this very
 //! reference:
 //!
 //! 4. File it again in its slot, for its next expiry. If that is after the deadline, file another
@@ -74,67 +75,72 @@
 //!
 //! **Reset or insert against visit.** The states of an entry form one order, and all its exchanges
 //! synchronise along it. If the reset (or the arming, by exchange) comes before the sweeper's
-//! revalidation, the revalidation fails and the sweeper reads the new state. If it finds the same
-//! state again, it has already handled this deadline. If the reset comes after the revalidation,
-//! the resetter sees the sweeper's `next_visit`, and the tick of its sweep, and does not rely on a
-//! reference that was moved or discarded. A tick promised in `next_visit` by the sweeper is always
-//! filed, even when its revalidation then fails. An insert that arms by a store relies on nothing
-//! but the reference it files.
+//! revalidation, the revalidation fails and the sweeper reads the new state. If the revalidation
+//! finds the same state again, the sweeper has already handled this deadline. If the reset comes
+//! after the revalidation, the resetter sees the sweeper's `next_visit` and the tick of its sweep,
+//! and does not rely on a reference that was moved or discarded. A tick that the sweeper writes
+//! into `next_visit` is always filed, even when its revalidation then fails. An insert that arms by
+//! a store relies only on the reference that it files.
 //!
-//! **A reference visited before its expiry.** A sweep that moves on by more than one slot takes a
-//! slot for an expiry that is past, and may find in it a reference that was filed a moment ago, by
-//! the tick just published, for its next expiry. `next_visit` then refers to this very slot, and so
-//! the reference is filed again, not taken for redundant. While a resetter holds the flag,
-//! `next_visit` may refer to this slot now, or when the resetter has written it: so the reference
-//! goes back there, whatever else is filed, and `next_visit` tells the truth when the flag is
-//! cleared.
+//! **A reference visited before its expiry.** A sweep that advances by more than one slot takes a
+//! slot for an expiry that is past. It may find a reference there that was filed a moment ago, by
+//! the tick just published, for the slot's next expiry. `next_visit` then refers to this very slot,
+//! so the reference is filed again and not mistaken for redundant. While a resetter holds the flag,
+//! `next_visit` may refer to this slot now, or once the resetter has written it. The reference is
+//! therefore filed there again, whatever else is filed, and `next_visit` is correct when the flag
+//! is cleared.
 //!
 //! **Reset against a redundant reference.** The sweeper drops a reference because `next_visit`
-//! refers to a later tick L, and revalidates the state after it has read L. A resetter whose
-//! exchange comes after that sees L, or a next visit written later; one whose exchange comes before
+//! is a later tick L, and revalidates the state after it has read L. A resetter whose exchange
+//! comes after that sees L, or a next visit written later. A resetter whose exchange comes before
 //! makes the revalidation fail, or leaves the deadline that the sweeper has compared with L.
 //!
-//! **A look at the deadline during a reset.** The deadline can be seen from the first exchange on,
-//! and no sweep that begins after step 5 passes it. In between a thread may see it, and a sweep
-//! that begins then may pass it without the timer; I1 holds again before the reset returns. So a
-//! reset takes effect in two steps (`tests/wheel/linearizability.rs` holds it to that).
+//! **A deadline that is read during a reset.** The deadline can be read from the first exchange on,
+//! and no sweep that begins after step 5 passes it. In between, a thread may read it, and a sweep
+//! that begins then may pass it without visiting the timer. I1 holds again before the reset
+//! returns. A reset therefore takes effect in two steps (`tests/wheel/linearizability.rs` tests
+//! that).
 //!
-//! **A resetter held up between 2 and 3.** Its reference may be visited before `next_visit` says
-//! that it is there: a next visit that lies would make a later resetter rely on nothing. If the
-//! reference is visited at its expiry, step 5 finds the sweep that visited it; if before its
-//! expiry, it is filed again (visit, 4), also when it has ended its timer.
+//! **A resetter that is held up between steps 2 and 3.** Its reference may be visited before
+//! `next_visit` describes it. If `next_visit` then came to describe a reference that is gone, a
+//! later resetter would rely on it. If the reference is visited at its expiry, step 5 finds the
+//! sweep that visited it. If it is visited before its expiry, it is filed again (visit, step 4),
+//! even when it has ended its timer.
 //!
-//! **A resetter held up between 1 and 7** keeps others from using `next_visit`, not from working:
-//! they file references of their own. Its timer may end and the entry be claimed and armed: the
-//! flag stays until that thread clears it, whatever lives in the entry by then, and what it writes
-//! into `next_visit` is true of the entry. The entry's page stays as long, unless it is exhausted
+//! **A resetter that is held up between steps 1 and 7** keeps other threads from using
+//! `next_visit`, but not from working, because they file references of their own. Its timer may
+//! end, and the entry be claimed and armed again. The flag stays until that thread clears it,
+//! whatever timer the entry holds by then, and what the thread writes into `next_visit` is true of
+//! the entry. The entry's page stays as long, unless it is exhausted
 //! ([`page_table`](crate::wheel::slab::page_table)).
 //!
-//! **The sweeper's exchange of `next_visit` against an inserter's store.** Each tells of a
-//! reference that its writer files, or of nothing; whichever comes last, `next_visit` tells the
-//! truth.
+//! **The sweeper's exchange of `next_visit` against an inserter's store.** Each of the two
+//! describes a reference that its writer files, or none. Whichever comes last, `next_visit` is
+//! correct.
 //!
-//! **An inserter held up after choosing its slot** finds at its re-check that the slot's expiry
-//! has come ([`crate::wheel::progress::swept`]). What it filed there is visited a revolution later,
-//! as stale, redundant or, at worst, early, and then filed again.
+//! **An inserter that is held up after choosing its slot** finds at its re-check that the slot's
+//! expiry has passed ([`crate::wheel::progress::swept`]). The reference that it filed there is
+//! visited a revolution later, as stale, redundant or, at worst, early, and is then filed again.
 //!
-//! **An inserter or resetter held up while the sweep leaps.** The state holds the low bits of a
-//! deadline, which mean another once the sweep has left it behind by
-//! [`PAST`](crate::wheel::tick::Tick::PAST). So the re-check also asks how far behind the
+//! **An inserter or resetter that is held up while the sweep leaps.** The state holds the low bits
+//! of a deadline, which stand for another deadline once the sweep has left it behind by
+//! [`PAST`](crate::wheel::tick::Tick::PAST). The re-check therefore also checks how far behind the
 //! deadline is:
 //!
-//! * at most `PAST - LONGEST_REST`: the reference is in a slot still to come, or it is overdue and
-//!   the sweeper, which takes what is overdue once in `LONGEST_REST`, visits it within `PAST`;
-//! * more: the bits may mean another deadline already, by which the sweeper may have filed a
-//!   reference 2^38 ticks ahead. The operation exchanges its own deadline for the oldest one that
-//!   can be told, files once more, and checks again ([`refile`]). If another thread has set another
-//!   deadline meanwhile, that thread sees to it. If it has set one with the very same bits, the
-//!   exchange stands for this operation, which has not returned and so may come after the other.
+//! * At most `PAST - LONGEST_REST`: the reference is in a slot that is still to be taken, or it is
+//!   overdue. The sweeper takes the overdue references once in `LONGEST_REST`, and so visits it
+//!   within `PAST`.
+//! * More: the bits may already stand for another deadline, for which the sweeper may have filed a
+//!   reference 2^38 ticks ahead. The operation exchanges its deadline for the oldest one that can
+//!   be represented, files once more, and checks again ([`refile`]). If another thread has set
+//!   another deadline meanwhile, that thread ensures the visit. If it has set a deadline with the
+//!   same bits, the exchange counts as this operation, which has not returned and so may come after
+//!   the other one.
 //!
-//! **Wake-ups.** Whoever relies on a reference relies also on its filer having woken the wakeup: an
-//! insert wakes it before it returns its id, a resetter before it clears the flag (so whoever
-//! relies on a next visit looks at the flag once more, after `next_visit`), and the sweeper itself
-//! needs none.
+//! **Wake-ups.** A thread that relies on a reference also relies on the thread that filed it having
+//! woken the sweeper. An insert wakes it before it returns its id. A resetter wakes it before it
+//! clears the flag, so a thread that relies on `next_visit` reads the flag once more after
+//! `next_visit`. The sweeper needs no wake-up for the references that it files.
 //!
 //! [`refile`]: super::refile
 

@@ -70,7 +70,8 @@ impl<T> Shard<T> {
         Filed::NOTHING
     }
 
-    /// Steps 2 to 7 of refiling.
+    /// Does steps 2 to 7 of a reset that files a reference, as numbered in
+    /// [`protocol`](super::protocol).
     #[inline(never)]
     pub(super) fn refile_as(
         &self,
@@ -117,7 +118,7 @@ impl<T> Shard<T> {
     }
 }
 
-/// The refiling flag of an entry, held: cleared at the end, also if the waker panics.
+/// Clears the refiling flag of an entry when it is dropped, even if the waker panics.
 struct Flag<'e>(&'e AtomicEntryState);
 
 impl Drop for Flag<'_> {
@@ -126,17 +127,17 @@ impl Drop for Flag<'_> {
     }
 }
 
-/// Where to file a timer that was pulled forward to `deadline`: half of the way there, because a
-/// timer that was pulled forward once is likely to be again, and then relies on this reference. If
-/// it is not, the reference is visited on the way and filed again; which is not worth it for less
-/// than four ticks.
+/// Returns the tick for which a timer that was pulled forward to `deadline` is filed, which is half
+/// way there. A timer that was pulled forward once is likely to be pulled forward again, and then
+/// relies on this reference. Otherwise the reference is visited on the way and filed again. Less
+/// than four ticks ahead, that is not worthwhile.
 #[inline]
 fn ahead_of(deadline: Tick, swept: Tick) -> Tick {
     deadline.minus(deadline.since(swept) / 4 * 2)
 }
 
-/// Gives a timer whose deadline the sweep has left behind the oldest one that can be told, unless
-/// another has reset it since. Returns its state after that.
+/// Sets the oldest deadline that can be represented for a timer whose deadline the sweep has left
+/// behind, unless another thread has reset it since. Returns its state after that.
 #[cold]
 fn raise<T>(entry: &Entry<T>, mut state: EntryState, deadline: Tick, oldest: Tick) -> EntryState {
     let generation = state.generation();
@@ -150,7 +151,7 @@ fn raise<T>(entry: &Entry<T>, mut state: EntryState, deadline: Tick, oldest: Tic
     state
 }
 
-/// Step 3 of refiling: `next_visit` tells of the reference just filed, unless it tells of an
+/// Step 3 of refiling. Makes `next_visit` describe the reference just filed, unless it describes an
 /// earlier one.
 fn set_next_visit(next_visit: &AtomicNextVisit, place: Place, swept: Tick) {
     let Place::Slot { at, .. } = place else {
@@ -165,30 +166,30 @@ fn set_next_visit(next_visit: &AtomicNextVisit, place: Place, swept: Tick) {
     }
 }
 
-/// Whether a timer whose state was exchanged while the flag was clear needs a reference, for which
-/// its `next_visit` has to be looked at once more; and in which part to file it.
+/// Checks if a timer whose state was exchanged while the flag was clear needs a reference. Returns
+/// the part in which the caller files it, or `None` if an old reference is visited in time.
 #[inline]
 fn needs<T>(entry: &Entry<T>, deadline: Tick, progress: &Progress) -> Option<Refiler> {
     if !in_time(entry.next_visit.load(), deadline, progress.swept()) {
         return Some(Refiler::Owner);
     }
-    // `next_visit` may have been lowered just now by a resetter that has not woken the sweeper yet:
-    // its flag is then still set, and the `next_visit`'s Acquire shows it.
+    // A resetter may just have lowered `next_visit` without having woken the sweeper yet. Its flag
+    // is then still set, and the Acquire of `next_visit` shows it.
     entry.state.load().is_refiling().then_some(Refiler::Helper)
 }
 
-/// Which deadline an operation has set, of which timer.
+/// A timer, and the deadline that an operation has set for it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Aim {
     pub(super) id: TimerId,
     pub(super) deadline: Tick,
 }
 
-/// The part that a thread takes in refiling.
+/// The part of a thread in refiling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refiler {
-    /// The thread that has set the refiling flag: `next_visit` is its own.
+    /// It has set the refiling flag, and so it alone may make `next_visit` describe a reference.
     Owner,
-    /// Another one, while the flag is set: it files a reference and leaves `next_visit` alone.
+    /// Another thread has set the flag. This one files a reference and leaves `next_visit` alone.
     Helper,
 }

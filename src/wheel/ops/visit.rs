@@ -1,5 +1,5 @@
-//! Visiting references: what the sweeper does with those that it has taken. The protocol and its
-//! races are in [`protocol`](super::protocol).
+//! Visit: discards, requeues or expires each reference that the sweeper has taken. The steps and
+//! their races are in [`protocol`](super::protocol).
 
 use crate::wheel::hierarchy::entry_ref::EntryRef;
 use crate::wheel::hierarchy::geometry::SlotIndex;
@@ -13,21 +13,21 @@ use crate::wheel::slab::state::EntryState;
 use crate::wheel::slab::trim::Trim;
 use crate::wheel::tick::Tick;
 
-/// What the sweeper gathers while it visits references.
+/// The results of several visits.
 #[derive(Debug)]
 pub(crate) struct Gathered<'h> {
     pub(crate) filed: Filed,
     pub(crate) released: Released,
-    /// Where the entries of timers that end go instead, if they are to be hoarded.
+    /// Receives the entries of timers that end, instead of `released`, while the sweeper hoards.
     pub(crate) hoard: Option<&'h mut Trim>,
 }
 
-/// When references are visited, and where they were taken from.
+/// The expiry of a slot, at which its references are visited.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlotExpiry {
-    /// Their slot; `None` for what was overdue.
+    /// The slot from which they were taken. `None` for overdue references.
     pub(crate) slot: Option<SlotIndex>,
-    /// How far the sweep has come.
+    /// The tick that the sweep has reached.
     pub(crate) swept: Tick,
 }
 
@@ -35,18 +35,17 @@ pub(crate) struct SlotExpiry {
 #[derive(Debug)]
 #[must_use]
 pub(crate) enum VisitOutcome<T> {
-    /// No timer lives in its entry, or another reference to the entry waits in time.
+    /// Its entry holds no timer, or another reference to the entry is visited in time.
     Discarded,
-    /// It waits anew.
+    /// It was filed again.
     Requeued,
-    /// Its timer has ended here, at its deadline.
+    /// Its timer has reached its deadline and was ended here.
     Expired(T, TimerId, Tick),
 }
 
 impl<T> Shard<T> {
-    /// Visits a reference.
-    ///
-    /// Entries of timers that end here, and what is filed, gather in `gathered`.
+    /// Visits a reference. Adds the entries of timers that end here, and what is filed, to
+    /// `gathered`.
     #[inline]
     pub(crate) fn visit(
         &self,
@@ -67,7 +66,8 @@ impl<T> Shard<T> {
                     None => gathered.released.next(),
                 };
                 entry.state.try_end(state, next).map(|vacant| {
-                    // SAFETY: the timer was ended just above and its entry is given back below.
+                    // SAFETY: the exchange above has ended the timer, and the entry is gathered
+                    // below (I3).
                     let value = unsafe { entry.take() };
                     self.leave(entry, reference, state, expiry, &mut gathered.filed);
                     let (index, released) = (reference.index(), &mut gathered.released);
@@ -107,8 +107,8 @@ impl<T> Shard<T> {
         }
     }
 
-    /// Ensures that `next_visit` does not name a reference that is gone, after a reference has
-    /// ended its timer. `ended` is the timer's last state; the entry has not been given back.
+    /// Ensures, after a visit has ended the timer, that `next_visit` does not describe a reference
+    /// that is gone. `ended` is the last state of the timer. The entry has not been released yet.
     #[inline]
     fn leave(
         &self,
@@ -131,8 +131,8 @@ impl<T> Shard<T> {
         }
     }
 
-    /// Steps 1 and 2 of visiting a reference that is not due. Whether it may be discarded, or the
-    /// present state, if that is another.
+    /// Does steps 1 and 2 for a reference that is not due. Returns `true` if it may be discarded.
+    /// Fails with the present state if the state has changed.
     #[inline]
     fn try_discard(
         &self,
@@ -144,7 +144,7 @@ impl<T> Shard<T> {
             return Ok(false);
         }
         if state.is_pristine() {
-            // Its page may be away: nobody writes there.
+            // Its page may have been removed, so no thread writes there.
             return Ok(true);
         }
         let next_visit = entry.next_visit.load();
@@ -157,14 +157,14 @@ impl<T> Shard<T> {
         } else if here
             && entry.next_visit.compare_exchange(next_visit, AtomicNextVisit::NONE).is_err()
         {
-            // The exchange shows the present state, which a load need not.
+            // The exchange returns the present state, which a load need not.
             return entry.state.try_revalidate(state).and(Err(state));
         }
         entry.state.try_revalidate(state).map(|()| true)
     }
 
-    /// Steps 3 and 4 of visiting a reference that is not due. Returns the present state if the
-    /// requeue failed.
+    /// Does steps 3 and 4 for a reference that is not due. Fails with the present state if the
+    /// state has changed.
     fn try_requeue(
         &self,
         entry: &Entry<T>,
@@ -195,7 +195,7 @@ impl<T> Shard<T> {
         } else {
             let next_visit = entry.next_visit.load();
             if entry.next_visit.compare_exchange(next_visit, at(place, swept)).is_err() {
-                // The exchange shows the present state, which a load need not.
+                // The exchange returns the present state, which a load need not.
                 return entry.state.try_revalidate(state).and(Err(state));
             }
         }

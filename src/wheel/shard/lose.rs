@@ -1,4 +1,4 @@
-//! References that cannot be filed: how they are lost, and how the sweeper finds their timers. The
+//! The functions that lose references which cannot be filed, and that find their timers again. The
 //! protocol is in [`unfiled`](super::unfiled).
 
 #![forbid(unsafe_code)]
@@ -11,13 +11,13 @@ use crate::wheel::slab::entry::Entry;
 use crate::wheel::tick::Tick;
 
 impl<T> Shard<T> {
-    /// How many references could not be filed so far.
+    /// Returns the number of references that could not be filed so far.
     pub(crate) fn unfiled(&self) -> u64 {
         self.unfiled.count()
     }
 
-    /// Appends the references to those entries of a page whose timers may have none that is visited
-    /// in time. `false`: no page has this number or a greater one.
+    /// Appends a reference to each armed entry of a page for which no reference in time is known.
+    /// Returns `false` if no page has this number or a greater one.
     pub(crate) fn read_unfiled(
         &self,
         page: u32,
@@ -34,9 +34,9 @@ impl<T> Shard<T> {
         })
     }
 
-    /// Files a reference that was taken early into its slot again. Returns `Some(true)` if it made a
-    /// block for it. Returns `None` if there is no memory. The sweeper then finds the timer when it
-    /// reads all entries.
+    /// Files a reference that was taken early into its slot again. Returns `Some(true)` if it made
+    /// a block for it. Returns `None` if there is no memory. The sweeper then finds the timer when
+    /// it reads all entries.
     pub(crate) fn file_again(
         &self,
         reference: EntryRef,
@@ -59,14 +59,14 @@ impl<T> Shard<T> {
         made
     }
 
-    /// Counts a reference that was taken from this slot, or was to go there, and cannot be filed:
-    /// `next_visit` of its entry does not tell of it any more.
+    /// Counts a reference that belongs in this slot and cannot be filed. Clears `next_visit` if it
+    /// describes that reference.
     pub(in crate::wheel) fn lose(&self, entry: &Entry<T>, slot: SlotIndex, swept: Tick) {
         self.unfiled.add();
         entry.next_visit.clear_if(|tick| self.tells_of(slot, tick, swept));
     }
 
-    /// As [`lose`](Self::lose), for a reference that was to go to a place.
+    /// The variant of [`lose`](Self::lose) for a place, which may be the overdue slot.
     pub(in crate::wheel) fn lose_at(&self, entry: &Entry<T>, place: Place, swept: Tick) {
         match place {
             Place::Overdue => self.unfiled.add(),
@@ -74,7 +74,7 @@ impl<T> Shard<T> {
         }
     }
 
-    /// Whether a next visit tells of a reference in this slot.
+    /// Returns `true` if `next_visit` describes a reference in this slot.
     fn tells_of(&self, slot: SlotIndex, next_visit: Tick, swept: Tick) -> bool {
         swept < next_visit && self.hierarchy.is_taken_at(slot, next_visit)
     }
@@ -90,7 +90,7 @@ mod tests {
 
     const TICK: Duration = Duration::from_millis(1);
 
-    /// A wheel of which tests may say that there is no memory for blocks.
+    /// A wheel that tests can deprive of memory for blocks.
     struct Bench {
         wheel: Wheel<u64>,
         sweeper: Sweeper<u64>,
@@ -109,7 +109,7 @@ mod tests {
             self.wheel.inner.engine.shard(0).hierarchy.blocks().exhaust(exhausted);
         }
 
-        /// Moves the clock on and sweeps; what fires, sorted.
+        /// Advances the clock and sweeps. Returns the values that fired, sorted.
         fn advance(&mut self, ticks: u32) -> Vec<u64> {
             self.clock.advance(TICK * ticks);
             let mut fired = Vec::new();
@@ -159,8 +159,8 @@ mod tests {
         assert_eq!(bench.wheel.metrics().stale_references, 50, "those of the hour");
     }
 
-    /// References are visited early, when stale ones outnumber the armed timers, and cannot be filed
-    /// again.
+    /// References are visited early, when stale ones outnumber the armed timers, and cannot be
+    /// filed again.
     #[test]
     fn upkeep_without_memory_loses_nothing() {
         let mut bench = Bench::new(Geometry::default(), Builder::new());
@@ -184,7 +184,7 @@ mod tests {
         }
     }
 
-    /// Takes out the timers that are due; their values, sorted.
+    /// Removes the timers that are due. Returns their values, sorted.
     fn take_due(armed: &mut HashMap<TimerId, (u64, u32)>, now: u32) -> Vec<u64> {
         let mut due: Vec<u64> =
             armed.values().filter(|&&(_, at)| at <= now).map(|&(n, _)| n).collect();
@@ -193,8 +193,8 @@ mod tests {
         due
     }
 
-    /// Whatever is done while memory comes and goes: each timer fires in the first sweep that
-    /// reaches its deadline, or is refused, and the counts add up.
+    /// While memory comes and goes, each timer fires in the first sweep that reaches its deadline,
+    /// or is refused, and the counts add up.
     #[test]
     fn everything_fires_in_time_while_memory_comes_and_goes() {
         for seed in 0..60 {

@@ -51,7 +51,7 @@ pub(crate) struct Filed {
 impl Filed {
     pub(crate) const NOTHING: Filed = Filed { references: 0, blocks: 0 };
 
-    /// These, and more.
+    /// Returns the sum of both.
     pub(crate) fn and(self, more: Filed) -> Filed {
         Filed { references: self.references + more.references, blocks: self.blocks + more.blocks }
     }
@@ -67,21 +67,21 @@ impl<T> Shard<T> {
         }
     }
 
-    /// Whether the timer that `id` refers to is armed.
+    /// Returns `true` if the timer of `id` is armed.
     #[inline]
     pub(crate) fn contains(&self, id: TimerId, guard: &Guard) -> bool {
         let entry = self.slab.entry(id.index(), guard);
         entry.is_some_and(|entry| entry.state.load().is_of(id))
     }
 
-    /// The deadline of the timer that `id` refers to.
+    /// Returns the deadline of the timer of `id`, if it is armed.
     pub(crate) fn deadline(&self, id: TimerId, progress: &Progress, guard: &Guard) -> Option<Tick> {
         let state = self.slab.entry(id.index(), guard)?.state.load();
         (state.generation() == id.generation()).then(|| state.deadline(progress.swept()))
     }
 
-    /// Calls `visit` with the deadline of each armed timer, as it is when it is looked at. Not with
-    /// its id, which nobody may have before its insert has returned.
+    /// Calls `visit` with the deadline of each armed timer, as of the time when it is read. Does
+    /// not pass the id, which no thread may have before the insert has returned.
     pub(crate) fn for_each_armed(
         &self,
         progress: &Progress,
@@ -96,7 +96,7 @@ impl<T> Shard<T> {
         });
     }
 
-    /// Begins to fetch the entry at `index`, so that the misses of several overlap.
+    /// Prefetches the entry at `index`, so that the cache misses of several entries overlap.
     #[inline]
     pub(crate) fn prefetch(&self, index: u32, guard: &Guard) {
         if let Some(entry) = self.slab.entry(index, guard) {
@@ -104,12 +104,12 @@ impl<T> Shard<T> {
         }
     }
 
-    /// How many entries the slab may have.
+    /// Returns the maximum number of entries in the slab.
     pub(crate) fn most_entries(&self) -> u64 {
         TimerId::INDICES - self.slab.page_len()
     }
 
-    /// Files a reference; `None`: there is no memory for it ([`unfiled`]).
+    /// Files a reference. Returns `None` if there is no memory for it ([`unfiled`]).
     #[inline(always)]
     pub(in crate::wheel) fn file(&self, index: u32, place: Place) -> Option<Filed> {
         let made = self.hierarchy.file(EntryRef::new(index), place)?;
@@ -117,13 +117,14 @@ impl<T> Shard<T> {
     }
 }
 
-/// Whether a next visit tells of a reference still to come, and not after `deadline`.
+/// Returns `true` if a reference will be visited at `next_visit`, and that is not after `deadline`.
 #[inline]
 pub(in crate::wheel) fn in_time(next_visit: Tick, deadline: Tick, swept: Tick) -> bool {
     swept < next_visit && next_visit <= deadline
 }
 
-/// When a reference at `place` is visited, if the sweep was at `swept` when it was filed.
+/// Returns the tick at which a reference at `place` is visited, if it was filed when the sweep was
+/// at `swept`.
 #[inline]
 pub(in crate::wheel) fn at(place: Place, swept: Tick) -> Tick {
     match place {
@@ -132,9 +133,9 @@ pub(in crate::wheel) fn at(place: Place, swept: Tick) -> Tick {
     }
 }
 
-/// Whether the sweep, at `swept`, may not visit a reference at `place` before the expiry of its
-/// slot comes once more. What is overdue it visits soon, and in time but for one case: it has left
-/// the deadline behind.
+/// Returns `true` if the sweep, at `swept`, may visit a reference at `place` only when its slot
+/// expires once more. An overdue reference is visited by the next sweep. That is too late only if
+/// the sweep has left the deadline behind.
 #[inline]
 pub(in crate::wheel) fn has_passed(place: Place, deadline: Tick, swept: Tick) -> bool {
     match place {
