@@ -361,7 +361,7 @@ mod enabled {
 
     impl RateLimit {
         /// Returns the number of events that were suppressed before this one, or the time until
-        /// which this one is to be suppressed too.
+        /// which this one is suppressed too.
         fn admit(&mut self, now: Instant) -> Result<u64, Instant> {
             match self.last.and_then(|last| last.checked_add(MIN_GAP)) {
                 Some(end) if now < end => Err(end),

@@ -301,7 +301,7 @@ impl<T> Driver<T> {
         self.waits = false;
     }
 
-    /// Stops the driver. Returns `true` if an event is to be emitted, which is at the first call
+    /// Stops the driver. Returns `true` if the caller emits an event, which is at the first call
     /// except in a child, where a subscriber could wait for a lock that another thread held at the
     /// fork.
     fn stop(&self, waits: bool) -> bool {

@@ -139,7 +139,7 @@ impl Memory {
     }
 }
 
-/// As `std`'s.
+/// The fence of `std`, recorded.
 pub(crate) fn fence(order: Ordering) {
     if NUMBER.get().is_some() && order == Ordering::SeqCst {
         memory().counted.locked += 1;
@@ -184,7 +184,7 @@ macro_rules! accesses {
 
 macro_rules! atomics {
     ($($name:ident: $value:ty,)*) => {$(
-        /// As `std`'s.
+        /// The atomic of `std`, with its accesses recorded.
         #[derive(Debug, Default)]
         #[repr(transparent)]
         pub(crate) struct $name(atomic::$name);
@@ -230,7 +230,7 @@ numbers! {
     AtomicUsize: usize,
 }
 
-/// As `std`'s.
+/// The atomic of `std`, with its accesses recorded.
 #[derive(Debug)]
 #[repr(transparent)]
 pub(crate) struct AtomicPtr<T>(atomic::AtomicPtr<T>);

@@ -19,7 +19,7 @@ pub(crate) struct Waiters {
 #[derive(Default)]
 pub(crate) struct WaiterId(Option<u64>);
 
-/// Wakers of tasks that are to be woken after the lock is released.
+/// Wakers of tasks to wake after the lock is released.
 #[derive(Default)]
 #[must_use]
 pub(crate) struct WakeList(Vec<Waker>);

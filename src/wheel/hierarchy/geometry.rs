@@ -47,7 +47,7 @@ impl Default for Geometry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SlotIndex(pub(crate) usize);
 
-/// The place where a reference is to be filed.
+/// The place where a reference is filed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// The sweep has passed the deadline. The reference is filed for the next sweep.

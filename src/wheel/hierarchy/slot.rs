@@ -50,7 +50,7 @@ const BLOCK: Field = COUNT.above(30);
 struct Head(u64);
 
 impl Head {
-    /// No block. It has no free position, as if it were full.
+    /// No block, with the count of a full one, so that it has no free position.
     const EMPTY: Head = Head(BLOCK.put(BlockNumber::NONE.0 as u64) | COUNT.put(REFERENCES as u64));
 
     /// Creates a head for a block with one reference.

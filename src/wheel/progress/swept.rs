@@ -11,7 +11,7 @@
 //!    come.
 //!
 //! The same fence of the inserter serves its check of the
-//! [`wakeup`](crate::wheel::progress::wakeup) and its check whether the wheel is closed. An
+//! [`wakeup`](crate::wheel::progress::wakeup) and its check of the closed flag. An
 //! inserter that files no reference, and arms by an exchange, passes no fence.
 
 #![forbid(unsafe_code)]

@@ -16,8 +16,8 @@
 //! of step 1, or a later one, and the inserter wakes the sweeper. Inserters never write the tick,
 //! because an inserter that stalled between its load and its wake-up could otherwise erase a tick
 //! that was stored since. Several inserters may therefore wake the sweeper before it runs, which is
-//! harmless because waking is idempotent. Everything else that the sweeper should notice (closing,
-//! tidying) wakes it whatever the tick.
+//! harmless because waking is idempotent. Other requests to the sweeper, such as closing and
+//! upkeep, wake it regardless of the tick.
 
 #![forbid(unsafe_code)]
 
@@ -29,7 +29,7 @@ use std::fmt;
 /// The function that wakes the sweeper: unparks a thread, writes to an event fd, ends a poll.
 pub(crate) type WakeFn = Box<dyn Fn() + Send + Sync>;
 
-/// The tick until which the sweeper rests; zero while it does not.
+/// The tick until which the sweeper rests. Zero while it does not rest.
 pub(crate) struct Wakeup {
     until: AtomicU64,
     wake: Option<WakeFn>,
@@ -40,20 +40,20 @@ impl Wakeup {
         Self { until: AtomicU64::new(0), wake }
     }
 
-    /// Steps 1 and 2: from here on a reference filed in a slot before `until` wakes the sweeper.
+    /// Steps 1 and 2. From here on, a reference filed in a slot before `until` wakes the sweeper.
     pub(crate) fn set(&self, until: Tick) {
         // Relaxed: ordered by the fence.
         self.until.store(until.0, Relaxed);
         full_fence();
     }
 
-    /// Notes that the sweeper is awake and will find further references by itself.
+    /// Records that the sweeper is awake and will find further references by itself.
     pub(crate) fn clear(&self) {
         // Relaxed: a redundant wake-up is harmless.
         self.until.store(0, Relaxed);
     }
 
-    /// Step 6, after the caller's fence: wakes the sweeper if it rests beyond `at`.
+    /// Step 6, after the caller's fence. Wakes the sweeper if it rests beyond `at`.
     #[inline]
     pub(crate) fn check(&self, at: Tick) {
         if self.is_after(at) {
@@ -68,7 +68,7 @@ impl Wakeup {
         at.0 < self.until.load(Relaxed)
     }
 
-    /// Wakes the sweeper, if it is one that can be woken.
+    /// Wakes the sweeper, if it has a waker.
     pub(crate) fn wake(&self) {
         if let Some(wake) = &self.wake {
             wake();

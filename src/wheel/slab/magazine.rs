@@ -108,7 +108,7 @@ impl Magazines {
         u64::from(self.loaded.get().count) + u64::from(self.spare.get().count)
     }
 
-    /// Returns the entry that is to be taken next, if any is loaded.
+    /// Returns the entry to take next, if any is loaded.
     #[inline]
     pub(crate) fn top(&self) -> Option<u32> {
         let Rounds { top, count } = self.loaded.get();

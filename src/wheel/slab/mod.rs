@@ -76,7 +76,7 @@ impl Released {
     /// An empty chain, to be followed by no particular entry.
     pub(crate) const NONE: Released = Released::before(VacantHead::EMPTY);
 
-    /// Creates an empty chain that is to be put before `head`.
+    /// Creates an empty chain to be put before `head`.
     const fn before(head: VacantHead) -> Self {
         Self { top: VacantHead::EMPTY, last: VacantHead::EMPTY, after: head.index() }
     }
@@ -161,7 +161,7 @@ impl<E: SlabItem> Slab<E> {
         magazines.take_all().for_each(|rounds| self.release_rounds(rounds, guard));
     }
 
-    /// Starts a chain that is to be released at once.
+    /// Starts a chain of entries to be released together.
     #[inline]
     pub(crate) fn begin_release(&self) -> Released {
         Released::before(self.vacant.stack.load())

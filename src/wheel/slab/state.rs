@@ -233,7 +233,7 @@ impl AtomicEntryState {
         self.0.swap(state.0, Release);
     }
 
-    /// Makes the entry [pristine](EntryState::is_pristine), as all zeros is. For the models, whose
+    /// Makes the entry [pristine](EntryState::is_pristine), by writing zeros. For the models, whose
     /// memory is not the system's.
     #[cfg(any(modelled, tiny))]
     pub(crate) fn zero(&self) {

@@ -51,7 +51,7 @@ pub(super) struct Pending {
     pub(super) kept: VecDeque<Kept>,
     /// The number of kept blocks that have not been checked at the present tick.
     unchecked: usize,
-    /// For each shard, the page that is to be searched next for timers without a reference.
+    /// For each shard, the page to search next for timers without a reference.
     pages: Box<[Option<u32>]>,
     /// For each shard, the number of references that could not be filed up to the last search of
     /// its pages.
@@ -78,7 +78,7 @@ impl Pending {
         shards.into_iter().any(|(shard, &seen)| shard.unfiled() != seen)
     }
 
-    /// Starts a search of the pages of each shard of which references could not be filed.
+    /// Starts a search of the pages of each shard that could not file references.
     pub(super) fn take_unfiled<T>(&mut self, engine: &Engine<T>) {
         for (number, shard) in engine.shards.iter().enumerate() {
             let now = shard.unfiled();
@@ -131,8 +131,8 @@ impl Pending {
         }
     }
 
-    /// Reads the next page that is to be searched. Its references count as filed, because each is
-    /// counted as visited.
+    /// Reads the next page to search. Its references count as filed, because each is counted as
+    /// visited.
     fn read_page<T>(&mut self, engine: &Engine<T>) {
         let next = self.pages.iter().position(Option::is_some);
         let Some((number, page)) = next.and_then(|number| Some((number, self.pages[number]?)))

@@ -33,7 +33,7 @@ use crate::wheel::slab::trim::Trim;
 use crate::wheel::tick::Tick;
 use std::collections::VecDeque;
 
-/// A burst is over when nothing is to be done, or few timers have fired, for more ticks than this.
+/// A burst is over when there is no work, or few timers have fired, for more ticks than this.
 const LONG: u64 = 16;
 
 /// The number of references, slots or entries that a slice of upkeep examines.
@@ -185,7 +185,7 @@ impl Upkeep {
         }
     }
 
-    /// Returns the hoard of a shard if entries of ended timers are to be added to it.
+    /// Returns the hoard of a shard if the sweeper adds entries of ended timers to it.
     pub(crate) fn hoard(&mut self, shard: usize) -> Option<&mut Trim> {
         self.trims.get_mut(shard).map(|trims| &mut trims.entries).filter(|_| self.hoards)
     }
