@@ -2,9 +2,10 @@
 //!
 //! An entry has two deadlines, that of its timer and its own, after which it is not served. They
 //! are equal when the entry is inserted. A use or a touch moves the entry's own deadline to later
-//! and leaves the timer where it is. The timer is armed again when it fires
-//! ([`Map::expire`](super::map::Map::expire)). A hit of a cache with a time to idle is therefore a
-//! store, and the timer is never the later of the two.
+//! and leaves the timer where it is, as Netty's `IdleStateHandler` and Jetty do with packets. A hit
+//! of a cache with a time to idle is therefore a store under the read lock, and the timer is never
+//! the later of the two. A timer that fires too early is armed again under the write lock, with a
+//! new id ([`Map::expire`](super::map::Map::expire)).
 
 #![forbid(unsafe_code)]
 

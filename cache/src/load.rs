@@ -1,10 +1,18 @@
 //! [`Load`]: a load in progress, its outcome, and the callers that wait for it.
 //!
-//! In most cases one of the callers runs the load and the others wait. A load that [belongs to its
-//! key](Load::store) is a future that is stored here and polled by any waiting caller, one at a
-//! time. Its waker wakes all of them, so that the poll does not depend on a caller that may be
-//! dropped. The first caller takes the future out to poll it. Callers that find no future are woken
-//! again if it wants to be polled once more. No user code runs under the lock.
+//! In most cases one of the callers runs the load and the others wait, threads on a condition
+//! variable and tasks in a list of wakers behind the same lock. All of them get the result, even an
+//! error, which is in an `Arc` because few errors are `Clone`. A backend that is down is therefore
+//! asked once, and not by one caller after the other. A load that is dropped before its end gives
+//! up its place. The callers that waited look the key up again, and one of them loads it.
+//!
+//! A load that [belongs to its key](Load::store) is a future that is stored here and polled by any
+//! waiting caller, one at a time. Its waker wakes all of them, so that the poll does not depend on
+//! a caller that may be dropped. The first caller takes the future out to poll it. Callers that
+//! find no future are woken again if it wants to be polled once more. The waker keeps neither the
+//! load nor the cache alive. A load for which no caller waits is dropped by a timer of the wheel or
+//! together with its place, and never under a lock of the map, because it may own anything. No user
+//! code runs under the lock.
 
 #![forbid(unsafe_code)]
 

@@ -7,8 +7,8 @@
 //!
 //! **A load holds the key's place, not the lock** ([`LoadGuard`](super::load_guard::LoadGuard)). An
 //! insert or a removal of the key, a clear or a retain takes the place away under the same lock.
-//! The result of the load is then not kept, and a caller that misses the key later begins a new
-//! load.
+//! The result of the load is then not kept, so the load cannot put back a value that it read before
+//! the write, and a caller that misses the key later begins a new load.
 //!
 //! **Memory.** `quick_cache` does not shrink. A shard that is down to a quarter of its maximum
 //! since the last rebuild is therefore rebuilt with its entries. The removal that reaches that

@@ -4,7 +4,8 @@
 //! [`Timer`] wakes the stream's task for the next sweep. Only that wake-up crosses threads. An
 //! insert that is due before the next sweep calls the wheel's waker. That happens in the middle of
 //! an operation, so the waker only requests a wake-up, and the operation's caller wakes the
-//! stream's task afterwards.
+//! stream's task afterwards. Values pass through no second queue, and no thread is needed. The
+//! queue has one consumer, and therefore one shard unless its builder sets another number.
 
 #![forbid(unsafe_code)]
 

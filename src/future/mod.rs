@@ -33,7 +33,14 @@
 //! **The wheel is the source of truth.** A sleep shares no memory with the thread that fires it,
 //! and is not notified that it has fired. It asks the wheel whether its id still refers to a timer.
 //! It therefore needs no pin, no lock and no allocation. Dropping it at the very instant of its
-//! expiry is a cancel that comes too late, like any other.
+//! expiry is a cancel that comes too late, like any other. (In tokio an entry is a node of an
+//! intrusive list inside the future. It is pinned, and reached under the lock of its shard.) The
+//! price is that the id changes with the waker. A task that polls for another one takes the old
+//! waker out and inserts its own.
+//!
+//! **A sleep may be refused** if the timer was shut down or is full. A sleep that ended early would
+//! break the guarantee that no timer fires early, a panic would end a server, and waiting forever
+//! would hang it. The output of a sleep is therefore a `Result`.
 //!
 //! **No wake-up is lost.** The waker is in the wheel before the poll returns `Pending`. It leaves
 //! the wheel in one of two ways. Either it is woken, because a [`SleepWaker`] also wakes when it is
@@ -43,7 +50,8 @@
 //! 1. *A poll by a different task* [takes](crate::Wheel::cancel_with_deadline) the old waker out
 //!    and inserts the new one. It recognises the waker in the wheel by its two pointers, which are
 //!    unique as long as it is there. The take has one winner. If the sweep came first, the sleep
-//!    has fired and is ready.
+//!    has fired and is ready. The take returns the deadline together with the waker, so a reset
+//!    through the old id either is kept or has returned `false`.
 //! 2. *A reset that comes too late* leaves the sleep idle. The waker has been woken, and the poll
 //!    that follows inserts it again.
 //! 3. *A deadline beyond the wheel's range* is reached in hops. The timer wakes the task, which

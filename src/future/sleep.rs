@@ -92,7 +92,8 @@ struct ArmedSleep {
     /// Set if the id was returned to the user.
     id_shared: bool,
     /// Set if the deadline was moved earlier than the wheel may have noticed, and no poll has read
-    /// the clock since.
+    /// the clock since. Only then does the next poll read it. The sleep stays in the wheel, for a
+    /// task that waits for its waker without polling.
     moved_earlier: bool,
     /// Set if a poll has seen since then that the wheel [`covers`] the sleep.
     confirmed: bool,
@@ -120,7 +121,8 @@ impl ArmedSleep {
 ///
 /// It is half of the time that was left when the wheel was last updated. A sleep that is pushed
 /// back repeatedly therefore updates the wheel once in a while, when half of its time is still
-/// left. A sleep that is left alone wakes its task too early at most once.
+/// left, and otherwise writes only the sleep. A sleep that is left alone wakes its task too early
+/// at most once, and that poll arms it again, as idle timeouts do in Jetty and Netty.
 #[derive(Clone, Copy)]
 struct Slack(u32);
 
@@ -450,8 +452,9 @@ impl Sleep {
                 if waker != WakerIdentity::of(task) || moved_earlier && self.has_passed() {
                     return self.replace_waker(id, id_shared, task);
                 }
-                // Only code that has the id can have moved the timer. If the id was not shared, the
-                // poll can skip the entry, which may be far away in memory.
+                // If the id was not shared, only the sweep or a drain can have ended the timer.
+                // Their words are at hand, and the entry may be far away in memory. A stale tick
+                // makes this return `Pending`, and the wake-up is then still to come.
                 if confirmed && !id_shared && self.wheel().is_definitely_pending(at) {
                     return Poll::Pending;
                 }

@@ -1,10 +1,11 @@
 //! [`Drain`]: keys that were taken out together and are passed to a function in parts.
 //!
-//! Each part has a [`DrainToken`] in the wheel, which passes through the executor like every other
-//! timer. A token is not tied to a part, so the thread that receives it runs the next one. A thread
-//! that waits for the drain helps in the same way, so waiting cannot deadlock even if no executor
-//! is free or nothing sweeps. A token that can no longer run is dropped, and drops a part with it.
-//! There are as many tokens as parts, so the drain has ended when the last token is gone.
+//! Each part has a [`DrainToken`] in the wheel, which is a timer without a delay and passes through
+//! the executor like every other timer. The function therefore runs where handlers run, and may use
+//! the timers. A token is not tied to a part, so the thread that receives it runs the next one. A
+//! thread that waits for the drain helps in the same way, so waiting cannot deadlock even if no
+//! executor is free or nothing sweeps. A token that can no longer run is dropped, and drops a part
+//! with it. There are as many tokens as parts, so the drain has ended when the last token is gone.
 
 #![forbid(unsafe_code)]
 

@@ -26,7 +26,9 @@ impl<K: Hash + Eq + Send + 'static, V> DriverGuard<K, V> {
     /// the map with them. Timers that the tick thread and the executor already hold still fire.
     ///
     /// The last handle may be dropped under a lock that a handler takes, so this does not wait for
-    /// one. A value whose drop panics is ignored and does not affect the others.
+    /// a handler. It closes the wheel and takes out the timers that have not fired, and the tick
+    /// thread ends by itself. To see the handlers end, a caller shuts the timers down and then
+    /// waits. A value whose drop panics is ignored and does not affect the others.
     fn end(&self) {
         for Unfired { value, id, .. } in self.driver.shutdown_detached() {
             quietly(|| match &value.0 {

@@ -214,6 +214,8 @@ impl Scheduler {
     ///
     /// Fails like [`DriverBuilder::spawn`].
     pub fn spawn(driver: DriverBuilder) -> Result<Self, BuildError> {
+        // One closure per batch, because cron jobs tend to be due together, at the full minute, and
+        // may take long. Handlers of a plain driver share a batch because they should not.
         let driver = driver.default_batch(1).detach_on_drop().spawn_with(|wheel| {
             let scheduler = Self::new(wheel).downgrade();
             move |timer| scheduler.fire(timer)

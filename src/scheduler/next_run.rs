@@ -42,6 +42,9 @@ pub(super) struct Schedule {
 }
 
 /// Delays each run by a random duration of up to this length.
+///
+/// The jitter belongs to the timer and not to the time of the rule. The rule is told of the run
+/// without it, so a rate does not drift.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Jitter(pub(crate) Duration);
 

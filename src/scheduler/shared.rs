@@ -5,7 +5,8 @@
 //! wheel's range), and those that are paused. Such a closure is put on the list before it loses its
 //! timer, and stays there until it ends. A shutdown drains the wheel first and then reads the list.
 //! A thread that holds the lock of a closure's state may take the lock of the list, but never the
-//! other way round.
+//! other way round. To let repetitions end by themselves, the scheduler is closed and not the
+//! wheel, which would also refuse the further timers of such a run.
 //!
 //! **Permits.** The wheel frees the room of a timer when the timer is swept, and other timers may
 //! be armed before a repetition is armed again. On a wheel with a capacity the scheduler therefore

@@ -2,9 +2,10 @@
 //! the caller's handle to all of them, and [`Overlap`] determines what happens to overlapping runs.
 //!
 //! A run of the scheduler's closure is short, because it only creates a task and hands it to a
-//! runtime. The tasks in progress are counted in one state under a lock. Futures, wakers and the
-//! user's closures never run while it is held. A task leaves the count when it is dropped, so a
-//! task that panics or that its runtime drops leaves it too.
+//! runtime. A task therefore does not keep the closure busy. The tasks in progress are counted in
+//! one state under a lock, and at each run their number decides about overlaps. Futures, wakers and
+//! the user's closures never run while the lock is held. A task leaves the count when it is
+//! dropped, on any thread, so a task that panics or that its runtime drops leaves it too.
 //!
 //! **The tasks are idle** if no run and no task is in progress. A waiter registers itself in the
 //! state first. Then it checks for a run, and then for a task, in this order, because a run creates

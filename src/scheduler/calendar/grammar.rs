@@ -1,6 +1,9 @@
 //! [`Fields`]: the grammar of whole expressions. An expression of any dialect is translated into
 //! one form for `croner`, which has seven fields of plain lists. Names, ranges that wrap around,
-//! steps and errors are handled here alone.
+//! steps and errors are handled here alone. Weekdays count from 0 for Sunday in that form.
+//!
+//! The expressions are not passed to croner as they are. Its parser substitutes names before it
+//! splits the text, so that `JAN1` becomes November, and its errors do not state the bounds.
 
 #![forbid(unsafe_code)]
 

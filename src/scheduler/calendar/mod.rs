@@ -3,7 +3,9 @@
 //!
 //! The wheel runs on monotonic time, but the wall clock may be set at any moment. Therefore nothing
 //! is armed far ahead. The rule asks to be asked again after [`POLL_INTERVAL`] at most, and reads
-//! the wall clock each time. It remembers the wall-clock time up to which everything has run.
+//! the wall clock each time. It remembers the wall-clock time up to which everything has run. It
+//! distinguishes runs by their number and not by their instants, because two questions may refer to
+//! one run at different instants, and two runs may come at the same instant.
 //!
 //! An `Expression` finds times on a wall clock that is never changed, and `Occurrences` maps them
 //! to instants in a time zone whose clocks change.

@@ -3,7 +3,9 @@
 //! differently.
 //!
 //! Both follow Vixie's cron. A step follows the wall clock through a repeated hour, while a fixed
-//! time is not repeated in it, whether the zone or a user has set the clock back.
+//! time is not repeated in it, whether the zone or a user has set the clock back. An expression
+//! with a star is a step, and every other expression has fixed times. croner treats lists as steps,
+//! so it is only used to find times on a wall clock that never changes.
 
 #![forbid(unsafe_code)]
 
