@@ -5,7 +5,7 @@ usage: benches/numbers/write.py [--check]
 
 With `--check` nothing is written. It fails if a table is not as it would be written, if a plot is of another run,
 if the sections are of different commits, or if the numbers are older than `COMMITS` allows. The plots
-themselves are drawn by `cargo run -p tourbillon-benches --bin plots`, and a test of that program compares them
+themselves are drawn by `cargo run -p tourbillon-report --bin plots`, and a test of that program compares them
 byte by byte.
 """
 

@@ -1,7 +1,7 @@
 //! Draws the plots of `docs/BENCHMARKS.md` from `docs/numbers.json`, and measures nothing.
 //!
 //! ```console
-//! $ cargo run -p tourbillon-benches --bin plots
+//! $ cargo run -p tourbillon-report --bin plots
 //! ```
 
 #![forbid(unsafe_code)]
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn plots_of_the_documents_are_those_of_the_numbers() {
-        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
         if !docs.join("numbers.json").exists() {
             return; // `ci/measure numbers check` reports it.
         }

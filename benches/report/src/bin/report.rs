@@ -141,7 +141,7 @@ fn main() -> ExitCode {
 }
 
 fn report(file: &Path) -> Result<(), Box<dyn Error>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut page = Page::default();
     for paper in PAPERS {
         page.add(&root.join("docs"), paper)?;
@@ -167,7 +167,7 @@ mod tests {
     use std::path::Path;
 
     fn page() -> Page {
-        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
         let mut page = Page::default();
         for paper in PAPERS {
             page.add(&docs, paper).expect("the papers are there");
@@ -179,7 +179,7 @@ mod tests {
     fn all_is_in_the_page_and_all_its_links_lead_somewhere() {
         let Page { contents, body } = page();
         assert!(!body.contains("<img") && !body.contains("src=\""), "it needs the network");
-        let plots = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/plots"));
+        let plots = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/plots"));
         let plots = plots.expect("there are plots").count();
         assert_eq!(body.matches("<svg").count(), plots);
         let all = contents + &body;
