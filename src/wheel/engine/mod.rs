@@ -48,6 +48,7 @@ use crate::wheel::tick::{Tick, Timeline};
 use crate::wheel::wheel_instant::WheelInstant;
 use crossbeam_utils::CachePadded;
 use once_cell::race::OnceBox;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Everything that the halves of a wheel share.
@@ -118,7 +119,10 @@ pub(crate) struct Parts {
 
 impl<T> Engine<T> {
     pub(crate) fn new(parts: Parts) -> Self {
-        let shard = |number| CachePadded::new(Shard::new(number, parts.geometry));
+        let (geometry, levels) = (parts.geometry, parts.geometry.levels());
+        let shard = |number| {
+            CachePadded::new(Shard::new(number, geometry.page_bits, Arc::clone(&levels)))
+        };
         Self {
             shards: (0..parts.shards).map(shard).collect(),
             progress: Progress::new(parts.origin, parts.wakeup),

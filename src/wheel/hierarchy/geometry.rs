@@ -22,6 +22,7 @@
 use crate::wheel::bits::to_index;
 use crate::wheel::tick::Tick;
 use std::ops::Range;
+use std::sync::{Arc, LazyLock};
 
 /// The shape of a wheel: its slots and levels, and the size of a page of the slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,17 +58,14 @@ pub(crate) enum Place {
 }
 
 impl Geometry {
-    /// Returns all levels.
-    pub(crate) fn levels(self) -> Levels {
-        let levels = self.list();
-        let reaches = |ahead: u64| move |level: &&WheelLevel| ahead >> level.shift <= level.mask;
-        let nearest = |bits: usize| {
-            let ahead = u64::MAX >> (63 - bits);
-            let reaching = levels.iter().find(reaches(ahead)).or(levels.last());
-            *reaching.unwrap_or(&WheelLevel::NONE)
-        };
-        let by_distance = Box::new(std::array::from_fn(nearest));
-        Levels { levels, by_distance }
+    /// Returns all levels. All wheels of the default shape share them.
+    pub(crate) fn levels(self) -> Arc<Levels> {
+        static DEFAULT: LazyLock<Arc<Levels>> =
+            LazyLock::new(|| Arc::new(Levels::new(Geometry::default())));
+        match self == Self::default() {
+            true => Arc::clone(&DEFAULT),
+            false => Arc::new(Levels::new(self)),
+        }
     }
 
     /// Returns all levels, the finest first.
@@ -92,7 +90,7 @@ pub(crate) struct Levels {
     levels: Box<[WheelLevel]>,
     /// Indexed by the number of bits of a distance, minus one. Contains the level that reaches such
     /// a distance, or falls short of it by at most one slot, or else the last level.
-    by_distance: Box<[WheelLevel; 64]>,
+    by_distance: [WheelLevel; 64],
 }
 
 /// One level of slots.
@@ -173,6 +171,18 @@ impl WheelLevel {
 }
 
 impl Levels {
+    fn new(geometry: Geometry) -> Self {
+        let levels = geometry.list();
+        let reaches = |ahead: u64| move |level: &&WheelLevel| ahead >> level.shift <= level.mask;
+        let nearest = |bits: usize| {
+            let ahead = u64::MAX >> (63 - bits);
+            let reaching = levels.iter().find(reaches(ahead)).or(levels.last());
+            *reaching.unwrap_or(&WheelLevel::NONE)
+        };
+        let by_distance = std::array::from_fn(nearest);
+        Self { levels, by_distance }
+    }
+
     /// Iterates over the levels, the finest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &WheelLevel> {
         self.levels.iter()

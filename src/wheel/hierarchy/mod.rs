@@ -28,16 +28,17 @@ use crate::wheel::memory::Guard;
 use crate::wheel::tick::Tick;
 use block::Blocks;
 use entry_ref::EntryRef;
-use geometry::{Geometry, Levels, Place, SlotIndex, WheelLevel};
+use geometry::{Levels, Place, SlotIndex, WheelLevel};
 use occupancy::Occupancy;
 use slot::{Chain, SlotHead, Unwritten};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// The slots of one shard.
 #[derive(Debug)]
 pub(crate) struct Hierarchy {
     shard: usize,
-    levels: Levels,
+    levels: Arc<Levels>,
     /// The slots of all levels, the finest level first.
     slots: Box<[SlotHead]>,
     occupied: Occupancy,
@@ -70,8 +71,7 @@ pub(crate) struct Kept {
 }
 
 impl Hierarchy {
-    pub(crate) fn new(shard: usize, geometry: Geometry) -> Self {
-        let levels = geometry.levels();
+    pub(crate) fn new(shard: usize, levels: Arc<Levels>) -> Self {
         let len = levels.iter().map(|level| level.end()).max().unwrap_or_default();
         let slots = (0..len).map(|_| SlotHead::new()).collect();
         let (overdue, blocks) = (SlotHead::new(), Blocks::new());

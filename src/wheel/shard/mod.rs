@@ -21,7 +21,7 @@ pub(in crate::wheel) mod unfiled;
 
 use crate::wheel::hierarchy::Hierarchy;
 use crate::wheel::hierarchy::entry_ref::EntryRef;
-use crate::wheel::hierarchy::geometry::{Geometry, Place};
+use crate::wheel::hierarchy::geometry::{Levels, Place};
 use crate::wheel::id::{Generation, ShardNumber, TimerId};
 use crate::wheel::memory::Guard;
 use crate::wheel::prefetch::prefetch;
@@ -29,6 +29,7 @@ use crate::wheel::progress::Progress;
 use crate::wheel::slab::Slab;
 use crate::wheel::slab::entry::Entry;
 use crate::wheel::tick::Tick;
+use std::sync::Arc;
 use unfiled::Unfiled;
 
 /// One shard of the wheel.
@@ -58,11 +59,11 @@ impl Filed {
 }
 
 impl<T> Shard<T> {
-    pub(crate) fn new(number: usize, geometry: Geometry) -> Self {
+    pub(crate) fn new(number: usize, page_bits: u32, levels: Arc<Levels>) -> Self {
         Self {
             number: ShardNumber::new(number),
-            slab: Slab::new(geometry.page_bits, Generation::drawn()),
-            hierarchy: Hierarchy::new(number, geometry),
+            slab: Slab::new(page_bits, Generation::drawn()),
+            hierarchy: Hierarchy::new(number, levels),
             unfiled: Unfiled::new(),
         }
     }
