@@ -40,7 +40,7 @@ impl ThreadId {
     const UNASSIGNED: ThreadId = ThreadId::shared(0);
 
     /// Returns the id of the calling thread. Its index exceeds that of every id until the thread
-    /// has [acquired](Self::acquire) one.
+    /// has [acquired](Self::get_or_acquire) one.
     #[inline]
     pub(crate) fn current() -> ThreadId {
         THREAD_ID.try_with(Cell::get).unwrap_or(ThreadId::shared(0))
@@ -158,9 +158,13 @@ mod per_process {
     }
 
     impl ThreadId {
-        /// Acquires an id for the calling thread, which has none.
+        /// Returns the id of the calling thread, after acquiring one if it has none.
         #[cold]
-        pub(crate) fn acquire() -> ThreadId {
+        pub(crate) fn get_or_acquire() -> ThreadId {
+            let current = ThreadId::current();
+            if current != ThreadId::UNASSIGNED {
+                return current;
+            }
             // Relaxed: any seed will do.
             static SEEDS: AtomicU32 = AtomicU32::new(0);
             let own = RETURN.try_with(|returned| {
@@ -197,9 +201,9 @@ mod per_model {
     }
 
     impl ThreadId {
-        /// A thread of a model has an id.
-        pub(crate) fn acquire() -> ThreadId {
-            ThreadId::UNASSIGNED
+        /// Returns the id of the calling thread. Each thread of a model has one.
+        pub(crate) fn get_or_acquire() -> ThreadId {
+            ThreadId::current()
         }
 
         /// Acquires an id for the calling thread until the [release](Self::release_to), if one is
@@ -233,7 +237,7 @@ mod tests {
         let all_alive = Barrier::new(8);
         let mut indices: Vec<u32> = std::thread::scope(|scope| {
             let index = || {
-                let index = ThreadId::acquire().index;
+                let index = ThreadId::get_or_acquire().index;
                 all_alive.wait();
                 index
             };
@@ -243,7 +247,7 @@ mod tests {
         indices.sort_unstable();
         indices.dedup();
         assert_eq!(indices.len(), 8);
-        let taken = ThreadId::acquire();
+        let taken = ThreadId::get_or_acquire();
         assert_eq!(ThreadId::current(), taken);
     }
 
@@ -255,7 +259,7 @@ mod tests {
         let all_alive = Barrier::new(THREADS);
         let ids: Vec<(ThreadId, usize)> = std::thread::scope(|scope| {
             let id = || {
-                let id = ThreadId::acquire();
+                let id = ThreadId::get_or_acquire();
                 all_alive.wait();
                 (id, id.home(4))
             };

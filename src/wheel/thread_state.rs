@@ -6,6 +6,7 @@
 use crate::sync::{Relaxed, UnmodelledUsize};
 use crate::wheel::cached_clock::CachedReading;
 use crate::wheel::counters::{ThreadCount, ThreadCounters};
+use crate::wheel::memory::Lazy;
 use crate::wheel::slab::magazine::Magazines;
 use crate::wheel::thread_id::{ThreadId, ThreadIds, thread_ids};
 use crossbeam_utils::CachePadded;
@@ -30,6 +31,23 @@ pub(crate) struct ThreadState {
 }
 
 impl ThreadState {
+    /// Creates the state of a thread whose home is this shard. With [`NOWHERE`] it is the state of
+    /// threads that share it.
+    fn new(home: usize, bounded: bool, term_cycles: u64) -> Self {
+        let shared = home == NOWHERE;
+        let state = Self {
+            clock: CachedReading::new(if shared { 0 } else { term_cycles }),
+            counters: ThreadCounters::new(shared),
+            vacant: Magazines::new(),
+            home,
+            bounded,
+            kept: UnmodelledUsize::new(NOWHERE),
+            fast_home: UnmodelledUsize::new(NOWHERE),
+        };
+        state.keep(true);
+        state
+    }
+
     /// Returns the shard for which this thread can take the fast path.
     #[inline]
     pub(crate) fn fast_home(&self) -> usize {
@@ -54,70 +72,121 @@ impl ThreadState {
 /// No shard has this number.
 const NOWHERE: usize = usize::MAX;
 
-/// The states of all threads.
+/// The states of all threads. Each is made when the thread first calls the wheel, and then stays.
 #[derive(Debug)]
 pub(crate) struct ThreadStates {
-    /// One for each id. That of the shared id is the last.
-    all: Box<[CachePadded<ThreadState>; Self::LEN]>,
+    /// Those of the first ids, which are in use most.
+    near: [Lazy<CachePadded<ThreadState>>; Self::NEAR],
+    /// Those of all other ids.
+    far: Lazy<[Lazy<CachePadded<ThreadState>>; Self::FAR]>,
+    /// The state of the threads that share an id, or for which there is no memory.
+    shared: CachePadded<ThreadState>,
+    make: MakeThreadState,
     #[cfg(not(modelled))]
     thread_ids: &'static ThreadIds,
     #[cfg(modelled)]
     thread_ids: ThreadIds,
 }
 
+/// Makes the states of threads.
+#[derive(Clone, Copy, Debug)]
+struct MakeThreadState {
+    shards: usize,
+    bounded: bool,
+    term_cycles: u64,
+}
+
+impl MakeThreadState {
+    /// Makes the state that belongs to an id.
+    fn own(self, index: usize) -> CachePadded<ThreadState> {
+        let home = index % self.shards;
+        CachePadded::new(ThreadState::new(home, self.bounded, self.term_cycles))
+    }
+
+    /// Makes a place for it.
+    fn place(self, index: usize) -> Lazy<CachePadded<ThreadState>> {
+        Lazy::new(|| self.own(index))
+    }
+
+    /// Makes the places for the ids from `first` on.
+    fn places<const N: usize>(self, first: usize) -> [Lazy<CachePadded<ThreadState>>; N] {
+        std::array::from_fn(|offset| self.place(first + offset))
+    }
+}
+
 impl ThreadStates {
-    const LEN: usize = ThreadId::OWN as usize + 1;
+    const NEAR: usize = if cfg!(modelled) { ThreadId::OWN as usize } else { 32 };
+    const FAR: usize = ThreadId::OWN as usize - Self::NEAR;
 
     /// Creates the states for a wheel with `shards` shards. `bounded` tells whether its timers have
     /// a bound, and `term_cycles` for how long a reading of the clock is reused.
     pub(crate) fn new(shards: usize, bounded: bool, term_cycles: u64) -> Self {
-        let thread = |number| {
-            let shared = number == ThreadId::OWN;
-            let home = if shared { NOWHERE } else { number as usize % shards };
-            let thread = ThreadState {
-                clock: CachedReading::new(if shared { 0 } else { term_cycles }),
-                counters: ThreadCounters::new(shared),
-                vacant: Magazines::new(),
-                home,
-                bounded,
-                kept: UnmodelledUsize::new(NOWHERE),
-                fast_home: UnmodelledUsize::new(NOWHERE),
-            };
-            thread.keep(true);
-            CachePadded::new(thread)
-        };
-        let number = |index: usize| u32::try_from(index).unwrap_or(ThreadId::OWN);
-        let all = Box::new(std::array::from_fn(|index| thread(number(index))));
-        Self { all, thread_ids: thread_ids() }
+        let make = MakeThreadState { shards, bounded, term_cycles };
+        Self {
+            near: make.places(0),
+            far: Lazy::new(|| make.places(Self::NEAR)),
+            shared: CachePadded::new(ThreadState::new(NOWHERE, bounded, term_cycles)),
+            make,
+            thread_ids: thread_ids(),
+        }
     }
 
-    /// Returns the state of the calling thread, unless this is its first call.
+    /// Returns the state of the calling thread, unless this is its first call, or it shares its id.
     #[inline]
     pub(crate) fn known(&self) -> Option<&ThreadState> {
-        self.all.get(ThreadId::current().index as usize).map(|thread| &**thread)
+        self.of(ThreadId::current().index as usize)
+    }
+
+    /// Returns the state that belongs to an id, if it has been made.
+    #[inline]
+    fn of(&self, index: usize) -> Option<&ThreadState> {
+        // Two calls of `get`, because the address of the first would cost instructions of its own.
+        let state = match self.near.get(index) {
+            Some(near) => near.get(),
+            None => self.far.get()?.get(index - Self::NEAR)?.get(),
+        };
+        state.map(|state| &**state)
     }
 
     /// Returns the state of the calling thread.
     #[inline]
     pub(crate) fn current(&self) -> &ThreadState {
-        self.known().unwrap_or_else(|| self.first())
+        self.known().unwrap_or_else(|| self.current_slow())
     }
 
-    /// The slow path of [`current`](Self::current), for the first call of a thread.
+    /// The slow path of [`current`](Self::current), for the first call of a thread, and for threads
+    /// that share an id.
     #[cold]
-    fn first(&self) -> &ThreadState {
-        &self.all[ThreadId::acquire().index as usize]
+    fn current_slow(&self) -> &ThreadState {
+        self.make(ThreadId::get_or_acquire().index as usize).unwrap_or(&self.shared)
+    }
+
+    /// Makes the state of an id. Returns `None` if the id is shared, or if there is no memory for
+    /// its state.
+    fn make(&self, index: usize) -> Option<&ThreadState> {
+        let state = match self.near.get(index) {
+            Some(state) => state,
+            None => {
+                let far = self.far.get_or_make(|| self.make.places(Self::NEAR))?;
+                far.get(index - Self::NEAR)?
+            }
+        };
+        state.get_or_make(|| self.make.own(index)).map(|state| &**state)
     }
 
     /// Returns the sum of a count over all threads.
     pub(crate) fn sum(&self, count: ThreadCount) -> u64 {
         let own = self.own().map(|(_, thread)| thread.counters.get(count)).sum::<u64>();
-        own + self.all[ThreadId::OWN as usize].counters.get(count)
+        own + self.shared.counters.get(count)
     }
 
-    /// Iterates over the states of the ids that threads have, or have had.
+    /// Iterates over the states that belong to an id.
+    ///
+    /// A thread that has seen an effect of another one finds the state of that thread, which was
+    /// made before.
     fn own(&self) -> impl Iterator<Item = (u32, &ThreadState)> {
-        (0..self.thread_ids.reached()).zip(self.all.iter().map(|thread| &**thread))
+        let ids = 0..self.thread_ids.reached();
+        ids.filter_map(|number| Some((number, self.of(number as usize)?)))
     }
 
     /// Estimates the number of vacant entries that are orphaned under free ids.
@@ -147,5 +216,42 @@ impl ThreadStates {
     #[cfg(modelled)]
     pub(crate) fn thread_ids(&self) -> &ThreadIds {
         &self.thread_ids
+    }
+}
+
+#[cfg(all(test, not(modelled)))]
+mod tests {
+    use super::{NOWHERE, ThreadStates};
+    use crate::wheel::counters::ThreadCount;
+    use crate::wheel::memory;
+    use crate::wheel::thread_id::ThreadId;
+
+    fn states() -> ThreadStates {
+        ThreadStates::new(4, false, 0)
+    }
+
+    #[test]
+    fn each_id_has_a_state_of_its_own() {
+        let states = states();
+        for index in 0..ThreadId::OWN as usize {
+            assert!(states.of(index).is_none());
+            let state = states.make(index).unwrap();
+            assert_eq!((state.home, state.counters.add(ThreadCount::Filed, 1)), (index % 4, 1));
+            assert!(std::ptr::eq(states.of(index).unwrap(), state));
+        }
+        assert!(states.of(ThreadId::OWN as usize).is_none());
+        assert!(states.make(ThreadId::OWN as usize).is_none(), "its threads share a state");
+    }
+
+    #[test]
+    fn a_thread_without_memory_for_its_state_uses_the_shared_one() {
+        let states = states();
+        memory::exhaust(true);
+        states.current().counters.add(ThreadCount::Filed, 1);
+        assert_eq!(states.current().home, NOWHERE);
+        memory::exhaust(false);
+        states.current().counters.add(ThreadCount::Filed, 1);
+        assert_ne!(states.current().home, NOWHERE);
+        assert_eq!(states.sum(ThreadCount::Filed), 2);
     }
 }

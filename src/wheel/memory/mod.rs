@@ -1,4 +1,5 @@
-//! The storage of entries, and the reclamation of its memory after a burst.
+//! The storage of entries, and the reclamation of its memory after a burst. [`Lazy`] is for parts
+//! of a wheel that are made when they are first needed.
 //!
 //! There are two variants with the same interface:
 //!
@@ -40,7 +41,12 @@
 )]
 mod chosen;
 
+mod lazy;
+
 pub(crate) use chosen::{Guard, Pin, Places, collect, pin};
+pub(crate) use lazy::Lazy;
+#[cfg(modelled)]
+pub(crate) use lazy::explore;
 use std::{iter, ptr};
 
 /// Returns the boxed slice from which `first` was made.
@@ -56,10 +62,25 @@ pub(crate) unsafe fn boxed_slice<S>(first: *mut S, len: usize) -> Box<[S]> {
 /// Returns a boxed slice of `len` elements, as a pointer to the first, or `None` if the allocator
 /// has no memory for it.
 pub(crate) fn try_boxed<S>(len: usize, make: impl FnMut() -> S) -> Option<*mut S> {
+    #[cfg(test)]
+    if EXHAUSTED.get() {
+        return None;
+    }
     let mut elements = Vec::new();
     elements.try_reserve_exact(len).ok()?;
     elements.extend(iter::repeat_with(make).take(len));
     Some(Box::into_raw(elements.into_boxed_slice()).cast())
+}
+
+#[cfg(test)]
+std::thread_local! {
+    static EXHAUSTED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// Makes the allocator have no memory for [`try_boxed`] on this thread, or have it again.
+#[cfg(test)]
+pub(crate) fn exhaust(exhausted: bool) {
+    EXHAUSTED.set(exhausted);
 }
 
 /// The requirements on an entry.
