@@ -62,10 +62,10 @@ impl Geometry {
     pub(crate) fn levels(self) -> Arc<Levels> {
         static DEFAULT: LazyLock<Arc<Levels>> =
             LazyLock::new(|| Arc::new(Levels::new(Geometry::default())));
-        match self == Self::default() {
-            true => Arc::clone(&DEFAULT),
-            false => Arc::new(Levels::new(self)),
+        if self == Self::default() {
+            return Arc::clone(&DEFAULT);
         }
+        Arc::new(Levels::new(self))
     }
 
     /// Returns all levels, the finest first.
@@ -100,12 +100,12 @@ pub(crate) struct WheelLevel {
     shift: u32,
     /// One less than the number of slots, a power of two.
     mask: u64,
-    /// The position of its first slot in the array of all slots. It is a multiple of [`ALIGNED`].
+    /// The position of its first slot in the array of all slots. It is a multiple of [`ROW`].
     first: usize,
 }
 
-/// The number of slots whose bits share a word. No two levels share a word.
-const ALIGNED: usize = 64;
+/// The number of slots in a row, whose marks share a word. No two levels share a row.
+pub(crate) const ROW: usize = 64;
 
 impl WheelLevel {
     /// A level with one slot that covers all of time.
@@ -119,7 +119,7 @@ impl WheelLevel {
 
     /// Returns the position in the array of all slots at which the next level begins.
     pub(crate) fn end(self) -> usize {
-        self.row().end.next_multiple_of(ALIGNED)
+        self.row().end.next_multiple_of(ROW)
     }
 
     /// Returns the number of the slot that contains `tick`, counted from the first tick of all.

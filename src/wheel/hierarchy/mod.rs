@@ -16,12 +16,12 @@
 //! ```
 //!
 //! Any thread may [`file`](Hierarchy::file) a reference, but only the sweeper takes them. The
-//! module [`occupancy`] records which slots are worth a visit, and [`geometry`] has the arithmetic.
+//! module [`rows`] records which slots are worth a visit, and [`geometry`] has the arithmetic.
 
 pub(crate) mod block;
 pub(crate) mod entry_ref;
 pub(crate) mod geometry;
-pub(crate) mod occupancy;
+mod rows;
 pub(crate) mod slot;
 
 use crate::wheel::memory::Guard;
@@ -29,7 +29,7 @@ use crate::wheel::tick::Tick;
 use block::Blocks;
 use entry_ref::EntryRef;
 use geometry::{Levels, Place, SlotIndex, WheelLevel};
-use occupancy::Occupancy;
+use rows::Rows;
 use slot::{Chain, SlotHead, Unwritten};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -39,9 +39,7 @@ use std::sync::Arc;
 pub(crate) struct Hierarchy {
     shard: usize,
     levels: Arc<Levels>,
-    /// The slots of all levels, the finest level first.
-    slots: Box<[SlotHead]>,
-    occupied: Occupancy,
+    rows: Rows,
     overdue: SlotHead,
     blocks: Blocks,
 }
@@ -73,9 +71,8 @@ pub(crate) struct Kept {
 impl Hierarchy {
     pub(crate) fn new(shard: usize, levels: Arc<Levels>) -> Self {
         let len = levels.iter().map(|level| level.end()).max().unwrap_or_default();
-        let slots = (0..len).map(|_| SlotHead::new()).collect();
         let (overdue, blocks) = (SlotHead::new(), Blocks::new());
-        Self { shard, levels, slots, occupied: Occupancy::new(len), overdue, blocks }
+        Self { shard, levels, rows: Rows::new(len), overdue, blocks }
     }
 
     /// Returns the place of a timer with this deadline when the sweep has reached `swept`.
@@ -95,9 +92,10 @@ impl Hierarchy {
         slot: SlotIndex,
         before_push: impl FnOnce(),
     ) -> Option<bool> {
-        let filed = self.slots[slot.0].try_push(reference, &self.blocks, before_push)?;
+        let row = self.rows.get(slot)?;
+        let filed = row.head(slot).try_push(reference, &self.blocks, before_push)?;
         if filed {
-            self.occupied.mark(slot.0);
+            row.mark(slot);
         }
         Some(filed)
     }
@@ -109,13 +107,15 @@ impl Hierarchy {
     }
 
     /// Files a reference, and then marks its slot as occupied. Returns `true` if it made a block
-    /// for it. Returns `None`, without filing the reference, if no block is available.
+    /// for it. Returns `None`, without filing the reference, if there is no memory for its slot or
+    /// for a block.
     pub(crate) fn file(&self, reference: EntryRef, place: Place) -> Option<bool> {
         match place {
             Place::Overdue => self.overdue.push(reference, &self.blocks),
             Place::Slot { slot, .. } => {
-                let made = self.slots[slot.0].push(reference, &self.blocks)?;
-                self.occupied.mark(slot.0);
+                let row = self.rows.get_or_make(slot)?;
+                let made = row.head(slot).push(reference, &self.blocks)?;
+                row.mark(slot);
                 Some(made)
             }
         }
@@ -126,7 +126,7 @@ impl Hierarchy {
     pub(crate) fn levels(&self) -> impl Iterator<Item = (u64, usize, usize)> {
         self.levels
             .iter()
-            .map(|level| (level.taken_at(1).0, level.row().len(), self.occupied.count(level.row())))
+            .map(|level| (level.taken_at(1).0, level.row().len(), self.rows.count(level.row())))
     }
 
     /// Calls `visit` for each slot that holds references, with the number of its level, its next
@@ -139,7 +139,8 @@ impl Hierarchy {
     ) {
         for (number, level) in self.levels.iter().enumerate() {
             for slot in level.row().map(SlotIndex) {
-                let references = self.slots[slot.0].len(&self.blocks, guard);
+                let Some(row) = self.rows.get(slot) else { continue };
+                let references = row.head(slot).len(&self.blocks, guard);
                 if references > 0 {
                     visit(number, level.next_expiry(slot, swept), references);
                 }
@@ -184,7 +185,7 @@ impl Hierarchy {
 
     /// Takes one slot early, if it is occupied.
     pub(crate) fn take_early(&self, slot: SlotIndex, swept: Tick) -> Option<Taken> {
-        if self.slots[slot.0].is_empty() {
+        if self.rows.get(slot)?.head(slot).is_empty() {
             return None;
         }
         let at = self.levels.of(slot).next_expiry(slot, swept);
@@ -205,21 +206,23 @@ impl Hierarchy {
 
     /// Returns the first occupied slot at or after position `from` in the array of all slots.
     pub(crate) fn next_occupied(&self, from: usize) -> Option<SlotIndex> {
-        self.occupied.next_from(from).map(SlotIndex)
+        self.rows.next_from(from).map(SlotIndex)
     }
 
     /// Clears the mark, then takes the references. A thread that pushes after the swap marks the
     /// slot again.
     fn take(&self, slot: SlotIndex, at: Tick) -> Taken {
-        self.occupied.clear(slot.0);
-        let chain = self.slots[slot.0].take();
+        let chain = self.rows.get(slot).map_or(Chain::NONE, |row| {
+            row.clear(slot);
+            row.head(slot).take()
+        });
         Taken { from: Source { shard: self.shard, slot: Some(slot) }, at, chain }
     }
 
     /// Returns the first tick after `swept` at which an occupied slot of the level is taken.
     fn next_in(&self, level: &WheelLevel, swept: Tick) -> Option<Tick> {
         let next = level.number(swept) + 1;
-        let distance = self.occupied.distance(level.row(), level.slot(next).0)?;
+        let distance = self.rows.distance(level.row(), level.slot(next).0)?;
         Some(level.taken_at(next + distance as u64))
     }
 }

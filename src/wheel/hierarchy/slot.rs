@@ -205,6 +205,9 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
+    /// No references.
+    pub(crate) const NONE: Chain = Chain { block: BlockNumber::NONE, count: 0 };
+
     /// Appends the references in the next block to `references`. Returns the outcome for the block,
     /// or `None` at the end of the chain.
     pub(crate) fn read_block(

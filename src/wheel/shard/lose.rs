@@ -84,6 +84,7 @@ impl<T> Shard<T> {
 mod tests {
     use crate::clock::ManualClock;
     use crate::error::Refusal;
+    use crate::wheel::memory;
     use crate::wheel::{Builder, Geometry, Sweeper, TimerId, Wheel};
     use std::collections::HashMap;
     use std::time::Duration;
@@ -107,6 +108,7 @@ mod tests {
 
         fn exhaust(&self, exhausted: bool) {
             self.wheel.inner.engine.shard(0).hierarchy.blocks().exhaust(exhausted);
+            memory::exhaust(exhausted);
         }
 
         /// Advances the clock and sweeps. Returns the values that fired, sorted.
@@ -157,6 +159,28 @@ mod tests {
             assert_eq!(bench.advance(1), [n]);
         }
         assert_eq!(bench.wheel.metrics().stale_references, 50, "those of the hour");
+    }
+
+    /// There is memory for another block, but not for the slots of another row.
+    #[test]
+    fn slots_without_memory_are_like_blocks_without_memory() {
+        let mut bench = Bench::new(Geometry::default(), Builder::new());
+        let id = bench.wheel.insert(1, TICK * 10).unwrap();
+        memory::exhaust(true);
+        for delay in [70, 5000] {
+            let refused = bench.wheel.insert(7, TICK * delay).unwrap_err();
+            assert_eq!((refused.reason, refused.value), (Refusal::OutOfMemory, 7));
+        }
+        bench.wheel.insert(2, TICK * 11).unwrap();
+        // The visit at 10 ticks finds no memory for a reference at 100.
+        assert_eq!(bench.wheel.reset(id, TICK * 100), Ok(true));
+        assert!(bench.advance(10).is_empty());
+        assert_eq!(bench.advance(1), [2]);
+        assert!(bench.advance(88).is_empty());
+        assert_eq!(bench.advance(1), [1]);
+        memory::exhaust(false);
+        bench.wheel.insert(3, TICK * 70).unwrap();
+        assert_eq!(bench.advance(70), [3]);
     }
 
     /// References are visited early, when stale ones outnumber the armed timers, and cannot be
