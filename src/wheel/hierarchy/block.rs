@@ -184,6 +184,16 @@ impl Blocks {
         }
     }
 
+    /// Writes a reference into the position that was reserved for it in a block, which is in use.
+    #[inline(always)]
+    pub(crate) fn write(&self, block: BlockNumber, position: usize, reference: EntryRef) {
+        let pin = pin();
+        let written = self.slab.entry(block.0, &pin).map(|block| block.write(position, reference));
+        // Not asserted otherwise, because a panic would cost the fast path of an insert a stack
+        // frame.
+        debug_assert!(written.is_some(), "a block that is in use is there");
+    }
+
     /// The successor of `block`, which may have been recycled or unmapped meanwhile. The result is
     /// then arbitrary. For statistics only.
     pub(crate) fn after(&self, block: BlockNumber, guard: &Guard) -> BlockNumber {

@@ -169,7 +169,7 @@ impl SlotHead {
         self.compare_exchange(head, head.reserved())?;
         // By the block rule, the block is in use until the reference reserved here has been
         // written.
-        blocks.with(head.block(), |block| block.write(head.count(), reference));
+        blocks.write(head.block(), head.count(), reference);
         Ok(())
     }
 

@@ -293,7 +293,7 @@ impl<T> Engine<T> {
             return self.recheck_slow(call, id, deadline, (slot, at));
         }
         let filed = call.thread.counters.add_own(ThreadCount::Filed, 1);
-        if self.is_closed() || UpkeepFlag::is_time_to_check(filed, 1) {
+        if UpkeepFlag::is_time_to_check(filed, 1) || self.is_closed() {
             return self.accept_slow(call, id, filed);
         }
         Ok(id)
