@@ -143,9 +143,10 @@ impl Builder {
 
     /// Builds the two halves of a wheel. O(shards).
     ///
-    /// An empty wheel takes some 80 KiB with one shard, and 45 KiB for each further shard. If the
-    /// allocator has no memory for that, the process aborts, as with the collections of the
-    /// standard library. Inserts report a [lack of memory](crate::Refusal::OutOfMemory) instead.
+    /// A wheel with one shard takes some 5 KiB, and each further shard 2 KiB. Everything else is
+    /// made when it is first needed. If the allocator has no memory for the wheel, the process
+    /// aborts, as with the collections of the standard library. Inserts report a [lack of
+    /// memory](crate::Refusal::OutOfMemory) instead.
     ///
     /// # Errors
     ///
@@ -195,7 +196,7 @@ impl Builder {
         if !widths || !bits.contains(&page_bits) || levels == 0 || height > 60 {
             return Err(BuildError::Geometry);
         }
-        let most = (TimerId::INDICES - (1 << page_bits)) * shards as u64;
+        let most = u64::from(TimerId::INDICES - (1 << page_bits)) * shards as u64;
         match self.capacity {
             Some(asked) if !(1..=most).contains(&asked) => {
                 Err(BuildError::Capacity { asked, most })

@@ -75,7 +75,7 @@ impl TimerId {
     pub(crate) const SHARDS: usize = 1 << 8;
 
     /// The number of entries of a shard that ids can address.
-    pub(crate) const INDICES: u64 = 1 << 30;
+    pub(crate) const INDICES: u32 = 1 << 30;
 
     /// Creates the id of the timer at `index` of `shard` whose entry has this `generation`. If that
     /// is the generation of a vacant entry, the id is that of the next timer in it.

@@ -9,8 +9,11 @@ use tourbillon::Clock;
 /// Ends every timer of the wheel, by time or by cancelling it.
 type End = fn(&mut Bench<u64>, Vec<tourbillon::TimerId>);
 
+/// The most that the pages of one shard take that are smaller than the others, and stay.
+const SMALL_PAGES: u64 = 32 << 10;
+
 /// A burst of timers is armed and ends, and the wheel goes to rest. Its memory is then the same as
-/// before. The pages are freed although no thread calls the wheel any more.
+/// before, but for small pages. The pages are freed although no thread calls the wheel any more.
 #[test]
 fn a_burst_leaves_nothing_behind() {
     let _alone = alone();
@@ -33,8 +36,9 @@ fn a_burst_leaves_nothing_behind() {
             }
         });
         let left = most + ended;
-        assert!(left < most / 50, "{left} of {most} bytes are left");
-        assert_eq!(bench.wheel.metrics().bytes, 0);
+        let small = 3 * SMALL_PAGES;
+        assert!(left < most / 50 + small as i64, "{left} of {most} bytes are left");
+        assert!(bench.wheel.metrics().bytes < small);
     }
 }
 

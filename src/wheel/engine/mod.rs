@@ -120,9 +120,8 @@ pub(crate) struct Parts {
 impl<T> Engine<T> {
     pub(crate) fn new(parts: Parts) -> Self {
         let (geometry, levels) = (parts.geometry, parts.geometry.levels());
-        let shard = |number| {
-            CachePadded::new(Shard::new(number, geometry.page_bits, Arc::clone(&levels)))
-        };
+        let shard =
+            |number| CachePadded::new(Shard::new(number, geometry.page_bits, Arc::clone(&levels)));
         Self {
             shards: (0..parts.shards).map(shard).collect(),
             progress: Progress::new(parts.origin, parts.wakeup),

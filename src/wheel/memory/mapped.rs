@@ -1,9 +1,10 @@
-//! Entries with fixed addresses, in mappings that grow by doubling.
+//! Entries with fixed addresses, in chunks that grow by doubling.
 //!
 //! ```text
-//! chunks ─► ├─ 2^13 entries ─┤                     mapped when first needed, and kept to the end;
-//!           ├─ 2^14 entries ─────────────┤         of the system's memory a mapping takes only the
-//!           ├─ 2^15 entries ──────── …             pages that were written
+//! chunks ─► ├─ 2 entries ─┤                      made when first needed, and kept to the end.
+//!           ├─ 4 entries ──────────────┤         Those smaller than a page are the allocator's.
+//!           ├─ 8 entries ────────── …            All others are mappings, of which the system
+//!                                                provides the memory that is written to
 //! ```
 //!
 //! An entry's address follows from its index alone, for as long as the wheel exists. A look-up is
@@ -13,7 +14,7 @@
 //! until the next write. All zeros is a vacant entry of the first generation whose next visit
 //! describes no reference ([`Zeroable`]). No id matches it, and no reference is relied upon through
 //! it. No thread changes the content while the page is removed. [`crate::wheel::slab::page_table`]
-//! lists the threads that could, and the reasons why they do not.
+//! lists the threads that could, and the reasons why they do not. What the allocator made stays.
 //!
 //! **Address space**, not memory, is the cost of a mapping. It is up to twice the size of the
 //! entries. If address space is limited (`RLIMIT_AS`), or counts as memory
@@ -29,12 +30,15 @@ use std::ops::Deref;
 use std::ptr;
 
 /// The first chunk has `2^FIRST_BITS` entries.
+pub(crate) const FIRST_BITS: u32 = 1;
+
+/// A page has at most `2^MOST_PAGE_BITS` entries.
 #[cfg(not(any(modelled, tiny)))]
-const FIRST_BITS: u32 = 13;
+const MOST_PAGE_BITS: u32 = 13;
 #[cfg(all(tiny, not(modelled)))]
-const FIRST_BITS: u32 = 2;
+const MOST_PAGE_BITS: u32 = 2;
 #[cfg(modelled)]
-const FIRST_BITS: u32 = 1;
+const MOST_PAGE_BITS: u32 = FIRST_BITS;
 
 /// Enough chunks for 2^30 entries.
 #[cfg(not(modelled))]
@@ -92,10 +96,9 @@ pub(crate) struct Places<P: Zeroable> {
 }
 
 impl<P: Zeroable> Places<P> {
-    /// Creates storage for entries in pages of `page_len`, a power of two and at most
-    /// `2^FIRST_BITS`.
+    /// Creates storage for entries in pages of up to `page_len`, a power of two.
     pub(crate) fn new(page_len: u32) -> Self {
-        debug_assert!(page_len.is_power_of_two() && page_len <= 1 << FIRST_BITS);
+        debug_assert!(page_len.is_power_of_two());
         Self { chunks: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())), page_len }
     }
 
@@ -105,8 +108,8 @@ impl<P: Zeroable> Places<P> {
     pub(crate) fn page_bits(asked_for: u32) -> u32 {
         const FEW: u32 = 8;
         let whole = |&bits: &u32| system::is_whole(size_of::<P>() << bits);
-        let bits = (asked_for..FIRST_BITS).find(|bits| asked_for < FEW || whole(bits));
-        bits.unwrap_or(FIRST_BITS)
+        let bits = (asked_for..MOST_PAGE_BITS).find(|bits| asked_for < FEW || whole(bits));
+        bits.unwrap_or(MOST_PAGE_BITS)
     }
 
     /// Returns the entry at `index`, if there ever was one. `_page` is not needed.
@@ -115,11 +118,11 @@ impl<P: Zeroable> Places<P> {
     pub(crate) fn get<'g>(
         &'g self,
         index: u32,
-        _page: impl FnOnce() -> *mut P,
+        _page: impl FnOnce() -> (*mut P, u32),
         _guard: &'g Guard,
     ) -> Option<&'g P> {
         let (chunk, offset) = in_chunks(index, FIRST_BITS);
-        // Acquire: pairs with the Release of `make_chunk`, so that the mapping is seen.
+        // Acquire: pairs with the Release of `make_chunk`, so that the memory is seen.
         let first = self.chunks.get(chunk)?.load(Acquire);
         if first.is_null() {
             return None;
@@ -127,8 +130,8 @@ impl<P: Zeroable> Places<P> {
         // SAFETY: chunk `c` has `2^(FIRST_BITS + c)` entries and `in_chunks` returns an offset
         // below that.
         let place = unsafe { first.add(offset) };
-        // SAFETY: the mapping lives as long as `self`, and its whole content is entries, by the
-        // rule of `Zeroable`. Entries are only ever shared.
+        // SAFETY: the chunk lives as long as `self`, and its whole content is entries, by the rule
+        // of `Zeroable`. Entries are only ever shared.
         Some(unsafe { &*place })
     }
 
@@ -136,51 +139,63 @@ impl<P: Zeroable> Places<P> {
     ///
     /// # Safety
     ///
-    /// - `page` was returned by [`make_page`](Self::make_page).
-    pub(crate) unsafe fn page<'g>(&'g self, page: *mut P, _guard: &'g Guard) -> &'g [P] {
-        // SAFETY: that many entries lie there, in a mapping that lives as long as `self`. They are
+    /// - `page` was returned by [`make_page`](Self::make_page) with this length.
+    pub(crate) unsafe fn page<'g>(&'g self, page: *mut P, len: u32, _guard: &'g Guard) -> &'g [P] {
+        // SAFETY: that many entries lie there, in a chunk that lives as long as `self`. They are
         // only ever shared.
-        unsafe { std::slice::from_raw_parts(page, self.page_len as usize) }
+        unsafe { std::slice::from_raw_parts(page, len as usize) }
     }
 
-    /// Returns the address of the page that begins with the entry at `index`, after making its
-    /// memory if necessary. The content of its entries is as they were left, or zeroed. Returns
-    /// `None` if the system refuses the memory.
-    pub(crate) fn make_page(&self, index: u32) -> Option<*mut P> {
+    /// Returns the address of the page of `len` entries that begins with the entry at `index`,
+    /// after making its memory if necessary. The content of its entries is as they were left, or
+    /// zeroed. Returns `None` if there is no memory.
+    ///
+    /// A page that is smaller than the others is a whole chunk, and every other one is a part of
+    /// one ([`page_layout`](crate::wheel::slab::page_layout)).
+    pub(crate) fn make_page(&self, index: u32, len: u32) -> Option<*mut P> {
         let (chunk, offset) = in_chunks(index, FIRST_BITS);
         // Acquire: as in `get`.
         let there = self.chunks[chunk].load(Acquire);
         let first = if there.is_null() { self.make_chunk(chunk)? } else { there };
         // SAFETY: as in `get`.
         let page = unsafe { first.add(offset) };
-        if chunk > 0 {
+        if index >= BROUGHT_FROM && !self.is_small(chunk) {
             // SAFETY: part of the mapping. A wheel that has grown so far will use it.
-            unsafe { system::bring(page, self.brought()) };
+            unsafe { system::bring(page, Self::brought(len)) };
         }
         Some(page)
     }
 
-    /// Returns the number of entries of a page that are populated at once. That is all, or as many
-    /// as do not delay the insert that makes the page for long. Large entries are populated as they
-    /// are used, each in one or more pages of the system.
-    fn brought(&self) -> usize {
+    /// Returns the number of entries of a page of `len` that are populated at once. That is all, or
+    /// as many as do not delay the insert that makes the page for long. Large entries are populated
+    /// as they are used, each in one or more pages of the system.
+    fn brought(len: u32) -> usize {
         const MOST_BYTES: usize = 1 << 18;
-        (MOST_BYTES / size_of::<P>().max(1)).min(self.page_len as usize)
+        (MOST_BYTES / size_of::<P>().max(1)).min(len as usize)
     }
 
     /// Undoes a `make_page` that raced with another one. Does nothing, because both return the same
     /// page.
-    pub(crate) fn unmake_page(&self, _page: *mut P) {}
+    pub(crate) fn unmake_page(&self, _page: *mut P, _len: u32) {}
 
-    /// Called before a page is removed. Zeroes its entries and gives its memory back.
+    /// Returns `true` if the memory of a page of `len` entries can be given back before the end.
+    pub(crate) fn is_returnable(&self, len: u32) -> bool {
+        len >= self.page_len
+    }
+
+    /// Called before a page is removed. Zeroes its entries and gives its memory back, if that is
+    /// possible.
     ///
     /// # Safety
     ///
-    /// - `page` was returned by [`make_page`](Self::make_page), and its entries hold no values.
+    /// - `page` was returned by [`make_page`](Self::make_page) with this length, and its entries
+    ///   hold no values.
     /// - No thread needs their content or changes it until the page is installed again, if it is.
-    pub(crate) unsafe fn zero(&self, page: *mut P) {
-        // SAFETY: the page is in a mapping of this slab. The caller guarantees the rest.
-        unsafe { system::give_back(page, self.page_len as usize) };
+    pub(crate) unsafe fn zero(&self, page: *mut P, len: u32) {
+        if self.is_returnable(len) {
+            // SAFETY: the page is in a mapping of this slab. The caller guarantees the rest.
+            unsafe { system::give_back(page, len as usize) };
+        }
     }
 
     /// Called after a page was removed. Does nothing here.
@@ -188,31 +203,51 @@ impl<P: Zeroable> Places<P> {
     /// # Safety
     ///
     /// - As for [`zero`](Self::zero), which has been called before.
-    pub(crate) unsafe fn reclaim(&self, _page: *mut P, _guard: &Guard) {}
+    pub(crate) unsafe fn reclaim(&self, _page: *mut P, _len: u32, _guard: &Guard) {}
 
-    /// Frees a page whose values have already been dropped. Here it is freed with its mapping.
+    /// Frees a page whose values have already been dropped. Here it is freed with its chunk.
     ///
     /// # Safety
     ///
     /// - `self` is being dropped.
-    pub(crate) unsafe fn free(&mut self, _page: *mut P) {}
+    pub(crate) unsafe fn free(&mut self, _page: *mut P, _len: u32) {}
 
     #[cold]
     fn make_chunk(&self, chunk: usize) -> Option<*mut P> {
         let len = Self::chunk_len(chunk);
-        let made = system::map(len)?;
+        let made = if self.is_small(chunk) { system::allocate(len) } else { system::map(len) }?;
         // AcqRel on success, Acquire on failure:
-        // - the Release half publishes the mapping to `get`;
-        // - the Acquire, also on failure, observes the mapping of a thread that was faster, as in
+        // - the Release half publishes the memory to `get`;
+        // - the Acquire, also on failure, observes the memory of a thread that was faster, as in
         //   `get`.
         match self.chunks[chunk].compare_exchange(ptr::null_mut(), made, AcqRel, Acquire) {
             Ok(_) => Some(made),
             Err(there) => {
-                // SAFETY: mapped just above with this length, and no other thread knows it.
-                unsafe { system::unmap(made, len) };
+                // SAFETY: made just above, and no other thread knows it.
+                unsafe { self.free_chunk(chunk, made) };
                 Some(there)
             }
         }
+    }
+
+    /// # Safety
+    ///
+    /// - `first` is what [`make_chunk`](Self::make_chunk) made for this chunk, and is no longer
+    ///   used.
+    unsafe fn free_chunk(&self, chunk: usize, first: *mut P) {
+        let len = Self::chunk_len(chunk);
+        match self.is_small(chunk) {
+            // SAFETY: allocated with this length; the caller guarantees the rest.
+            true => unsafe { system::free(first, len) },
+            // SAFETY: mapped with this length; the caller guarantees the rest.
+            false => unsafe { system::unmap(first, len) },
+        }
+    }
+
+    /// Returns `true` if a chunk is smaller than a page of the full size. It then comes from the
+    /// allocator.
+    fn is_small(&self, chunk: usize) -> bool {
+        Self::chunk_len(chunk) < self.page_len as usize
     }
 
     fn chunk_len(chunk: usize) -> usize {
@@ -220,15 +255,18 @@ impl<P: Zeroable> Places<P> {
     }
 }
 
+/// Pages from this index on are populated at once, because a wheel that has grown so far will grow
+/// farther.
+const BROUGHT_FROM: u32 = 1 << 13;
+
 impl<P: Zeroable> Drop for Places<P> {
     fn drop(&mut self) {
         for (number, chunk) in self.chunks.iter().enumerate() {
             // Relaxed: `&mut self` already orders everything before this.
             let first = chunk.load(Relaxed);
             if !first.is_null() {
-                // SAFETY: `make_chunk` mapped the chunk with this length, and `self` is being
-                // dropped.
-                unsafe { system::unmap(first, Self::chunk_len(number)) };
+                // SAFETY: made by `make_chunk`, and `self` is being dropped.
+                unsafe { self.free_chunk(number, first) };
             }
         }
     }
@@ -239,9 +277,34 @@ impl<P: Zeroable> Drop for Places<P> {
 mod system {
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
     use rustix::param::page_size;
-    use std::alloc::Layout;
+    use std::alloc::{Layout, alloc_zeroed, dealloc};
     use std::ffi::c_void;
     use std::ptr;
+
+    /// The alignment of memory from the allocator, so that a block of references is one cache line.
+    const LINE: usize = 64;
+
+    fn layout<P>(len: usize) -> Option<Layout> {
+        Layout::array::<P>(len).ok()?.align_to(LINE).ok().filter(|layout| layout.size() > 0)
+    }
+
+    /// Returns room for `len` values, all zeros, from the allocator. Returns `None` if it has none.
+    pub(super) fn allocate<P>(len: usize) -> Option<*mut P> {
+        let layout = layout::<P>(len)?;
+        // SAFETY: the size is not zero.
+        let memory = unsafe { alloc_zeroed(layout) };
+        (!memory.is_null()).then_some(memory.cast())
+    }
+
+    /// # Safety
+    ///
+    /// - The memory was returned by [`allocate`] for the same `len`, and is no longer used.
+    pub(super) unsafe fn free<P>(first: *mut P, len: usize) {
+        if let Some(layout) = layout::<P>(len) {
+            // SAFETY: guaranteed by the caller.
+            unsafe { dealloc(first.cast(), layout) };
+        }
+    }
 
     /// Returns room for `len` values, all zeros. Returns `None` if the system refuses it, because
     /// the address space or the number of mappings is limited.
@@ -338,6 +401,18 @@ mod system {
         try_boxed(len, P::default)
     }
 
+    pub(super) fn allocate<P: Zeroable>(len: usize) -> Option<*mut P> {
+        map(len)
+    }
+
+    /// # Safety
+    ///
+    /// - As for the allocator's memory.
+    pub(super) unsafe fn free<P: Zeroable>(first: *mut P, len: usize) {
+        // SAFETY: guaranteed by the caller.
+        unsafe { unmap(first, len) };
+    }
+
     /// # Safety
     ///
     /// - As for the system's memory.
@@ -368,7 +443,7 @@ mod system {
 #[cfg(all(test, not(modelled)))]
 #[cfg(not(tiny))]
 mod tests {
-    use super::{FIRST_BITS, Places, Zeroable, pin, system};
+    use super::{Places, Zeroable, pin, system};
     use std::ptr;
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -406,19 +481,19 @@ mod tests {
 
     #[test]
     fn an_insert_waits_for_no_more_than_a_part_of_a_large_page() {
-        assert_eq!(Places::<Number>::new(1 << 10).brought(), 1 << 10);
-        assert_eq!(Places::<Wide>::new(1 << 10).brought(), 2);
+        assert_eq!(Places::<Number>::brought(1 << 10), 1 << 10);
+        assert_eq!(Places::<Wide>::brought(1 << 10), 2);
     }
 
     #[test]
     fn what_shares_a_page_of_the_system_is_not_forgotten() {
         let (places, guard) = (Places::<Number>::new(1 << 2), pin());
-        let page = places.make_page(0).unwrap();
-        let number = |index| &places.get(index, ptr::null_mut, &guard).unwrap().0;
-        (0..12).for_each(|index| number(index).store(7, Relaxed));
+        let page = places.make_page(6, 4).unwrap();
+        let number = |index| &places.get(index, || (ptr::null_mut(), 0), &guard).unwrap().0;
+        (6..14).for_each(|index| number(index).store(7, Relaxed));
         // SAFETY: it has no values, and no other thread writes to it.
-        unsafe { places.zero(page) };
-        for index in 4..12 {
+        unsafe { places.zero(page, 4) };
+        for index in 10..14 {
             assert_eq!(number(index).load(Relaxed), 7);
         }
     }
@@ -436,21 +511,24 @@ mod tests {
         }
     }
 
+    /// A page that is smaller than the others stays as it is, because the allocator has made it.
     #[test]
     fn places_keep_their_addresses_and_forget() {
         let places = Places::<Number>::new(1 << 9);
-        let get = |index| places.get(index, ptr::null_mut, &pin()).map(ptr::from_ref);
-        assert_eq!(get(0), None);
-        let page = places.make_page(0).unwrap();
-        assert_eq!(get(0), Some(page.cast_const()));
-        // SAFETY: one of the places, only ever shared.
-        let place = unsafe { &*page };
-        place.0.store(7, Relaxed);
-        // SAFETY: it has no value, and no other thread writes to it.
-        unsafe { places.zero(page) };
-        assert_eq!(place.0.load(Relaxed), 0);
-        assert_eq!(places.make_page(0), Some(page));
-        assert!(places.make_page(1 << FIRST_BITS).is_some_and(|other| other != page));
+        let get = |index| places.get(index, || (ptr::null_mut(), 0), &pin()).map(ptr::from_ref);
+        for (first, len, left) in [(0, 2, 7), (510, 512, 0)] {
+            assert_eq!(get(first), None);
+            let page = places.make_page(first, len).unwrap();
+            assert_eq!(get(first), Some(page.cast_const()));
+            // SAFETY: one of the places, only ever shared.
+            let place = unsafe { &*page };
+            place.0.store(7, Relaxed);
+            // SAFETY: it has no value, and no other thread writes to it.
+            unsafe { places.zero(page, len) };
+            assert_eq!((place.0.load(Relaxed), places.is_returnable(len)), (left, left == 0));
+            assert_eq!(places.make_page(first, len), Some(page));
+        }
+        assert!(get(2).is_none() && get(1022).is_none());
     }
 
     #[test]

@@ -43,7 +43,7 @@ mod chosen;
 
 mod lazy;
 
-pub(crate) use chosen::{Guard, Pin, Places, collect, pin};
+pub(crate) use chosen::{FIRST_BITS, Guard, Pin, Places, collect, pin};
 pub(crate) use lazy::Lazy;
 #[cfg(modelled)]
 pub(crate) use lazy::explore;

@@ -107,7 +107,7 @@ impl<T> Shard<T> {
 
     /// Returns the maximum number of entries in the slab.
     pub(crate) fn most_entries(&self) -> u64 {
-        TimerId::INDICES - self.slab.page_len()
+        u64::from(TimerId::INDICES) - self.slab.page_len()
     }
 
     /// Files a reference. Returns `None` if there is no memory for it ([`unfiled`]).

@@ -12,6 +12,7 @@
 pub(crate) mod entry;
 pub(crate) mod magazine;
 pub(crate) mod next_visit;
+pub(crate) mod page_layout;
 pub(crate) mod page_remainder;
 pub(crate) mod page_table;
 pub(crate) mod slab_item;
@@ -215,17 +216,17 @@ impl<E: SlabItem> Slab<E> {
 
     /// Returns the number of entries, vacant or not.
     pub(crate) fn len(&self) -> u64 {
-        u64::from(self.page_table.pages()) * self.page_len()
+        u64::from(self.page_table.len())
     }
 
-    /// Returns the number of entries in a page.
+    /// Returns the number of entries in a page of the full size.
     pub(crate) fn page_len(&self) -> u64 {
-        u64::from(self.page_table.page_len())
+        u64::from(self.page_table.layout().full_len())
     }
 
     /// Returns the number of bytes that the entries occupy.
     pub(crate) fn bytes(&self) -> usize {
-        self.page_table.pages() as usize * self.page_table.page_bytes()
+        self.page_table.len() as usize * size_of::<E>()
     }
 
     /// Calls `visit` for each entry, with its index.
@@ -312,7 +313,8 @@ impl<E: SlabItem> Slab<E> {
     /// claims.
     fn grow_rounds(&self, most: u32, guard: &Guard) -> Result<Rounds, NoEntry> {
         let (top, vacant) = self.page_table.install(guard)?;
-        let len = self.page_table.page_len();
+        let layout = self.page_table.layout();
+        let len = layout.len_of(layout.page_of(top));
         let kept = Rounds { top, count: most.min(len) };
         self.page_table.reinit(kept, guard);
         let others = Rounds { top: top + kept.count, count: len - kept.count };
@@ -404,9 +406,10 @@ mod tests {
     #[test]
     fn a_page_that_is_exhausted_goes_and_its_number_with_it() {
         let slab = Slab::<Entry<u8>>::new(2, Generation::drawn());
-        exhaust(&slab, 4);
+        let claim = || slab.claim(&pin()).map(|claimed| claimed.index);
+        // A small page, and one of the full size.
+        exhaust(&slab, 2 + 4);
         assert_eq!(slab.len(), 0);
-        let claimed = slab.claim(&pin()).map(|claimed| claimed.index);
-        assert_eq!(claimed, Ok(4), "the generations of page 0 are used up");
+        assert_eq!(claim(), Ok(6), "the generations of both pages are used up");
     }
 }

@@ -39,6 +39,7 @@
 //! first `base` of all pages is the one with which the slab was [made](PageTable::new).
 
 use super::magazine::Rounds;
+use super::page_layout::{EntryPlace, PageLayout};
 use super::slab_item::SlabItem;
 use super::state::EntryState;
 use crate::panics::DropEach;
@@ -73,62 +74,55 @@ struct PageSlot<E> {
 #[derive(Debug)]
 pub(crate) struct PageTable<E: SlabItem> {
     places: Places<E>,
-    chunks: Box<[AtomicPtr<PageSlot<E>>]>,
-    page_bits: u32,
+    chunks: [AtomicPtr<PageSlot<E>>; CHUNKS],
+    layout: PageLayout,
     /// The generation that entries start with.
     first: Generation,
     /// The number at which a search for an absent page starts. Pages below it are, or recently
     /// were, installed.
     first_absent: AtomicU32,
-    /// The number of installed pages.
-    pages: AtomicU32,
+    /// The number of entries on installed pages.
+    entries: AtomicU32,
     owns: PhantomData<Box<E>>,
 }
 
 impl<E: SlabItem> PageTable<E> {
-    /// Creates a table without pages. Its pages will have `2^page_bits` entries or more, whose
+    /// Creates a table without pages. Its pages will grow to `2^page_bits` entries or more, whose
     /// generations start at `first`.
     pub(crate) fn new(page_bits: u32, first: Generation) -> Self {
-        let page_bits = Places::<E>::page_bits(page_bits);
+        let layout = PageLayout::new(Places::<E>::page_bits(page_bits));
         Self {
-            places: Places::new(1 << page_bits),
-            chunks: (0..CHUNKS).map(|_| AtomicPtr::new(ptr::null_mut())).collect(),
-            page_bits,
+            places: Places::new(layout.full_len()),
+            chunks: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
+            layout,
             first,
             first_absent: AtomicU32::new(0),
-            pages: AtomicU32::new(0),
+            entries: AtomicU32::new(0),
             owns: PhantomData,
         }
     }
 
-    /// Returns the number of entries in a page.
+    /// Returns the sizes of the pages.
     #[inline]
-    pub(crate) fn page_len(&self) -> u32 {
-        1 << self.page_bits
+    pub(crate) fn layout(&self) -> PageLayout {
+        self.layout
     }
 
-    /// Returns the number of the page that holds `index`.
-    #[inline]
-    pub(crate) fn page_of(&self, index: u32) -> u32 {
-        index >> self.page_bits
-    }
-
-    /// Returns the present number of pages.
-    pub(crate) fn pages(&self) -> u32 {
+    /// Returns the present number of entries, vacant or not.
+    pub(crate) fn len(&self) -> u32 {
         // Relaxed: for statistics.
-        self.pages.load(Relaxed)
-    }
-
-    /// Returns the number of bytes of memory that a page takes.
-    pub(crate) fn page_bytes(&self) -> usize {
-        size_of::<E>() << self.page_bits
+        self.entries.load(Relaxed)
     }
 
     /// Returns the entry at `index` if its page is installed. It may return an entry even if it is
     /// not.
     #[inline]
     pub(crate) fn entry<'g>(&'g self, index: u32, guard: &'g Guard) -> Option<&'g E> {
-        self.places.get(index, || self.page(self.page_of(index)), guard)
+        let page = || {
+            let EntryPlace { page, offset, .. } = self.layout.place_of(index);
+            (self.page(page), offset)
+        };
+        self.places.get(index, page, guard)
     }
 
     /// Installs a page. The caller holds its entries exclusively, and has to
@@ -138,18 +132,18 @@ impl<E: SlabItem> PageTable<E> {
         loop {
             let number = self.absent_page().ok_or(NoEntry::UsedUp)?;
             let slot = self.slot_or_make(number).ok_or(NoEntry::OutOfMemory)?;
-            let page = self.places.make_page(number << self.page_bits);
-            let page = page.ok_or(NoEntry::OutOfMemory)?;
+            let (first, len) = (self.layout.first_of(number), self.layout.len_of(number));
+            let page = self.places.make_page(first, len).ok_or(NoEntry::OutOfMemory)?;
             // AcqRel:
             // - the Release half publishes, to `page`, entries as `make_page` returns them;
             // - the Acquire half pairs with the Release of `remove`, so that `base` is seen, and
             //   that the entries have been zeroed.
             if slot.page.compare_exchange(ptr::null_mut(), page, AcqRel, Relaxed).is_err() {
-                self.places.unmake_page(page);
+                self.places.unmake_page(page, len);
                 continue;
             }
             // Relaxed: for statistics.
-            self.pages.fetch_add(1, Relaxed);
+            self.entries.fetch_add(len, Relaxed);
             // Relaxed: ordered by the exchange above, by I5.
             let base = Generation(slot.base.load(Relaxed));
             if base >= Generation::EXHAUSTED {
@@ -157,14 +151,14 @@ impl<E: SlabItem> PageTable<E> {
                 self.remove(number, base, guard);
                 continue;
             }
-            return Ok((number << self.page_bits, base));
+            return Ok((first, base));
         }
     }
 
     /// Creates the memory of an entry, on no page.
     #[cfg(all(modelled, not(crossbeam_loom)))]
     pub(crate) fn materialise(&self, index: u32) {
-        assert!(self.places.make_page(index).is_some(), "a model has memory");
+        assert!(self.places.make_page(index, 1).is_some(), "a model has memory");
     }
 
     /// Removes a page. `base` is the greatest generation among its entries.
@@ -176,22 +170,27 @@ impl<E: SlabItem> PageTable<E> {
         };
         // Relaxed: published by the store below, by I5.
         slot.base.store(base.0, Relaxed);
-        let page = self.page(number);
+        let (page, len) = (self.page(number), self.layout.len_of(number));
         if page.is_null() {
             return;
         }
         // SAFETY: made by `make_page`. The caller holds its entries exclusively, so they are vacant
         // and by the module's rules no thread changes them, unless the page is exhausted.
-        unsafe { self.places.zero(page) };
+        unsafe { self.places.zero(page, len) };
         // Release: publishes `base`, and that the entries have been zeroed, to `install`. No other
         // thread removes the page, because it is the caller's.
         slot.page.store(ptr::null_mut(), Release);
         // Relaxed: for statistics.
-        self.pages.fetch_sub(1, Relaxed);
+        self.entries.fetch_sub(len, Relaxed);
         // Relaxed: a hint for the start of a search.
         self.first_absent.fetch_min(number, Relaxed);
         // SAFETY: as above; the page has been removed.
-        unsafe { self.places.reclaim(page, guard) };
+        unsafe { self.places.reclaim(page, len, guard) };
+    }
+
+    /// Returns `true` if nothing is gained when the page is removed, because its memory stays.
+    pub(crate) fn stays(&self, number: u32) -> bool {
+        !self.places.is_returnable(self.layout.len_of(number))
     }
 
     /// Returns `true` if the refiling flag of one of the page's entries is set.
@@ -203,21 +202,20 @@ impl<E: SlabItem> PageTable<E> {
 
     /// Counts the entry at `index` as exhausted. With the last entry of a page the page is removed.
     pub(crate) fn retire(&self, index: u32, guard: &Guard) {
-        let number = self.page_of(index);
+        let number = self.layout.page_of(index);
         let Some(slot) = self.slot(number) else {
             return;
         };
         // AcqRel: the last thread to count acts for all the others, which are done with their
         // entries.
-        if slot.retired.fetch_add(1, AcqRel) + 1 == self.page_len() {
+        if slot.retired.fetch_add(1, AcqRel) + 1 == self.layout.len_of(number) {
             self.remove(number, Generation::EXHAUSTED, guard);
         }
     }
 
     /// Calls `visit` for each entry of each page, with its index.
     pub(crate) fn for_each(&self, guard: &Guard, mut visit: impl FnMut(u32, &E)) {
-        let _ended = (0..self.page_of(u32::MAX))
-            .all(|number| self.for_each_on_page(number, guard, &mut visit));
+        let _ended = (0..).all(|number| self.for_each_on_page(number, guard, &mut visit));
     }
 
     /// Calls `visit` for each entry of the page with this number, if it is there, with its index.
@@ -236,7 +234,7 @@ impl<E: SlabItem> PageTable<E> {
     fn absent_page(&self) -> Option<u32> {
         // Relaxed: a hint; the exchange in `install` decides whether the page is absent.
         let start = self.first_absent.load(Relaxed);
-        let end = u32::try_from(TimerId::INDICES >> self.page_bits).unwrap_or(u32::MAX) - 1;
+        let end = self.layout.pages_below(TimerId::INDICES);
         let absent = (start..end).chain(0..start.min(end)).find(|&number| {
             self.slot(number).is_none_or(|slot| {
                 // Relaxed: as above.
@@ -254,12 +252,15 @@ impl<E: SlabItem> PageTable<E> {
     /// Gives entries of an installed page a generation that was not used before, and chains them in
     /// the order of their indices. The caller holds them exclusively.
     pub(crate) fn reinit(&self, Rounds { top, count }: Rounds, guard: &Guard) {
-        let number = self.page_of(top);
+        let EntryPlace { page, offset, len } = self.layout.place_of(top);
+        let Some(slot) = self.slot(page) else {
+            return;
+        };
         // Relaxed: ordered by the exchange that installed the page, or by the one that took the
         // entries; by the base rule no thread writes it now.
-        let base = self.slot(number).map_or(self.first.0, |slot| slot.base.load(Relaxed));
-        let before = (top & (self.page_len() - 1)) as usize;
-        let entries = self.on_page(number, guard).get(before..before + count as usize);
+        let base = slot.base.load(Relaxed);
+        let (first, end) = (offset as usize, (offset + count) as usize);
+        let entries = self.entries_in(slot, len, guard).get(first..end);
         for (index, entry) in (top..).zip(entries.unwrap_or_default()) {
             // The entry may not have been zeroed, if the system refused to take the memory back.
             // The sweeper's later writes to it are not ordered before a store, so `next_visit` must
@@ -271,17 +272,21 @@ impl<E: SlabItem> PageTable<E> {
 
     /// Iterates over the entries of a page, with their indices.
     fn entries<'g>(&'g self, number: u32, guard: &'g Guard) -> impl Iterator<Item = (u32, &'g E)> {
-        (number << self.page_bits..).zip(self.on_page(number, guard))
+        let slot = self.slot(number);
+        let entries = slot.map(|slot| self.entries_in(slot, self.layout.len_of(number), guard));
+        (self.layout.first_of(number)..).zip(entries.unwrap_or_default())
     }
 
-    /// Returns the entries of a page.
-    fn on_page<'g>(&'g self, number: u32, guard: &'g Guard) -> &'g [E] {
-        let page = self.page(number);
+    /// Returns the entries of the page in `slot`, which has `len` of them when it is there.
+    #[inline]
+    fn entries_in<'g>(&'g self, slot: &PageSlot<E>, len: u32, guard: &'g Guard) -> &'g [E] {
+        // Acquire: as in `page`.
+        let page = slot.page.load(Acquire);
         if page.is_null() {
             return &[];
         }
-        // SAFETY: made by `make_page` and found under the guard.
-        unsafe { self.places.page(page, guard) }
+        // SAFETY: made by `make_page` with this length, and found under the guard.
+        unsafe { self.places.page(page, len, guard) }
     }
 
     /// Returns the address of the page, or null if it is absent.
@@ -337,6 +342,7 @@ impl<E: SlabItem> Drop for PageTable<E> {
         // because it is dropped last. (Mapped memory goes after it in any case, together with
         // `places`.)
         let mut values = DropEach::default();
+        let mut numbers = 0..;
         for (chunk, slots) in self.chunks.iter().enumerate() {
             // Relaxed: `&mut self` already orders everything before this.
             let slots = slots.load(Relaxed);
@@ -346,13 +352,14 @@ impl<E: SlabItem> Drop for PageTable<E> {
             // SAFETY: `slot_or_make` made the chunk with this length, and the page table is being
             // dropped.
             let slots = unsafe { boxed_slice(slots, 1 << chunk) };
-            for slot in &slots {
+            for (slot, number) in slots.iter().zip(&mut numbers) {
                 // Relaxed: as above.
                 let page = slot.page.load(Relaxed);
                 if page.is_null() {
                     continue;
                 }
-                for offset in 0..1_usize << self.page_bits {
+                let len = self.layout.len_of(number);
+                for offset in 0..len as usize {
                     // SAFETY: the page has that many entries.
                     let entry = unsafe { page.add(offset) };
                     // SAFETY: as above; entries are only ever shared.
@@ -362,7 +369,7 @@ impl<E: SlabItem> Drop for PageTable<E> {
                     unsafe { entry.drop_value(&mut values) };
                 }
                 // SAFETY: made by `make_page`, and the page table is being dropped.
-                unsafe { self.places.free(page) };
+                unsafe { self.places.free(page, len) };
             }
         }
     }

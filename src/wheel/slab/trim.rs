@@ -68,7 +68,7 @@ impl Trim {
     /// Returns the entry that the state of `index` has to reference for `index` to be hoarded.
     #[inline]
     pub(crate) fn next<E: SlabItem>(&mut self, slab: &Slab<E>, index: u32) -> u32 {
-        self.page(slab.page_table.page_of(index)).released.next()
+        self.page(slab.page_table.layout().page_of(index)).released.next()
     }
 
     /// Hoards an entry, which is vacant and held by the sweeper alone, and whose state points to
@@ -81,7 +81,7 @@ impl Trim {
         vacant: Generation,
         guard: &Guard,
     ) {
-        let number = slab.page_table.page_of(index);
+        let number = slab.page_table.layout().page_of(index);
         let hoard = self.page(number);
         slab.gather(&mut hoard.released, index, vacant, guard);
         if vacant == Generation::EXHAUSTED {
@@ -91,9 +91,12 @@ impl Trim {
         hoard.newest = hoard.newest.max(vacant);
         let Hoard { count, newest, .. } = *hoard;
         self.held += 1;
-        // A page with an entry whose flag a resetter still holds stays until the next round.
-        let whole = count == slab.page_table.page_len();
-        if whole && !slab.page_table.is_refiling(number, guard) {
+        // A page with an entry whose flag a resetter still holds stays until the next round. One
+        // whose memory cannot be given back stays anyway.
+        let whole = count == slab.page_table.layout().len_of(number);
+        let leaves =
+            || !slab.page_table.stays(number) && !slab.page_table.is_refiling(number, guard);
+        if whole && leaves() {
             self.held -= u64::from(count);
             self.pages[number as usize] = None;
             slab.page_table.remove(number, newest, guard);
