@@ -19,16 +19,22 @@ use crossbeam_utils::CachePadded;
 /// The progress of the sweep, the next wake-up, and the sweeper's counters.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    swept: CachePadded<SweptTick>,
-    wakeup: CachePadded<Wakeup>,
+    ticks: CachePadded<Ticks>,
     counters: CachePadded<SweepCounters>,
+}
+
+/// What callers check after each change. The sweeper writes both at the beginning and at the end of
+/// its rests.
+#[derive(Debug)]
+struct Ticks {
+    swept: SweptTick,
+    wakeup: Wakeup,
 }
 
 impl Progress {
     pub(crate) fn new(origin: Tick, wakeup: Wakeup) -> Self {
         Self {
-            swept: CachePadded::new(SweptTick::new(origin)),
-            wakeup: CachePadded::new(wakeup),
+            ticks: CachePadded::new(Ticks { swept: SweptTick::new(origin), wakeup }),
             counters: CachePadded::new(SweepCounters::new()),
         }
     }
@@ -36,19 +42,19 @@ impl Progress {
     /// Returns the tick that the sweep has reached. See [`SweptTick::get`].
     #[inline]
     pub(crate) fn swept(&self) -> Tick {
-        self.swept.get()
+        self.ticks.swept.get()
     }
 
     /// Publishes a tick. See [`SweptTick::publish`].
     #[inline]
     pub(crate) fn publish(&self, tick: Tick) {
-        self.swept.publish(tick);
+        self.ticks.swept.publish(tick);
     }
 
     /// Returns the [`Wakeup`], which the sweeper sets and callers read and call.
     #[inline]
     pub(crate) fn wakeup(&self) -> &Wakeup {
-        &self.wakeup
+        &self.ticks.wakeup
     }
 
     /// Returns the sweeper's counters.
