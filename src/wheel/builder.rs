@@ -93,6 +93,15 @@ impl Builder {
         self
     }
 
+    /// Sets the shape of a wheel that is one of many, unless it has another than the default.
+    #[cfg(any(feature = "future", modelled))]
+    pub(crate) fn or_small(mut self) -> Self {
+        if self.geometry == Geometry::default() {
+            self.geometry = Geometry::SMALL;
+        }
+        self
+    }
+
     /// Sets the maximum number of armed timers, at least 1. Further inserts are refused. The
     /// default is no bound other than the 2^30 - 256 entries that a shard can address.
     ///

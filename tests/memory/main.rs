@@ -14,6 +14,8 @@ mod queues;
 mod resident;
 #[cfg(feature = "future")]
 mod sleeps;
+#[cfg(feature = "future")]
+mod small;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
