@@ -50,6 +50,8 @@ pub use any::any_operations;
 pub use clock::{Clock, ManualClock};
 pub use driver::{Driver, DriverBuilder, Executor, ExecutorJob, Inline, WaitError};
 pub use error::{ArmError, BeyondRange, BuildError, InsertError, Refusal, Refused};
+#[cfg(loom)]
+pub use wheel::probe::LazyNumber;
 pub use wheel::probe::{PAST, USES, WINDOW, empty_idle, entries, exhaust_blocks};
 pub use wheel::{
     Builder, Expired, Geometry, Lateness, Level, Metrics, OwnedTimer, Pinned, Series, Slot,
@@ -154,6 +156,15 @@ impl World {
     pub fn recycling() -> Self {
         let world = Self::new();
         wheel::probe::recycle_blocks(&world.wheel);
+        world
+    }
+
+    /// Creates a wheel that makes its slots and the states of its threads when they are first
+    /// needed, as wheels do outside the models.
+    pub fn lazy() -> Self {
+        wheel::probe::explore_lazy(true);
+        let world = Self::new();
+        wheel::probe::explore_lazy(false);
         world
     }
 

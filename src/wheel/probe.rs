@@ -3,9 +3,13 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(loom)]
+use crate::sync::{AtomicU64, Relaxed};
 use crate::wheel::counters::{SweepCount, ThreadCount};
 use crate::wheel::id::Generation;
-use crate::wheel::memory::pin;
+#[cfg(loom)]
+use crate::wheel::memory::Lazy;
+use crate::wheel::memory::{self, pin};
 use crate::wheel::thread_id::ThreadId;
 use crate::wheel::tick::Tick;
 use crate::wheel::wheel::Wheel;
@@ -37,6 +41,45 @@ pub fn count_fired<T>(wheel: &Wheel<T>, many: u64) {
 /// Returns the number of entries, vacant or not.
 pub fn entries<T>(wheel: &Wheel<T>) -> u64 {
     wheel.inner.engine.entries()
+}
+
+/// Has the wheels that are built from now on make their slots and the states of their threads when
+/// they are first needed, or at once.
+pub fn explore_lazy(explored: bool) {
+    memory::explore(explored);
+}
+
+/// A number in memory of its own, which the threads of a model make.
+#[cfg(loom)]
+#[derive(Debug)]
+pub struct LazyNumber(Lazy<AtomicU64>);
+
+#[cfg(loom)]
+impl LazyNumber {
+    /// Creates a number that no thread has made.
+    #[allow(clippy::new_without_default, reason = "it is for models")]
+    pub fn new() -> Self {
+        memory::explore(true);
+        let lazy = Lazy::new(|| AtomicU64::new(0));
+        memory::explore(false);
+        Self(lazy)
+    }
+
+    /// Returns the number, if a thread has made it.
+    pub fn get(&self) -> Option<u64> {
+        self.0.get().map(|number| number.load(Relaxed))
+    }
+
+    /// Returns the number, after making it if necessary.
+    pub fn get_or_make(&self, made: u64) -> Option<u64> {
+        let make = || {
+            let mut number = AtomicU64::new(0);
+            // Unlike the first value, loom tracks this write.
+            number.with_mut(|number| *number = made);
+            number
+        };
+        self.0.get_or_make(make).map(|number| number.load(Relaxed))
+    }
 }
 
 /// Makes the wheel reuse its blocks of references from now on.

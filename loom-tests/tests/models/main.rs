@@ -15,6 +15,7 @@ mod exhaustion;
 mod insert_vs_insert;
 mod insert_vs_sweep;
 mod keyed;
+mod lazy;
 mod leap;
 mod len_vs_all;
 #[cfg(shuttle)]
