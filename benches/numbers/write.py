@@ -241,7 +241,13 @@ class Document:
         per = lambda key, by: digits(get(*key) / by) if get(*key) is not None else "-"
         triple = lambda row, figures, by: " / ".join(per((row, figure), by) for figure in figures)
         mib = 2**20
+        small = lambda row: [
+            per((row, "resident"), 1) + ", " + per((row, "build_ns"), 1e3),
+            per((row, "resident_at_most"), 1) + ", " + per((row, "build_ns_at_most"), 1e3)]
         rows = [
+            ["bytes of a wheel with one shard and one timer, and time to build it (µs)", *small("small-wheel")],
+            ["bytes of a delay queue with one value, and time to build it (µs)", *small("small-queue")],
+            ["the same of tokio-util's delay queue", *small("small-tokio-queue")],
             ["bytes per timer, 1 M armed", per(("bytes-million", "bytes"), 1), per(("bytes-million", "at_most"), 1)],
             ["bytes per timer, 10 M armed", per(("bytes-ten-million", "bytes"), 1),
              per(("bytes-ten-million", "at_most"), 1)],

@@ -10,6 +10,8 @@
     reason = "it measures real time on threads of its own, and lets time pass"
 )]
 
+mod small;
+
 use clap::{Parser, ValueEnum};
 use cpu_time::ProcessTime;
 use hdrhistogram::Histogram;
@@ -58,6 +60,12 @@ enum Row {
     LatenessInline,
     /// The time until a million timers due in one tick are all delivered.
     Herd,
+    /// Bytes and time to build of a wheel with one shard and one timer, one of many.
+    SmallWheel,
+    /// The same of a delay queue with one value.
+    SmallQueue,
+    /// The same of tokio-util's.
+    SmallTokioQueue,
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -93,6 +101,9 @@ fn measure(row: Row) -> Value {
         Row::Lateness => lateness(Builder::new().driver()),
         Row::LatenessInline => lateness(Builder::new().driver().executor(Inline)),
         Row::Herd => herd(),
+        Row::SmallWheel => small::wheels(),
+        Row::SmallQueue => small::queues(),
+        Row::SmallTokioQueue => small::tokio_queues(),
     }
 }
 
