@@ -28,21 +28,22 @@
 //!
 //! # Life of an insert
 //!
-//! 1. [`deadline`] turns the delay into a tick, using the thread's cached clock reading if it is
-//!    valid.
+//! 1. [`Wheel::insert`] passes the delay to [`deadline`], which turns it into a tick by the thread's
+//!    cached clock reading, if that is valid.
 //! 2. [`ops::insert`] takes a free entry from the thread's magazine and writes the value into it.
 //! 3. If an old reference to that entry will be visited in time, one compare-and-swap arms the
 //!    timer. This is the common case in a server that reuses entries.
-//! 4. Otherwise it arms the timer by a store and files a reference: [`hierarchy::slot`] reserves a
-//!    position in the slot's first block, [`hierarchy::block`] writes the reference there, and the
-//!    slot is marked as occupied. If that block is full, the reference begins a new one.
+//! 4. Otherwise it arms the timer by a store and files a reference in the [`hierarchy`].
+//!    [`hierarchy::slot`] reserves a position in the slot's first block, [`hierarchy::block`] writes
+//!    the reference there, and the slot is marked as occupied. If that block is full, the reference
+//!    begins a new one.
 //! 5. After a full fence it re-checks two things. If the sweep has passed the slot meanwhile, it
 //!    files again. If the sweeper rests for longer than that, it wakes it.
 //! 6. If the wheel was closed meanwhile, it takes the timer back and returns the value.
 //!
 //! A cancel or a reset to a later deadline is one compare-and-swap on the entry's state, without a
-//! new reference. The sweeper does the reverse: [`sweep`]
-//! publishes a tick, takes the slots up to it, and visits each reference ([`ops::visit`]).
+//! new reference. The sweeper does the reverse. It publishes a tick, takes the slots up to it, and
+//! visits each reference ([`sweep`], [`ops::visit`]).
 //!
 //! # Invariants
 //!

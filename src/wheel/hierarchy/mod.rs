@@ -30,7 +30,7 @@ use block::Blocks;
 use entry_ref::EntryRef;
 use geometry::{Levels, Place, SlotIndex, WheelLevel};
 use rows::Rows;
-use slot::{Chain, SlotHead, Unwritten};
+use slot::{Chain, PushOutcome, SlotHead, Unwritten};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -82,8 +82,7 @@ impl Hierarchy {
     }
 
     /// The fast path of [`file`](Self::file), which makes no block. If there is room, calls
-    /// `before_push` and then tries once to file the reference. Returns `Some(true)` if it was
-    /// filed, `Some(false)` if another thread was faster, and `None` if there is no room.
+    /// `before_push` and then tries once to push the reference.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a part of an operation")]
     pub(crate) fn try_file(
@@ -91,13 +90,13 @@ impl Hierarchy {
         reference: EntryRef,
         slot: SlotIndex,
         before_push: impl FnOnce(),
-    ) -> Option<bool> {
-        let row = self.rows.get(slot)?;
-        let filed = row.head(slot).try_push(reference, &self.blocks, before_push)?;
-        if filed {
+    ) -> PushOutcome {
+        let Some(row) = self.rows.get(slot) else { return PushOutcome::Full };
+        let outcome = row.head(slot).try_push(reference, &self.blocks, before_push);
+        if outcome == PushOutcome::Pushed {
             row.mark(slot);
         }
-        Some(filed)
+        outcome
     }
 
     /// The fast path of [`place`](Self::place). Returns the slot and its expiry.

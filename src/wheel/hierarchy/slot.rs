@@ -117,22 +117,24 @@ impl SlotHead {
     }
 
     /// The fast path of [`push`](Self::push), which makes no block. If the first block has room,
-    /// calls `before_push` and then tries once to file the reference. Returns `Some(true)` if it was
-    /// filed, `Some(false)` if another thread was faster, and `None` if there is no room.
+    /// calls `before_push` and then tries once to push the reference.
     #[inline]
     pub(crate) fn try_push(
         &self,
         reference: EntryRef,
         blocks: &Blocks,
         before_push: impl FnOnce(),
-    ) -> Option<bool> {
+    ) -> PushOutcome {
         // Relaxed: the head's block is not accessed before the exchange confirms the head.
         let head = Head(self.0.load(Relaxed));
         if head.is_full() {
-            return None;
+            return PushOutcome::Full;
         }
         before_push();
-        Some(self.push_reference(head, reference, blocks).is_ok())
+        match self.push_reference(head, reference, blocks) {
+            Ok(()) => PushOutcome::Pushed,
+            Err(_) => PushOutcome::Raced,
+        }
     }
 
     /// Files a reference. Returns `true` if it made a block for it. Returns `None`, without filing
@@ -195,6 +197,18 @@ impl SlotHead {
         let head = Head(self.0.swap(Head::EMPTY.0, AcqRel));
         Chain { block: head.block(), count: head.count() }
     }
+}
+
+/// The outcome of the fast path of a push.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum PushOutcome {
+    /// The reference is in the slot.
+    Pushed,
+    /// Another thread was faster. `before_push` was called.
+    Raced,
+    /// The slot has no block with room, or its row has not been made. `before_push` was not called.
+    Full,
 }
 
 /// A taken chain of blocks, which is read block by block.

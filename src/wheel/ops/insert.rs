@@ -2,7 +2,8 @@
 //! the entry is visited in time. The steps and their races are in [`protocol`](super::protocol).
 //!
 //! ```text
-//! insert_after, insert_at
+//! Wheel::insert              by the thread's cached clock reading (`Inner::try_insert`)
+//! Pinned::insert             by the clock reading of a batch (`insert_after`)
 //! └── insert                 the thread's magazine has a free entry
 //!     ├── arm                an old reference is visited in time: one compare-exchange
 //!     │   └── arm_and_file   none is: a store, and a reference in the first block of the slot
@@ -10,8 +11,9 @@
 //!     └── insert_slow        any other entry, a bounded wheel, or a closed one
 //! ```
 //!
-//! Each function is followed by those that it calls. The fast path is one function, and everything
-//! else is left to functions that are not inlined, so that the fast path needs few registers.
+//! The functions are in this order, each before those that it calls. The fast path is one function,
+//! and everything else is left to functions that are not inlined, so that the fast path needs few
+//! registers.
 
 #![allow(clippy::inline_always, reason = "the common cases are to be one function each")]
 
@@ -22,6 +24,7 @@ use crate::wheel::counters::ThreadCount;
 use crate::wheel::engine::{Engine, OutOfRange};
 use crate::wheel::hierarchy::entry_ref::EntryRef;
 use crate::wheel::hierarchy::geometry::{Place, SlotIndex};
+use crate::wheel::hierarchy::slot::PushOutcome;
 use crate::wheel::id::TimerId;
 use crate::wheel::progress::swept::full_fence;
 use crate::wheel::progress::upkeep_flag::UpkeepFlag;
@@ -83,17 +86,6 @@ impl<T> Engine<T> {
         }
     }
 
-    /// Returns the error for a timer whose deadline is out of range. On a closed wheel, that is the
-    /// reason given.
-    #[cold]
-    pub(super) fn refuse(&self, value: T, why: OutOfRange) -> InsertError<T> {
-        let reason = match self.is_closed() {
-            true => Refusal::Closed,
-            false => Refusal::BeyondRange(self.beyond_range(why)),
-        };
-        InsertError { reason, value }
-    }
-
     /// Arms a timer in an entry from the thread's magazines, which are loaded if they are empty.
     /// Returns the value if no entry is available, or if the fast path does not apply.
     #[inline(always)]
@@ -125,85 +117,6 @@ impl<T> Engine<T> {
         }
     }
 
-    /// The slow path of [`insert`](Self::insert). Arms a timer in the thread's home shard or, if
-    /// that is full, in the next shard that is not.
-    pub(crate) fn insert_slow(
-        &self,
-        call: Call<'_>,
-        mut value: T,
-        deadline: Tick,
-    ) -> Result<TimerId, InsertError<T>> {
-        let (home, mut memory) = (ThreadId::current().home(self.shards.len()), true);
-        for number in (home..self.shards.len()).chain(0..home) {
-            if self.is_closed() {
-                break;
-            }
-            match self.insert_in(number, call, value, deadline) {
-                Ok(id) => return Ok(id),
-                Err((refused, why)) => {
-                    value = refused;
-                    memory &= why != NoEntry::OutOfMemory;
-                }
-            }
-        }
-        if self.is_closed() {
-            return Err(InsertError { reason: Refusal::Closed, value });
-        }
-        if !memory {
-            return Err(InsertError { reason: Refusal::OutOfMemory, value });
-        }
-        let capacity = self.capacity.as_ref().map_or_else(|| self.most(), |c| c.total);
-        Err(InsertError { reason: Refusal::AtCapacity { capacity }, value })
-    }
-
-    /// Inserts into one shard, if it has room and the wheel stays open.
-    fn insert_in(
-        &self,
-        number: usize,
-        call: Call<'_>,
-        value: T,
-        deadline: Tick,
-    ) -> Result<TimerId, (T, NoEntry)> {
-        if !self.take_room(number) {
-            return Err((value, NoEntry::UsedUp));
-        }
-        self.insert_in_room(number, call, value, deadline)
-    }
-
-    /// Inserts into one shard, in which the caller has taken room.
-    pub(super) fn insert_in_room(
-        &self,
-        number: usize,
-        call: Call<'_>,
-        value: T,
-        deadline: Tick,
-    ) -> Result<TimerId, (T, NoEntry)> {
-        let inserted = match self.claim_entry(number, call) {
-            // If the wheel is open, the reason for an error is that there is no memory for a
-            // reference.
-            Ok(claimed) => self
-                .arm_slow(call, &self.shards[number], claimed, value, deadline)
-                .map_err(|value| (value, NoEntry::OutOfMemory)),
-            Err(why) => Err((value, why)),
-        };
-        inserted.inspect_err(|_| self.make_room(number, 1))
-    }
-
-    /// Claims a vacant entry of a shard, from the thread's magazines if the shard is its home.
-    fn claim_entry<'g>(
-        &'g self,
-        number: usize,
-        call: Call<'g>,
-    ) -> Result<Claimed<'g, Entry<T>>, NoEntry> {
-        let (shard, thread) = (&self.shards[number], call.thread);
-        if number != thread.home {
-            return shard.slab.claim(call.guard);
-        }
-        thread.keep(true);
-        let from_magazine = shard.slab.claim_from(&thread.vacant, call.guard);
-        from_magazine.map_or_else(|| shard.slab.load_and_claim(&thread.vacant, call.guard), Ok)
-    }
-
     /// Arms a timer in an entry from the thread's magazines. Returns the value if the wheel was
     /// closed meanwhile or if there is no memory for a reference, unless another thread has ended
     /// the timer.
@@ -218,20 +131,6 @@ impl<T> Engine<T> {
     ) -> Result<TimerId, T> {
         call.thread.counters.add_own(ThreadCount::Inserted, 1);
         let file = |prepared| self.arm_and_file(call, shard, prepared, deadline);
-        self.arm_or_file(call, shard, claimed, value, deadline, file)
-    }
-
-    /// The variant of [`arm`](Self::arm) for any thread and any entry.
-    fn arm_slow(
-        &self,
-        call: Call<'_>,
-        shard: &Shard<T>,
-        claimed: Claimed<'_, Entry<T>>,
-        value: T,
-        deadline: Tick,
-    ) -> Result<TimerId, T> {
-        call.thread.counters.add(ThreadCount::Inserted, 1);
-        let file = |prepared| self.arm_and_file_slow(call, shard, prepared, deadline);
         self.arm_or_file(call, shard, claimed, value, deadline, file)
     }
 
@@ -280,14 +179,15 @@ impl<T> Engine<T> {
         let Some((slot, at)) = shard.hierarchy.fast_slot(deadline, self.progress.swept()) else {
             return self.arm_and_file_slow(call, shard, prepared, deadline);
         };
+        // Steps 3 and 4 come before the reference is pushed, but only if the block has room for it.
         let arm = || {
             entry.next_visit.store(at);
             entry.state.arm(id, deadline);
         };
         match shard.hierarchy.try_file(EntryRef::new(id.index()), slot, arm) {
-            None => return self.arm_and_file_slow(call, shard, prepared, deadline),
-            Some(false) => return self.file_slow(call, id, deadline, (slot, at)),
-            Some(true) => full_fence(),
+            PushOutcome::Full => return self.arm_and_file_slow(call, shard, prepared, deadline),
+            PushOutcome::Raced => return self.file_slow(call, id, deadline, (slot, at)),
+            PushOutcome::Pushed => full_fence(),
         }
         if at <= self.progress.swept() || self.progress.wakeup().is_after(at) {
             return self.recheck_slow(call, id, deadline, (slot, at));
@@ -452,6 +352,117 @@ impl<T> Engine<T> {
             None => Ok(id),
         }
     }
+
+    /// The slow path of [`insert`](Self::insert). Arms a timer in the thread's home shard or, if
+    /// that is full, in the next shard that is not.
+    pub(crate) fn insert_slow(
+        &self,
+        call: Call<'_>,
+        mut value: T,
+        deadline: Tick,
+    ) -> Result<TimerId, InsertError<T>> {
+        let (home, mut memory) = (ThreadId::current().home(self.shards.len()), true);
+        for number in (home..self.shards.len()).chain(0..home) {
+            if self.is_closed() {
+                break;
+            }
+            match self.insert_in(number, call, value, deadline) {
+                Ok(id) => return Ok(id),
+                Err((refused, why)) => {
+                    value = refused;
+                    memory &= why != NoEntry::OutOfMemory;
+                }
+            }
+        }
+        if self.is_closed() {
+            return Err(InsertError { reason: Refusal::Closed, value });
+        }
+        if !memory {
+            return Err(InsertError { reason: Refusal::OutOfMemory, value });
+        }
+        let capacity = self.capacity.as_ref().map_or_else(|| self.most(), |c| c.total);
+        Err(InsertError { reason: Refusal::AtCapacity { capacity }, value })
+    }
+
+    /// Inserts into one shard, if it has room and the wheel stays open.
+    fn insert_in(
+        &self,
+        number: usize,
+        call: Call<'_>,
+        value: T,
+        deadline: Tick,
+    ) -> Result<TimerId, (T, NoEntry)> {
+        if !self.take_room(number) {
+            return Err((value, NoEntry::UsedUp));
+        }
+        self.insert_in_room(number, call, value, deadline)
+    }
+
+    /// Inserts into one shard, in which the caller has taken room.
+    pub(super) fn insert_in_room(
+        &self,
+        number: usize,
+        call: Call<'_>,
+        value: T,
+        deadline: Tick,
+    ) -> Result<TimerId, (T, NoEntry)> {
+        let inserted = match self.claim_entry(number, call) {
+            // If the wheel is open, the reason for an error is that there is no memory for a
+            // reference.
+            Ok(claimed) => self
+                .arm_slow(call, &self.shards[number], claimed, value, deadline)
+                .map_err(|value| (value, NoEntry::OutOfMemory)),
+            Err(why) => Err((value, why)),
+        };
+        inserted.inspect_err(|_| self.make_room(number, 1))
+    }
+
+    /// Claims a vacant entry of a shard, from the thread's magazines if the shard is its home.
+    fn claim_entry<'g>(
+        &'g self,
+        number: usize,
+        call: Call<'g>,
+    ) -> Result<Claimed<'g, Entry<T>>, NoEntry> {
+        let (shard, thread) = (&self.shards[number], call.thread);
+        if number != thread.home {
+            return shard.slab.claim(call.guard);
+        }
+        thread.keep(true);
+        let from_magazine = shard.slab.claim_from(&thread.vacant, call.guard);
+        from_magazine.map_or_else(|| shard.slab.load_and_claim(&thread.vacant, call.guard), Ok)
+    }
+
+    /// The variant of [`arm`](Self::arm) for any thread and any entry.
+    fn arm_slow(
+        &self,
+        call: Call<'_>,
+        shard: &Shard<T>,
+        claimed: Claimed<'_, Entry<T>>,
+        value: T,
+        deadline: Tick,
+    ) -> Result<TimerId, T> {
+        call.thread.counters.add(ThreadCount::Inserted, 1);
+        let file = |prepared| self.arm_and_file_slow(call, shard, prepared, deadline);
+        self.arm_or_file(call, shard, claimed, value, deadline, file)
+    }
+
+    /// Returns the error for a timer whose deadline is out of range. On a closed wheel, that is the
+    /// reason given.
+    #[cold]
+    pub(super) fn refuse(&self, value: T, why: OutOfRange) -> InsertError<T> {
+        let reason = match self.is_closed() {
+            true => Refusal::Closed,
+            false => Refusal::BeyondRange(self.beyond_range(why)),
+        };
+        InsertError { reason, value }
+    }
+}
+
+/// A claimed entry that holds a value and is not armed yet, and the id of the timer.
+#[derive(Debug)]
+struct Prepared<'g, T> {
+    entry: &'g Entry<T>,
+    id: TimerId,
 }
 
 /// Arms by an exchange, which keeps the refiling flag of a resetter that was held up.
@@ -465,11 +476,4 @@ fn exchange_armed<T>(entry: &Entry<T>, deadline: Tick) -> EntryState {
             Err(now) => vacant = now,
         }
     }
-}
-
-/// A claimed entry that holds a value and is not armed yet, and the id of the timer.
-#[derive(Debug)]
-struct Prepared<'g, T> {
-    entry: &'g Entry<T>,
-    id: TimerId,
 }
