@@ -62,7 +62,7 @@ pub(crate) fn hand_back<T>(value: T) -> Result<TimerId, T> {
 
 /// Returns `true` if the old reference on which an operation relies is still pending after the
 /// exchange to `state`, which has no flag. Returns `false` if `next_visit` or the state has
-/// changed, even if a reference is visited in time. `needs` in [`refile`] then decides.
+/// changed, even if a reference is visited in time. `refiler_needed` in [`refile`] then decides.
 #[inline]
 pub(super) fn still_pending<T>(
     entry: &Entry<T>,

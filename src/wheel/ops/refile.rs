@@ -46,7 +46,7 @@ impl<T> Shard<T> {
     /// flag was clear. It is the reference that `next_visit` describes, or a new one.
     #[inline]
     pub(super) fn rely(&self, entry: &Entry<T>, aim: Aim, progress: &Progress) -> Filed {
-        match needs(entry, aim.deadline, progress) {
+        match refiler_needed(entry, aim.deadline, progress) {
             None => Filed::NOTHING,
             Some(Refiler::Owner) => self.refile(entry, aim, progress),
             Some(Refiler::Helper) => self.refile_as(Refiler::Helper, entry, aim, progress),
@@ -169,7 +169,7 @@ fn set_next_visit(next_visit: &AtomicNextVisit, place: Place, swept: Tick) {
 /// Checks if a timer whose state was exchanged while the flag was clear needs a reference. Returns
 /// the part in which the caller files it, or `None` if an old reference is visited in time.
 #[inline]
-fn needs<T>(entry: &Entry<T>, deadline: Tick, progress: &Progress) -> Option<Refiler> {
+fn refiler_needed<T>(entry: &Entry<T>, deadline: Tick, progress: &Progress) -> Option<Refiler> {
     if !in_time(entry.next_visit.load(), deadline, progress.swept()) {
         return Some(Refiler::Owner);
     }

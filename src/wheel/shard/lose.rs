@@ -52,7 +52,7 @@ impl<T> Shard<T> {
                 self.lose(entry, slot, swept);
                 while let Err(now) = entry.state.try_revalidate(state) {
                     state = now;
-                    entry.next_visit.clear_if(|tick| self.tells_of(slot, tick, swept));
+                    entry.next_visit.clear_if(|tick| self.is_in_slot(tick, slot, swept));
                 }
             });
         }
@@ -63,7 +63,7 @@ impl<T> Shard<T> {
     /// describes that reference.
     pub(in crate::wheel) fn lose(&self, entry: &Entry<T>, slot: SlotIndex, swept: Tick) {
         self.unfiled.add();
-        entry.next_visit.clear_if(|tick| self.tells_of(slot, tick, swept));
+        entry.next_visit.clear_if(|tick| self.is_in_slot(tick, slot, swept));
     }
 
     /// The variant of [`lose`](Self::lose) for a place, which may be the overdue slot.
@@ -75,7 +75,7 @@ impl<T> Shard<T> {
     }
 
     /// Returns `true` if `next_visit` describes a reference in this slot.
-    fn tells_of(&self, slot: SlotIndex, next_visit: Tick, swept: Tick) -> bool {
+    fn is_in_slot(&self, next_visit: Tick, slot: SlotIndex, swept: Tick) -> bool {
         swept < next_visit && self.hierarchy.is_taken_at(slot, next_visit)
     }
 }
