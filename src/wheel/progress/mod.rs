@@ -19,14 +19,14 @@ use crossbeam_utils::CachePadded;
 /// The progress of the sweep, the next wake-up, and the sweeper's counters.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    ticks: CachePadded<Ticks>,
+    ticks: CachePadded<ProgressTicks>,
     counters: CachePadded<SweepCounters>,
 }
 
 /// What callers check after each change. The sweeper writes both at the beginning and at the end of
 /// its rests.
 #[derive(Debug)]
-struct Ticks {
+struct ProgressTicks {
     swept: SweptTick,
     wakeup: Wakeup,
 }
@@ -34,7 +34,7 @@ struct Ticks {
 impl Progress {
     pub(crate) fn new(origin: Tick, wakeup: Wakeup) -> Self {
         Self {
-            ticks: CachePadded::new(Ticks { swept: SweptTick::new(origin), wakeup }),
+            ticks: CachePadded::new(ProgressTicks { swept: SweptTick::new(origin), wakeup }),
             counters: CachePadded::new(SweepCounters::new()),
         }
     }
