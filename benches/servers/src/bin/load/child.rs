@@ -46,6 +46,13 @@ impl Child {
         self.address
     }
 
+    /// Reads the next line of its output.
+    pub(crate) fn line(&mut self) -> Result<String, Failure> {
+        let mut line = String::new();
+        self.output.read_line(&mut line)?;
+        Ok(line)
+    }
+
     /// The CPU time used so far.
     pub(crate) fn cpu(&self) -> Result<Duration, Failure> {
         let id = Pid::from_raw(i32::try_from(self.process.id())?);

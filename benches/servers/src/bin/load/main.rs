@@ -1,6 +1,7 @@
-//! Loads the servers one after another, in several rounds, with many connections that are mostly
-//! idle. It audits their idle timeouts from the clients' side, and exits with 1 if a connection was
-//! closed early or never, or a timer was left behind.
+//! Loads the servers one after another, in several rounds: with many connections that are mostly
+//! idle, with QUIC connections, with flows of datagrams, and with keys that expire. It audits the
+//! timeouts from the clients' side, and exits with 1 if a timer fired early or never, or was left
+//! behind.
 //!
 //! `ci/load servers` builds the servers and this program, and runs it. Existing tools (wrk, oha and
 //! the like) measure the busy part, but they speak only HTTP, open no idle connections and cannot
@@ -19,9 +20,13 @@
 mod busy;
 mod child;
 mod client;
+mod connections;
 mod crowd;
+mod flows;
+mod keys;
 mod options;
 mod protocol;
+mod quic;
 mod report;
 mod servers;
 mod trial;
@@ -29,13 +34,10 @@ mod trial;
 use clap::Parser;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use options::Options;
-use report::{Row, Table};
-use std::error::Error;
+use report::{Row, Summary, Table};
 use std::fs::File;
 use std::process::ExitCode;
-
-/// An error for the user of the program.
-pub(crate) type Failure = Box<dyn Error + Send + Sync>;
+pub(crate) use tourbillon_servers::process::Failure;
 
 /// The number of descriptors that are not connections, such as those of polls and pipes.
 const OTHER_FILES: u64 = 100;
@@ -59,7 +61,7 @@ fn run(options: &Options) -> Result<bool, Failure> {
     if let Some(path) = &options.json {
         File::create(path).map_err(|error| format!("{}: {error}", path.display()))?;
     }
-    let connections = connections(options)?;
+    let connections = most_connections(options)?;
     let servers = options.servers();
     let mut rounds = vec![Vec::new(); servers.len()];
     for round in 0..options.rounds as usize {
@@ -73,7 +75,12 @@ fn run(options: &Options) -> Result<bool, Failure> {
             rounds[which].push(row);
         }
     }
-    let table = Table::new(rounds.iter().filter_map(|rows| Row::of_rounds(rows)).collect());
+    let first_timers = |row: &Row| {
+        let same = |rows: &&Vec<Row>| rows.first().is_some_and(|first| first.server == row.server);
+        rounds.iter().find(same).map_or(&[][..], Vec::as_slice)
+    };
+    let summary = |rows: &Vec<Row>| Summary::new(rows, first_timers(rows.first()?));
+    let table = Table::new(rounds.iter().filter_map(summary).collect());
     print!("{table}");
     if let Some(path) = &options.json {
         std::fs::write(path, format!("{:#}\n", table.json()))?;
@@ -83,7 +90,7 @@ fn run(options: &Options) -> Result<bool, Failure> {
 
 /// The number of connections, limited by the descriptors of this process. The limit of the servers
 /// is the same.
-fn connections(options: &Options) -> Result<usize, Failure> {
+fn most_connections(options: &Options) -> Result<usize, Failure> {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
     let most = usize::try_from(hard.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX).max(2);

@@ -10,9 +10,17 @@ use std::time::Duration;
 /// Loads the servers with many connections, most of them idle, and audits when those are closed.
 #[derive(Clone, Debug, Parser)]
 pub(crate) struct Options {
-    /// The number of connections, limited by the number of open files.
+    /// The number of TCP connections, limited by the number of open files.
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
     pub(crate) connections: u32,
+
+    /// The number of QUIC connections.
+    #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    quic: u32,
+
+    /// The number of flows, and of keys.
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=50_000_000))]
+    timers: u32,
 
     /// The number of seconds to load each server, in each round.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=3600))]
@@ -26,13 +34,14 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=99))]
     busy: u32,
 
-    /// The idle timeout [default: half of the seconds, so that connections are closed under load].
+    /// The idle timeout, the shortest timeout of a flow, and the shortest life of a key [default:
+    /// half of the seconds, so that timers fire under load].
     #[arg(long, value_parser = idle)]
     idle: Option<Duration>,
 
-    /// Load only this server.
-    #[arg(long, value_parser = PossibleValuesParser::new(programs()))]
-    server: Option<String>,
+    /// Load only these servers.
+    #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(programs()))]
+    server: Vec<String>,
 
     /// Write the report as JSON to this file.
     #[arg(long)]
@@ -56,7 +65,9 @@ fn idle(text: &str) -> Result<Duration, String> {
 impl Options {
     /// The servers to load.
     pub(crate) fn servers(&self) -> Vec<Server> {
-        let wanted = |server: &Server| self.server.as_ref().is_none_or(|it| it == server.program);
+        let wanted = |server: &Server| {
+            self.server.is_empty() || self.server.iter().any(|it| it == server.program)
+        };
         SERVERS.into_iter().filter(wanted).collect()
     }
 
@@ -64,6 +75,13 @@ impl Options {
     pub(crate) fn load(&self, connections: usize) -> Load {
         let busy = (connections * self.busy as usize / 100).max(1);
         let window = Duration::from_secs(self.seconds.into());
-        Load { idle: connections - busy, busy, window, timeout: self.idle.unwrap_or(window / 2) }
+        Load {
+            idle: connections - busy,
+            busy,
+            quic: self.quic as usize,
+            timers: self.timers,
+            window,
+            timeout: self.idle.unwrap_or(window / 2),
+        }
     }
 }

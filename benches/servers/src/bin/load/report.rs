@@ -3,78 +3,98 @@
 use serde_json::{Value, json};
 use std::fmt;
 
-/// The results of one server, in one round or in all.
+/// The results of one server, in one round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
     pub(crate) server: &'static str,
     pub(crate) timers: &'static str,
-    pub(crate) connections: usize,
+    /// The number of connections, flows or keys.
+    pub(crate) size: usize,
     pub(crate) requests_per_s: f64,
     /// The CPU time of the server in the busy window, per request that it answered in it.
     pub(crate) cpu_us_per_request: f64,
     pub(crate) p99_ms: f64,
-    /// Connections closed before their deadline.
+    /// Timers that fired before their deadline.
     pub(crate) early: u64,
     pub(crate) late_max_ms: f64,
-    /// Connections that should have been closed and were not.
+    /// Timers that should have fired and did not.
     pub(crate) lost: u64,
     /// Timers that the server left behind.
     pub(crate) left: u64,
 }
 
-impl Row {
-    /// Returns the medians of all rounds, the sums of their faults, and the latest closing of all,
-    /// or `None` without a round.
-    pub(crate) fn of_rounds(rounds: &[Row]) -> Option<Self> {
-        let median = |figure: fn(&Row) -> f64| {
-            let mut figures: Vec<_> = rounds.iter().map(figure).collect();
-            figures.sort_by(f64::total_cmp);
-            figures[figures.len() / 2]
-        };
-        let first = rounds.first()?;
-        Some(Self {
-            requests_per_s: median(|row| row.requests_per_s),
-            cpu_us_per_request: median(|row| row.cpu_us_per_request),
-            p99_ms: median(|row| row.p99_ms),
+/// The results of one server in all rounds.
+pub(crate) struct Summary {
+    /// Medians, the sums of faults, and the latest timer of all.
+    row: Row,
+    /// Half of the difference between the rounds in CPU time, as a share of the median.
+    cpu_spread: f64,
+    /// The CPU time over that of the server's first timers, as the median over the rounds.
+    cpu_ratio: f64,
+}
+
+fn median(figures: impl Iterator<Item = f64>) -> f64 {
+    let mut figures: Vec<_> = figures.collect();
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+impl Summary {
+    /// Returns the results of some rounds beside those of the server's first timers in the same
+    /// rounds, or `None` without a round.
+    pub(crate) fn new(rounds: &[Row], first_timers: &[Row]) -> Option<Self> {
+        let all = |figure: fn(&Row) -> f64| rounds.iter().map(figure);
+        let cpu = all(|row| row.cpu_us_per_request);
+        let ratios = cpu.clone().zip(first_timers).map(|(cpu, row)| cpu / row.cpu_us_per_request);
+        let most = cpu.clone().fold(f64::MIN, f64::max);
+        let least = cpu.clone().fold(f64::MAX, f64::min);
+        let row = Row {
+            requests_per_s: median(all(|row| row.requests_per_s)),
+            cpu_us_per_request: median(cpu),
+            p99_ms: median(all(|row| row.p99_ms)),
             early: rounds.iter().map(|row| row.early).sum(),
-            late_max_ms: rounds.iter().map(|row| row.late_max_ms).fold(0.0, f64::max),
+            late_max_ms: all(|row| row.late_max_ms).fold(0.0, f64::max),
             lost: rounds.iter().map(|row| row.lost).sum(),
             left: rounds.iter().map(|row| row.left).sum(),
-            ..*first
-        })
+            ..*rounds.first()?
+        };
+        let cpu_spread = (most - least) / 2.0 / row.cpu_us_per_request;
+        Some(Self { row, cpu_spread, cpu_ratio: median(ratios) })
     }
 
     fn json(&self) -> Value {
         json!({
-            "server": self.server,
-            "timers": self.timers,
-            "connections": self.connections,
-            "requests_per_s": self.requests_per_s,
-            "cpu_us_per_request": self.cpu_us_per_request,
-            "p99_ms": self.p99_ms,
-            "early": self.early,
-            "late_max_ms": self.late_max_ms,
-            "lost": self.lost,
-            "left": self.left,
+            "server": self.row.server,
+            "timers": self.row.timers,
+            "size": self.row.size,
+            "requests_per_s": self.row.requests_per_s,
+            "cpu_us_per_request": self.row.cpu_us_per_request,
+            "cpu_spread": self.cpu_spread,
+            "cpu_ratio": self.cpu_ratio,
+            "p99_ms": self.row.p99_ms,
+            "early": self.row.early,
+            "late_max_ms": self.row.late_max_ms,
+            "lost": self.row.lost,
+            "left": self.row.left,
         })
     }
 }
 
 /// All servers.
-pub(crate) struct Table(Vec<Row>);
+pub(crate) struct Table(Vec<Summary>);
 
 impl Table {
-    pub(crate) fn new(rows: Vec<Row>) -> Self {
+    pub(crate) fn new(rows: Vec<Summary>) -> Self {
         Self(rows)
     }
 
-    /// Returns `true` if no connection was closed early or lost, and no timer was left behind.
+    /// Returns `true` if no timer fired early, was lost or was left behind.
     pub(crate) fn holds(&self) -> bool {
-        self.0.iter().all(|row| (row.early, row.lost, row.left) == (0, 0, 0))
+        self.0.iter().all(|Summary { row, .. }| (row.early, row.lost, row.left) == (0, 0, 0))
     }
 
     pub(crate) fn json(&self) -> Value {
-        self.0.iter().map(Row::json).collect()
+        self.0.iter().map(Summary::json).collect()
     }
 }
 
@@ -82,27 +102,32 @@ impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{:<12} {:<18} {:>11} {:>10} {:>8} {:>8} {:>5} {:>11} {:>4} {:>4}",
+            "{:<12} {:<18} {:>8} {:>10} {:>8} {:>5} {:>5} {:>8} {:>5} {:>11} {:>4} {:>4}",
             "server",
             "timers",
-            "connections",
+            "size",
             "requests/s",
             "CPU, µs",
+            "±, %",
+            "ratio",
             "p99, ms",
             "early",
             "latest, ms",
             "lost",
             "left",
         )?;
-        for row in &self.0 {
+        for Summary { row, cpu_spread, cpu_ratio } in &self.0 {
             writeln!(
                 f,
-                "{:<12} {:<18} {:>11} {:>10.0} {:>8.2} {:>8.2} {:>5} {:>11.2} {:>4} {:>4}",
+                "{:<12} {:<18} {:>8} {:>10.0} {:>8.3} {:>5.1} {:>5.2} {:>8.2} {:>5} {:>11.2} {:>4} \
+                 {:>4}",
                 row.server,
                 row.timers,
-                row.connections,
+                row.size,
                 row.requests_per_s,
                 row.cpu_us_per_request,
+                cpu_spread * 100.0,
+                cpu_ratio,
                 row.p99_ms,
                 row.early,
                 row.late_max_ms,
@@ -111,6 +136,6 @@ impl fmt::Display for Table {
             )?;
         }
         let verdict = if self.holds() { "holds" } else { "FAILS" };
-        writeln!(f, "audit {verdict}: none may be closed early or lost, and no timer left behind")
+        writeln!(f, "audit {verdict}: no timer may fire early, be lost, or be left behind")
     }
 }
