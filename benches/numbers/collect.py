@@ -167,9 +167,9 @@ def tasks(programs, callers, tiny, home):
     threads = "2" if tiny else "2,8,16,64"
     all_tasks += [Task("sharing", [str(programs / "sharing"), "--threads", threads, *json_to],
                        read_sharing, beside=True)]
-    size = ["100", "1"] if tiny else ["5000", "4"]
-    all_tasks += [Task("servers", [str(programs / "load"), "--connections", size[0], "--seconds", size[1],
-                                   "--rounds", "1", *json_to], read_servers, 3)]
+    size = ["100", "10", "1000", "1"] if tiny else ["20000", "5000", "1000000", "8"]
+    size = [word for pair in zip(["--connections", "--quic", "--timers", "--seconds"], size) for word in pair]
+    all_tasks += [Task("servers", [str(programs / "load"), *size, "--rounds", "1", *json_to], read_servers, 3)]
     for task in all_tasks if tiny else []:
         task.rounds = min(task.rounds, 2 if task.section == "operations" else 1)
     return all_tasks
@@ -266,8 +266,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--programs", type=Path, required=True, help="the folder of built programs")
     parser.add_argument("--out", type=Path, default=Path("docs/numbers.json"), help="the file")
-    parser.add_argument("--budget", type=float, default=480, metavar="SECONDS",
-                        help="begin nothing that would take longer in all (480 by default)")
+    parser.add_argument("--budget", type=float, default=1020, metavar="SECONDS",
+                        help="begin nothing that would take longer in all (1020 by default)")
     parser.add_argument("--callers", help="numbers of callers; by default 1, 2, 4, 8, 16 up to the cores")
     parser.add_argument("--only", help="these sections only, separated by commas")
     parser.add_argument("--tiny", action="store_true", help="with tiny counts, to test this program")

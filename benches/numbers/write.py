@@ -60,6 +60,12 @@ class Section:
         rounds = self.values.get("/".join(map(str, key)), [])
         return (max(rounds) - min(rounds)) / 2 / median(rounds) if len(rounds) > 1 and median(rounds) else None
 
+    def ratio(self, key, other):
+        """The median over the rounds of one value over another of the same round, or `None`."""
+        pairs = zip(*(self.values.get("/".join(map(str, each)), []) for each in (key, other)))
+        ratios = [value / by for value, by in pairs if by]
+        return median(ratios) if ratios else None
+
     def parts(self, place):
         """The numbers that stand at a place of the keys, in order."""
         found = (key.split("/") for key in self.values)
@@ -334,12 +340,25 @@ class Document:
         servers = {"idle_server": {"tourbillon(own)": "one wheel per loop", "tourbillon(shared)": "one wheel for all",
                                    "heap(own)": "one ordered map per loop",
                                    "heap(shared)": "one ordered map in a lock"},
-                   "http_server": {"tourbillon": "tourbillon", "tokio": "tokio"}}
-        figures = {"requests_per_s": "requests per second", "cpu_us_per_request": "CPU per request (µs)",
-                   "p99_ms": "p99 (ms)", "early": "early", "late_max_ms": "latest (ms)", "lost": "lost", "left": "left"}
-        rows = [[f"`{server}`", name, *(digits(section.value(server, timers, figure)) for figure in figures)]
-                for server, all_timers in servers.items() for timers, name in all_timers.items()]
-        return f"{table(['server', 'timers', *figures.values()], rows)}\n{section.caption()}\n"
+                   "http_server": {"tourbillon": "tourbillon", "tokio": "tokio"},
+                   "quic_server": {"tourbillon": "tourbillon", "tokio": "tokio"},
+                   "flow_server": {"tourbillon": "tourbillon", "tokio": "tokio's `Sleep`s",
+                                   "delay-queue": "tokio-util's `DelayQueue`", "heap": "a lazy heap"},
+                   "key_server": {"tourbillon": "tourbillon", "delay-queue": "tokio-util's `DelayQueue`",
+                                  "heap": "a lazy heap", "ordered-set": "an ordered set"}}
+        figures = {"requests_per_s": "requests per second", "p99_ms": "p99 (ms)", "early": "early",
+                   "late_max_ms": "latest (ms)", "lost": "lost", "left": "left"}
+        rows = []
+        for server, all_timers in servers.items():
+            first = next(iter(all_timers))
+            for timers, name in all_timers.items():
+                key, rival = ((server, each, "cpu_us_per_request") for each in (timers, first))
+                spread, ratio = section.spread(*key), section.ratio(key, rival)
+                around = f" ±{spread:.0%}" if spread is not None else ""
+                rows.append([f"`{server}`", name, f"{digits(section.value(*key))}{around}",
+                             digits(ratio), *(digits(section.value(server, timers, each)) for each in figures)])
+        head = ["server", "timers", "CPU per request (µs)", "of the wheel's", *figures.values()]
+        return f"{table(head, rows)}\n{section.caption()}\n"
 
     def table_connections(self):
         section, paced = self.section("connections"), self.section("paced")
