@@ -53,8 +53,12 @@ pub(crate) struct CachedReading {
 impl CachedReading {
     /// Creates a cache without a reading. Readings are reused for `lasts` cycles, or never if that
     /// is zero.
+    ///
+    /// The absent reading is as old as the counter can tell. A reading of the counter that follows
+    /// may be somewhat less than this one, because processors do not order the two and a thread may
+    /// move to another core.
     pub(crate) fn new(lasts: u64) -> Self {
-        let since = AtomicU64::new(counter::read().wrapping_sub(lasts));
+        let since = AtomicU64::new(counter::read().wrapping_add(FARTHEST));
         Self { lasts: AtomicU64::new(lasts), since, nanos: AtomicU64::new(UNREAD) }
     }
 
@@ -131,12 +135,16 @@ fn outruns(nanos: u64, cycles: u64, lasts: u64) -> bool {
     u128::from(nanos) * u128::from(lasts) > u128::from(cycles) * MAX_LAG.as_nanos()
 }
 
-/// The value of a reading before the first one. It is also the time at which the wheel was built.
+/// The value of a reading before the first one.
 const UNREAD: u64 = 0;
+
+/// The number of cycles from an absent reading to the count at its creation, and on to the counts
+/// at which it would seem valid.
+const FARTHEST: u64 = 1 << 63;
 
 #[cfg(all(test, not(modelled)))]
 mod tests {
-    use super::{CachedReading, MAX_LAG, cycles, cycles_at, outruns};
+    use super::{CachedReading, FARTHEST, MAX_LAG, cycles, cycles_at, outruns};
     use crate::clock::{Clock, MonotonicClock};
     use crate::counter;
     use crate::wheel::wheel_instant::WheelInstant;
@@ -205,7 +213,7 @@ mod tests {
     #[test]
     fn a_reading_is_reused_until_its_term_ends() {
         let clock = CachedReading::new(CYCLES);
-        let start = clock.since.load(Relaxed).wrapping_add(CYCLES);
+        let start = clock.since.load(Relaxed).wrapping_add(FARTHEST);
         let reading = |after: u64, nanos| {
             let cycles = start.wrapping_add(after);
             clock.reading_by(|| cycles, || WheelInstant { nanos }, |_| true).nanos
@@ -220,6 +228,16 @@ mod tests {
     }
 
     #[test]
+    fn an_absent_reading_is_never_valid() {
+        for behind in [0, 1, CYCLES / 4, CYCLES / 2] {
+            let clock = CachedReading::new(CYCLES);
+            let count = counter::read().wrapping_sub(behind);
+            let now = clock.reading_by(|| count, || WheelInstant { nanos: 7 }, |_| true);
+            assert_eq!(now.nanos, 7, "{behind} cycles before the present count");
+        }
+    }
+
+    #[test]
     fn a_reading_that_may_not_last_is_not_reused() {
         let clock = CachedReading::new(CYCLES);
         for nanos in 1..4 {
@@ -230,7 +248,7 @@ mod tests {
     #[test]
     fn a_clock_that_outruns_the_counter_is_cached_no_more() {
         let clock = CachedReading::new(CYCLES);
-        let start = clock.since.load(Relaxed).wrapping_add(CYCLES);
+        let start = clock.since.load(Relaxed).wrapping_add(FARTHEST);
         let reading = |counts: [u64; 2], nanos| {
             // The first two calls, before the clock is read, return another count than later ones.
             let counted = std::cell::Cell::new(0);
