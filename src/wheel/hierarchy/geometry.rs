@@ -21,8 +21,9 @@
 
 use crate::wheel::bits::to_index;
 use crate::wheel::tick::Tick;
+use once_cell::race::OnceBox;
 use std::ops::Range;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 /// The shape of a wheel: its slots and levels, and the size of a page of the slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,20 +66,21 @@ impl Geometry {
         Geometry { root_bits: 8, level_bits: 8, levels: 5, page_bits: 8 };
 
     /// Returns all levels. All wheels of the common shapes share them.
+    ///
+    /// Threads that make the shared ones at the same time race, and none waits for another, because
+    /// a fork may leave that one behind.
     pub(crate) fn levels(self) -> Arc<Levels> {
-        static DEFAULT: LazyLock<Arc<Levels>> =
-            LazyLock::new(|| Arc::new(Levels::new(Geometry::default())));
+        static DEFAULT: OnceBox<Arc<Levels>> = OnceBox::new();
         #[cfg(any(feature = "future", modelled))]
-        static SMALL: LazyLock<Arc<Levels>> =
-            LazyLock::new(|| Arc::new(Levels::new(Geometry::SMALL)));
+        static SMALL: OnceBox<Arc<Levels>> = OnceBox::new();
+        let make = || Arc::new(Levels::new(self));
+        let shared =
+            |levels: &'static OnceBox<_>| Arc::clone(levels.get_or_init(|| Box::new(make())));
         #[cfg(any(feature = "future", modelled))]
         if self == Self::SMALL {
-            return Arc::clone(&SMALL);
+            return shared(&SMALL);
         }
-        if self == Self::default() {
-            return Arc::clone(&DEFAULT);
-        }
-        Arc::new(Levels::new(self))
+        if self == Self::default() { shared(&DEFAULT) } else { make() }
     }
 
     /// Returns all levels, the finest first.
