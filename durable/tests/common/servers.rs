@@ -103,6 +103,10 @@ impl Server {
         command.args(["--port", &port, "--cluster-port", &bus, "--bind", "127.0.0.1"]);
         command.args(["--save", "", "--dir"]);
         command.arg(&self.folder).args(&self.options).stdout(Stdio::null());
+        // When the shell that started the tests ends, the kernel continues all stopped processes of
+        // their group, so a server that is paused must have its own.
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
         if let Some(clock) = &self.preload {
             command.env("LD_PRELOAD", clock).env("SERVER_CLOCK", self.folder.join("clock"));
         }
