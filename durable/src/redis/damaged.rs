@@ -1,11 +1,13 @@
 //! [`Damaged`], the timers whose records could not be read recently.
 //!
 //! Such a record stays in the store, and its key stays due, so each page that begins before the key
-//! contains it. A worker requests it once a minute, and reports each time that it cannot be read.
+//! contains it. A worker requests it once a minute, and reports each time that it cannot be read. The
+//! workers of a process share these timers, so that one of them requests and reports each.
 
 #![forbid(unsafe_code)]
 
 use super::super::clock::Millis;
+use super::idle::APART;
 use crate::panics::ignore_poison;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
@@ -30,14 +32,21 @@ impl Damaged {
     pub(super) fn now(&self, now: Millis) {
         let mut known = self.lock();
         known.now = now;
-        // A clock that was set back must not hide anything.
-        known.found.retain(|_, found| (*found..*found + AGAIN).contains(&now));
+        // The replies to two workers may overtake each other or come from two servers, so the time
+        // may go back a little. A clock that was set back must not hide anything.
+        known.found.retain(|_, found| (found.saturating_sub(APART)..*found + AGAIN).contains(&now));
     }
 
-    pub(super) fn add(&self, id: &str) {
+    /// Adds a timer. Returns `true` unless it is there already, because two workers have requested
+    /// it at the same time.
+    pub(super) fn add(&self, id: &str) -> bool {
         let mut known = self.lock();
         let now = known.now;
-        known.found.insert(id.to_owned(), now);
+        let new = !known.found.contains_key(id);
+        if new {
+            known.found.insert(id.to_owned(), now);
+        }
+        new
     }
 
     pub(super) fn remove(&self, id: &str) {
@@ -61,16 +70,18 @@ mod tests {
     fn a_damaged_timer_is_asked_for_once_a_minute() {
         let damaged = Damaged::default();
         damaged.now(5000);
-        damaged.add("a");
-        damaged.add("b");
+        assert!(damaged.add("a") && damaged.add("b"));
+        assert!(!damaged.add("a"), "another worker has reported it");
         damaged.remove("b");
         assert!(damaged.has("a") && !damaged.has("b"));
         damaged.now(64_999);
         assert!(damaged.has("a"));
         damaged.now(65_000);
         assert!(!damaged.has("a"));
-        damaged.add("a");
-        damaged.now(64_999);
+        assert!(damaged.add("a"));
+        damaged.now(60_000);
+        assert!(damaged.has("a"), "a reply that was overtaken");
+        damaged.now(59_999);
         assert!(!damaged.has("a"), "the clock was set back");
     }
 }

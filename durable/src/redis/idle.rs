@@ -20,7 +20,7 @@ pub(super) const NOTIFY_AHEAD: Millis = 30_000;
 
 /// The difference between two servers' clocks, or step back of one clock, up to which no notice is
 /// missed.
-const APART: Millis = 5000;
+pub(super) const APART: Millis = 5000;
 
 /// The hints for each partition.
 #[derive(Debug)]

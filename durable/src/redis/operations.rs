@@ -303,8 +303,8 @@ impl Operations {
                     error
                 }
             };
-            operations.damaged.add(&id);
-            Ok(Leasing::Unreadable(error))
+            let new = operations.damaged.add(&id);
+            Ok(if new { Leasing::Unreadable(error) } else { Leasing::NotFound })
         })
     }
 
