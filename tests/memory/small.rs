@@ -27,6 +27,20 @@ fn a_wheel_with_one_timer_takes_at_most_6_kib() {
     assert!(bytes + inline <= 6 << 10, "{bytes} and {inline} bytes");
 }
 
+/// The first pages of large values are not zeroed by the insert that makes them.
+#[test]
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(portable)))]
+fn large_values_are_not_kept_in_memory_from_the_allocator() {
+    let _alone = alone();
+    let (wheel, _sweeper) = Builder::new().shards(1).build::<[u8; 1 << 16]>().unwrap();
+    let bytes = held(|| {
+        for _ in 0..20 {
+            wheel.insert([7; 1 << 16], Duration::from_secs(30)).unwrap();
+        }
+    });
+    assert!(bytes <= 1 << 20, "{bytes} bytes");
+}
+
 /// A thread costs a wheel nothing before it calls it, and then one state.
 #[test]
 #[allow(clippy::disallowed_methods, reason = "the test is about threads")]

@@ -244,10 +244,12 @@ impl<P: Zeroable> Places<P> {
         }
     }
 
-    /// Returns `true` if a chunk is smaller than a page of the full size. It then comes from the
-    /// allocator.
+    /// Returns `true` if a chunk is smaller than a page of the full size and holds few bytes. It
+    /// then comes from the allocator, which writes zeros to all of it.
     fn is_small(&self, chunk: usize) -> bool {
-        Self::chunk_len(chunk) < self.page_len as usize
+        const MOST_BYTES: usize = 1 << 16;
+        let len = Self::chunk_len(chunk);
+        len < self.page_len as usize && len * size_of::<P>() <= MOST_BYTES
     }
 
     fn chunk_len(chunk: usize) -> usize {
