@@ -28,14 +28,14 @@
 //!
 //! # Life of an insert
 //!
-//! 1. [`Wheel::insert`] passes the delay to [`deadline`], which turns it into a tick by the thread's
-//!    cached clock reading, if that is valid.
+//! 1. [`Wheel::insert`] passes the delay to [`deadline`], which turns it into a tick by the
+//!    thread's cached clock reading, if that is valid.
 //! 2. [`ops::insert`] takes a free entry from the thread's magazine and writes the value into it.
 //! 3. If an old reference to that entry will be visited in time, one compare-and-swap arms the
 //!    timer. This is the common case in a server that reuses entries.
 //! 4. Otherwise it arms the timer by a store and files a reference in the [`hierarchy`].
-//!    [`hierarchy::rows`] finds the slot, [`hierarchy::slot`] reserves a position in the slot's first
-//!    block, and [`hierarchy::block`] writes the reference there. The slot is then marked as
+//!    [`hierarchy::rows`] finds the slot, [`hierarchy::slot`] reserves a position in the slot's
+//!    first block, and [`hierarchy::block`] writes the reference there. The slot is then marked as
 //!    occupied. If that block is full, the reference begins a new one.
 //! 5. After a full fence it re-checks two things. If the sweep has passed the slot meanwhile, it
 //!    files again. If the sweeper rests for longer than that, it wakes it.

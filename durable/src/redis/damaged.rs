@@ -1,8 +1,8 @@
 //! [`Damaged`], the timers whose records could not be read recently.
 //!
 //! Such a record stays in the store, and its key stays due, so each page that begins before the key
-//! contains it. A worker requests it once a minute, and reports each time that it cannot be read. The
-//! workers of a process share these timers, so that one of them requests and reports each.
+//! contains it. A worker requests it once a minute, and reports each time that it cannot be read.
+//! The workers of a process share these timers, so that one of them requests and reports each.
 
 #![forbid(unsafe_code)]
 

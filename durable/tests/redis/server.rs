@@ -654,8 +654,8 @@ const DAMAGE: &str = "EVAL \"for _, key in ipairs(redis.call('KEYS', '*:b:*')) d
                       local record = redis.call('HGET', key, 'id') \
                       redis.call('HSET', key, 'id', record:sub(1, -2) .. '!') end\" 0";
 
-/// Waits until so many workers have sent a heartbeat at the present time. By then the page that each
-/// has requested with its heartbeat before has arrived, however slow the machine is.
+/// Waits until so many workers have sent a heartbeat at the present time. By then the page that
+/// each has requested with its heartbeat before has arrived, however slow the machine is.
 fn have_sent_heartbeats(bench: &Bench<OneNode>, count: usize) {
     let now = bench.now().duration_since(UNIX_EPOCH).unwrap().as_millis();
     let sent = format!("ZCOUNT {{tb:timers}}:workers {now} {now}");

@@ -21,8 +21,8 @@ fn exhausted() -> (World, TimerId) {
 }
 
 /// A resetter has filed its reference in a block that has room, and has not published it. The
-/// sweeper takes the reference before its expiry, and cannot file it again. The next reset relies on
-/// no reference that is missing.
+/// sweeper takes the reference before its expiry, and cannot file it again. The next reset relies
+/// on no reference that is missing.
 #[test]
 fn a_reference_that_cannot_be_filed_again() {
     model(2, || {

@@ -9,8 +9,8 @@
 //! cost is that the processor reaches the next operation's entry later.
 //!
 //! The *clocked* variant reads the processor's counter before each operation, as a timer that is
-//! armed by a delay must. Some processors wait at that read for all earlier loads, so that the cache
-//! misses of neighbouring operations no longer overlap.
+//! armed by a delay must. Some processors wait at that read for all earlier loads, so that the
+//! cache misses of neighbouring operations no longer overlap.
 
 use crate::clock::now;
 use crate::system::System;

@@ -131,26 +131,22 @@ impl<T> Engine<T> {
     ) -> Result<TimerId, T> {
         call.thread.counters.add_own(ThreadCount::Inserted, 1);
         let file = |prepared| self.arm_and_file(call, shard, prepared, deadline);
-        self.arm_or_file(call, shard, claimed, value, deadline, file)
+        self.arm_or_file(call, shard, prepare(shard, claimed, value), deadline, file)
     }
 
-    /// Writes the value into the entry, and arms the timer if an old reference is visited in time.
-    /// Otherwise calls `file`, which arms the timer and files a reference.
+    /// Arms a timer if an old reference is visited in time. Otherwise calls `file`, which arms it
+    /// and files a reference.
     #[inline(always)]
     fn arm_or_file<'g>(
         &self,
         call: Call<'_>,
         shard: &Shard<T>,
-        Claimed { entry, index, vacant }: Claimed<'g, Entry<T>>,
-        value: T,
+        (prepared, vacant): (Prepared<'g, T>, EntryState),
         deadline: Tick,
         file: impl FnOnce(Prepared<'g, T>) -> Result<TimerId, T>,
     ) -> Result<TimerId, T> {
-        let id = TimerId::new(shard.number, vacant.generation(), index);
-        // SAFETY: the thread that has claimed an entry holds it exclusively until it arms the
-        // timer, which happens below or in a function that takes `prepared` (I3).
-        unsafe { entry.put(value) };
-        let (prepared, next_visit) = (Prepared { entry, id }, entry.next_visit.load());
+        let Prepared { entry, id } = prepared;
+        let next_visit = entry.next_visit.load();
         if !vacant.is_refiling() {
             if !in_time(next_visit, deadline, self.progress.swept()) {
                 return file(prepared);
@@ -443,7 +439,7 @@ impl<T> Engine<T> {
     ) -> Result<TimerId, T> {
         call.thread.counters.add(ThreadCount::Inserted, 1);
         let file = |prepared| self.arm_and_file_slow(call, shard, prepared, deadline);
-        self.arm_or_file(call, shard, claimed, value, deadline, file)
+        self.arm_or_file(call, shard, prepare(shard, claimed, value), deadline, file)
     }
 
     /// Returns the error for a timer whose deadline is out of range. On a closed wheel, that is the
@@ -456,6 +452,19 @@ impl<T> Engine<T> {
         };
         InsertError { reason, value }
     }
+}
+
+/// Writes the value into the entry. Returns the entry with its vacant state.
+#[inline(always)]
+fn prepare<'g, T>(
+    shard: &Shard<T>,
+    Claimed { entry, index, vacant }: Claimed<'g, Entry<T>>,
+    value: T,
+) -> (Prepared<'g, T>, EntryState) {
+    // SAFETY: the thread that has claimed an entry holds it exclusively until it arms the timer,
+    // which happens in a function that takes what this one returns (I3).
+    unsafe { entry.put(value) };
+    (Prepared { entry, id: TimerId::new(shard.number, vacant.generation(), index) }, vacant)
 }
 
 /// A claimed entry that holds a value and is not armed yet, and the id of the timer.

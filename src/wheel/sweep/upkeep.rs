@@ -341,8 +341,8 @@ impl Upkeep {
     }
 }
 
-/// Checks about `budget` references in a slot that was taken early, and files again one copy of each
-/// that is needed. Returns the number of references, and whether those were the last.
+/// Checks about `budget` references in a slot that was taken early, and files again one copy of
+/// each that is needed. Returns the number of references, and whether those were the last.
 fn tidy_slot<T>(
     engine: &Engine<T>,
     slot: SlotIndex,
