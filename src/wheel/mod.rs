@@ -34,11 +34,11 @@
 //! 3. If an old reference to that entry will be visited in time, one compare-and-swap arms the
 //!    timer. This is the common case in a server that reuses entries.
 //! 4. Otherwise it arms the timer by a store and files a reference in the [`hierarchy`].
-//!    [`hierarchy::rows`] finds the slot, [`hierarchy::slot`] reserves a position in the slot's
-//!    first block, and [`hierarchy::block`] writes the reference there. The slot is then marked as
-//!    occupied. If that block is full, the reference begins a new one.
+//!    [`hierarchy::geometry`] computes the slot, [`hierarchy::slot`] reserves a position in the
+//!    slot's first block, or makes a new one if that is full, and [`hierarchy::block`] writes the
+//!    reference there. [`hierarchy::rows`] then marks the slot as occupied.
 //! 5. After a full fence it re-checks two things. If the sweep has passed the slot meanwhile, it
-//!    files again. If the sweeper rests for longer than that, it wakes it.
+//!    files again. If the sweeper would rest beyond the slot's tick, the insert wakes it.
 //! 6. If the wheel was closed meanwhile, it takes the timer back and returns the value.
 //!
 //! A cancel or a reset to a later deadline is one compare-and-swap on the entry's state, without a

@@ -7,7 +7,8 @@
 //! A mark may be outdated, because the slot may contain only stale references or an inserter may be
 //! about to push. A missing mark, or a missing row, may be outdated only if an inserter has pushed
 //! and not yet marked. The inserter marks before it re-checks the progress of the sweep, and that
-//! check detects a reference that the sweep may have missed (see [`crate::wheel::shard`]).
+//! check detects a reference that the sweep may have missed
+//! ([`swept`](crate::wheel::progress::swept)).
 
 #![forbid(unsafe_code)]
 
@@ -50,7 +51,7 @@ impl Row {
         // swap published the clearing to the push.
         if self.marks.load(Relaxed) >> position & 1 == 0 {
             // AcqRel:
-            // - the Release half publishes the push to the sweeper's `next`;
+            // - the Release half publishes the push to the sweeper's `first_in`;
             // - the Acquire half keeps the chain unbroken from one marker of the word to the next.
             self.marks.fetch_or(1 << position, AcqRel);
         }

@@ -205,9 +205,10 @@ impl SlotHead {
 pub(crate) enum PushOutcome {
     /// The reference is in the slot.
     Pushed,
-    /// Another thread was faster. `before_push` was called.
+    /// Another thread, or the sweeper, has changed the head. `before_push` was called.
     Raced,
-    /// The slot has no block with room, or its row has not been made. `before_push` was not called.
+    /// The slot is empty, its first block is full, or its row has not been made. `before_push` was
+    /// not called.
     Full,
 }
 

@@ -4,11 +4,11 @@
 //! ```text
 //! Wheel::insert              by the thread's cached clock reading (`Inner::try_insert`)
 //! Pinned::insert             by the clock reading of a batch (`insert_after`)
-//! └── insert                 the thread's magazine has a free entry
-//!     ├── arm                an old reference is visited in time: one compare-exchange
-//!     │   └── arm_and_file   none is: a store, and a reference in the first block of the slot
-//!     │       └── arm_and_file_slow      that block is full, or the deadline has passed
-//!     └── insert_slow        any other entry, a bounded wheel, or a closed one
+//! ├── insert                 the thread's magazine has a free entry, or is loaded with some
+//! │   └── arm                an old reference is visited in time: one compare-exchange
+//! │       └── arm_and_file   none is: a store, and a reference in the first block of the slot
+//! │           └── arm_and_file_slow      the slot is empty, that block is full, or it is overdue
+//! └── insert_slow            if that returns the value: any other entry, a bounded or closed wheel
 //! ```
 //!
 //! The functions are in this order, each before those that it calls. The fast path is one function,
@@ -175,7 +175,8 @@ impl<T> Engine<T> {
         let Some((slot, at)) = shard.hierarchy.fast_slot(deadline, self.progress.swept()) else {
             return self.arm_and_file_slow(call, shard, prepared, deadline);
         };
-        // Steps 3 and 4 come before the reference is pushed, but only if the block has room for it.
+        // `next_visit` is written and the timer armed before the reference is pushed, but only if
+        // the block has room for it.
         let arm = || {
             entry.next_visit.store(at);
             entry.state.arm(id, deadline);
@@ -207,15 +208,15 @@ impl<T> Engine<T> {
     ) -> Result<TimerId, T> {
         let swept = self.progress.swept();
         let place = shard.hierarchy.place(deadline, swept);
-        // Also if it describes no reference: a store does not show later resetters what the sweeper
-        // has written, unless it is overwritten here.
+        // Written even if there is no reference to describe. Arming by a store does not publish
+        // what the sweeper has last written here to later resetters, so it must be overwritten.
         entry.next_visit.store(at(place, swept));
         entry.state.arm(id, deadline);
         self.file_armed(call, shard, Aim { id, deadline }, place)
     }
 
-    /// The slow path of [`arm_and_file`](Self::arm_and_file) after another thread has taken the
-    /// position in the block. The timer is armed.
+    /// The slow path of [`arm_and_file`](Self::arm_and_file) after another thread, or the sweeper,
+    /// has changed the slot's head. The timer is armed.
     #[cold]
     #[inline(never)]
     fn file_slow(

@@ -9,9 +9,9 @@
 //! | [`visit`] | discard, requeue or expire a reference | the sweeper |
 //! | [`drain`] | end all timers | any thread |
 //!
-//! [`protocol`] has the steps of all operations and the races between them. An operation `x` is the
-//! fast path and `x_slow` is everything else. In each file, a function is followed by those that it
-//! calls.
+//! [`protocol`] has the steps of all operations and the races between them. Here, an operation `x`
+//! is the fast path and `x_slow` is everything else. Elsewhere a fast path is `try_x` or `fast_x`,
+//! and `x` is the general case. In each file, a function comes before those that only it calls.
 
 pub(in crate::wheel) mod cancel;
 pub(in crate::wheel) mod drain;
