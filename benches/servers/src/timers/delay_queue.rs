@@ -1,6 +1,6 @@
 //! [`Queue`]: timers in one `DelayQueue` of tokio-util's.
 
-use super::{Batch, DUE_AT_ONCE, Name, Records, Timers};
+use super::structure::{Batch, DUE_AT_ONCE, Name, Records, Timers};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio_util::time::DelayQueue;

@@ -5,7 +5,7 @@
 //! entry.
 
 use super::alarm::Alarm;
-use super::{Batch, DUE_AT_ONCE, Name, Records, Timers};
+use super::structure::{Batch, DUE_AT_ONCE, Name, Records, Timers};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;

@@ -1,7 +1,7 @@
 //! [`OnWheel`]: timers on a wheel that the server sweeps.
 
 use super::alarm::Alarm;
-use super::{Batch, DUE_AT_ONCE, Name, Records, Timers};
+use super::structure::{Batch, DUE_AT_ONCE, Name, Records, Timers};
 use atomic_waker::AtomicWaker;
 use std::sync::Arc;
 use std::task::{Context, Poll};

@@ -1,7 +1,7 @@
 //! [`OrderedSet`]: timers in an ordered set of deadlines and names, as in mini-redis.
 
 use super::alarm::Alarm;
-use super::{Batch, DUE_AT_ONCE, Name, Records, Timers};
+use super::structure::{Batch, DUE_AT_ONCE, Name, Records, Timers};
 use std::collections::BTreeSet;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};

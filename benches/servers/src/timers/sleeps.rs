@@ -1,6 +1,6 @@
 //! [`Sleeps`]: a sleep of tokio's for each timer, with a waker that records whose timer it is.
 
-use super::{Batch, Name, Records, Timers};
+use super::structure::{Batch, Name, Records, Timers};
 use atomic_waker::AtomicWaker;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
