@@ -9,7 +9,7 @@
 use crate::Failure;
 use crate::busy::Answers;
 use crate::child::Child;
-use crate::trial::{Load, Outcome, Window, joined};
+use crate::measure::{Load, Outcome, Window, joined};
 use nix::sys::socket::SockaddrIn;
 use std::collections::VecDeque;
 use std::io::ErrorKind;

@@ -7,7 +7,7 @@
 use crate::Failure;
 use crate::busy::Answers;
 use crate::child::Child;
-use crate::trial::{Load, Outcome, Window, joined};
+use crate::measure::{Load, Outcome, Window, joined};
 use redis::{Connection, Pipeline, Value};
 use std::ops::Range;
 use std::sync::Barrier;

@@ -24,6 +24,7 @@ mod connections;
 mod crowd;
 mod flows;
 mod keys;
+mod measure;
 mod options;
 mod protocol;
 mod quic;

@@ -1,7 +1,7 @@
 //! The command line.
 
+use crate::measure::Load;
 use crate::servers::{SERVERS, Server};
-use crate::trial::Load;
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
 use std::path::PathBuf;

@@ -9,7 +9,7 @@
 use crate::Failure;
 use crate::busy::Answers;
 use crate::child::Child;
-use crate::trial::{Load, Outcome, Window};
+use crate::measure::{Load, Outcome, Window};
 use quinn::rustls::RootCertStore;
 use quinn::rustls::pki_types::CertificateDer;
 use quinn::{ClientConfig, Connection, Endpoint, TransportConfig};

@@ -1,76 +1,12 @@
 //! One trial, in which a server is started, loaded and stopped.
 
 use crate::Failure;
-use crate::busy::Answers;
 use crate::child::Child;
+use crate::measure::{Load, Outcome};
 use crate::report::Row;
 use crate::servers::{Server, Workload};
 use crate::{connections, flows, keys, quic};
-use serde_json::Value;
-use std::thread::{self, ScopedJoinHandle};
-use std::time::{Duration, Instant};
-
-/// The load of a server.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Load {
-    /// The number of idle TCP connections.
-    pub(crate) idle: usize,
-    /// The number of busy TCP connections.
-    pub(crate) busy: usize,
-    /// The number of QUIC connections.
-    pub(crate) quic: usize,
-    /// The number of flows, and of keys.
-    pub(crate) timers: u32,
-    /// The duration of the load.
-    pub(crate) window: Duration,
-    /// The idle timeout, or the shortest time until a timer fires.
-    pub(crate) timeout: Duration,
-}
-
-/// The time in which answers and the CPU time of the server are counted.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Window {
-    start: Instant,
-    end: Instant,
-}
-
-/// The results of a trial.
-pub(crate) struct Outcome {
-    pub(crate) answers: Answers,
-    /// The CPU time that the server used in the window.
-    pub(crate) cpu: Duration,
-    /// Timers that fired too early, by the clients.
-    pub(crate) early: u64,
-    pub(crate) latest: Duration,
-    /// Timers that never fired, by the clients.
-    pub(crate) lost: u64,
-    /// The report of the server.
-    pub(crate) report: Value,
-}
-
-impl Window {
-    /// A window of this length, after the server has been under load for a while.
-    pub(crate) fn after(warm_up: Duration, length: Duration) -> Self {
-        let start = Instant::now() + warm_up;
-        Self { start, end: start + length }
-    }
-
-    /// Waits for the window to pass, and returns the CPU time that the server used in it.
-    pub(crate) fn cpu(&self, child: &Child) -> Result<Duration, Failure> {
-        thread::sleep(self.start.saturating_duration_since(Instant::now()));
-        let before = child.cpu()?;
-        thread::sleep(self.end.saturating_duration_since(Instant::now()));
-        Ok(child.cpu()?.saturating_sub(before))
-    }
-
-    pub(crate) fn contains(&self, now: Instant) -> bool {
-        (self.start..self.end).contains(&now)
-    }
-
-    pub(crate) fn end(&self) -> Instant {
-        self.end
-    }
-}
+use std::time::Duration;
 
 /// The shortest idle timeout of QUIC connections. A client that is held up for as long sends no
 /// pings.
@@ -107,8 +43,4 @@ pub(crate) fn run(server: &Server, load: &Load) -> Result<Row, Failure> {
         lost: lost + reported("lost"),
         left: reported("left"),
     })
-}
-
-pub(crate) fn joined<T>(thread: ScopedJoinHandle<'_, Result<T, Failure>>) -> Result<T, Failure> {
-    thread.join().map_err(|_| "a client thread panicked")?
 }
