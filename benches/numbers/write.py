@@ -22,10 +22,10 @@ NUMBERS, BENCHMARKS, README = (ROOT / name for name in ("docs/numbers.json", "do
 PAGE = ROOT / "benches/numbers/page.md"
 
 # The numbers may be so many commits of `src/wheel` old. Of the first 93 of those, 8 moved the instruction count of
-# an operation by more than 5 %. So 20 bring one or two such changes, about what two runs on one machine differ by.
-# A smaller bound would ask for a quiet machine after every series of renames, and `ci/measure instructions` fails at once
-# if an operation gets 3 % slower.
-COMMITS = 20
+# an operation by more than 5 %, and most of the others renamed or described something. So 50 bring about four such
+# changes. A smaller bound would ask for a quiet machine after every series of renames, and `ci/measure instructions`
+# fails at once if an operation gets 3 % slower.
+COMMITS = 50
 
 OPERATIONS = {"insert": "insert", "cancel_insert": "cancel and insert", "reset_later": "reset to later",
               "reset_earlier": "reset to earlier", "fire": "fire"}
