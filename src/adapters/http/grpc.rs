@@ -26,8 +26,8 @@ use tower_service::Service;
 /// with a [`GrpcDeadlineLayer`](super::GrpcDeadlineLayer) passes it on.
 ///
 /// After the deadline the status is always `DEADLINE_EXCEEDED`, since the client no longer waits.
-/// An inner timeout or [`TimeoutLayer`](super::TimeoutLayer) that ends at the same deadline does
-/// not determine the response. Nor does an answer that becomes ready later: unlike a
+/// An inner timeout or [`ResponseTimeoutLayer`](super::ResponseTimeoutLayer) that ends at the same
+/// deadline does not determine the response. Nor does an answer that becomes ready later: unlike a
 /// [`Timeout`](crate::future::Timeout), the layer does not poll the service once more, even if it
 /// notices the deadline late.
 ///

@@ -21,7 +21,7 @@
 pub(crate) mod block;
 pub(crate) mod entry_ref;
 pub(crate) mod geometry;
-mod rows;
+pub(crate) mod rows;
 pub(crate) mod slot;
 
 use crate::wheel::memory::Guard;

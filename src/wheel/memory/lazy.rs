@@ -22,7 +22,7 @@ pub(crate) struct Lazy<V: Send + Sync> {
 
 impl<V: Send + Sync> Lazy<V> {
     /// Creates a place for a value that is made later. Models make it at once, by `_early`, unless
-    /// they [explore](explore) this.
+    /// they explore this.
     pub(crate) fn new(_early: impl FnOnce() -> V) -> Self {
         Self {
             value: AtomicPtr::new(ptr::null_mut()),
