@@ -6,7 +6,7 @@ use crate::clock::{CachedClock, Clock, MonotonicClock};
 use crate::counter;
 use crate::error::BuildError;
 use crate::sync::Arc;
-use crate::wheel::cached_clock::{self, MAX_LAG};
+use crate::wheel::cached_clock::{self, MAX_LAG, MAX_LAG_NANOS};
 use crate::wheel::deadline::Inner;
 use crate::wheel::engine::{Engine, Parts};
 use crate::wheel::hierarchy::geometry::Geometry;
@@ -170,11 +170,12 @@ impl Builder {
         let cached = clock.is_cacheable() && counter::is_the_clocks();
         let max_lag = if cached { MAX_LAG } else { Duration::ZERO };
         let lag = clock.lag().saturating_add(max_lag);
+        let timeline = Timeline::new(clock.now(), origin, nanos, lag);
         let engine = Engine::new(Parts {
             shards,
             geometry: self.geometry,
             capacity: self.capacity,
-            timeline: Timeline::new(clock.now(), origin, nanos, lag),
+            timeline: if cached { timeline.reusing_readings(MAX_LAG_NANOS) } else { timeline },
             term_cycles: if cached { self.term_cycles } else { 0 },
             origin,
             wakeup: Wakeup::new(self.waker),

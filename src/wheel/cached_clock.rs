@@ -24,6 +24,9 @@ use std::time::Duration;
 /// The most by which a reused reading may lag the clock.
 pub(crate) const MAX_LAG: Duration = Duration::from_micros(100);
 
+/// [`MAX_LAG`] in nanoseconds.
+pub(crate) const MAX_LAG_NANOS: u64 = MAX_LAG.subsec_nanos() as u64;
+
 /// The longest time for which a reading is reused, by the rate of the counter. The rest of
 /// [`MAX_LAG`] covers the time between a reading of the clock and one of the counter.
 const TERM: Duration = Duration::from_micros(80);
@@ -73,25 +76,43 @@ impl CachedReading {
         self.reading_by(counter::read, read, may_last)
     }
 
-    /// Returns the thread's last reading if it is still valid.
+    /// Returns the thread's last reading if it is still valid. For wheels whose threads reuse
+    /// readings. In others the counter must not be read, because in a virtual machine that may cost
+    /// a call of the host.
     #[inline]
     pub(crate) fn last_reading(&self) -> Option<WheelInstant> {
-        self.last_by(counter::read)
+        self.is_valid().then(|| self.nanos())
     }
 
-    /// Returns the thread's last reading if it is still valid by this counter. The counter is not
-    /// read if readings are not reused, because in a virtual machine that may cost a call of the
-    /// host.
+    /// Returns the thread's last reading if it is `usable` and still valid. In a wheel whose
+    /// threads do not reuse readings none may be usable, as for
+    /// [`last_reading`](Self::last_reading).
     #[inline]
-    fn last_by(&self, counter: impl FnOnce() -> u64) -> Option<WheelInstant> {
+    pub(crate) fn last_reading_if(
+        &self,
+        usable: impl FnOnce(WheelInstant) -> bool,
+    ) -> Option<WheelInstant> {
+        let now = self.nanos();
+        (usable(now) && self.is_valid()).then_some(now)
+    }
+
+    #[inline]
+    fn nanos(&self) -> WheelInstant {
         // Relaxed, as everywhere in this file: only the thread that holds the thread id comes here,
         // and it acquired the id from the last owner by an exchange.
-        let lasts = self.lasts.load(Relaxed);
-        if lasts == 0 {
-            return None;
-        }
-        let lasts = counter().wrapping_sub(self.since.load(Relaxed)) < lasts;
-        lasts.then(|| WheelInstant { nanos: self.nanos.load(Relaxed) })
+        WheelInstant { nanos: self.nanos.load(Relaxed) }
+    }
+
+    /// Returns `true` if the last reading is still valid. It never is where readings are not
+    /// reused, because no age is less than zero.
+    #[inline]
+    fn is_valid(&self) -> bool {
+        self.is_valid_at(counter::read(), self.lasts.load(Relaxed))
+    }
+
+    #[inline]
+    fn is_valid_at(&self, cycles: u64, lasts: u64) -> bool {
+        cycles.wrapping_sub(self.since.load(Relaxed)) < lasts
     }
 
     #[inline]
@@ -101,12 +122,12 @@ impl CachedReading {
         read: impl FnOnce() -> WheelInstant,
         may_last: impl FnOnce(WheelInstant) -> bool,
     ) -> WheelInstant {
-        if let Some(now) = self.last_by(&counter) {
-            return now;
-        }
         let lasts = self.lasts.load(Relaxed);
         if lasts == 0 {
             return read();
+        }
+        if self.is_valid_at(counter(), lasts) {
+            return self.nanos();
         }
         let (cycles, now) = (counter(), read());
         let outrun = |cycles| self.is_outrun(now, cycles, lasts);

@@ -6,7 +6,7 @@
 use crate::clock::Clock;
 #[cfg(any(feature = "future", modelled))]
 use crate::error::InsertError;
-use crate::wheel::cached_clock::MAX_LAG;
+use crate::wheel::cached_clock::MAX_LAG_NANOS;
 use crate::wheel::engine::{Engine, OutOfRange};
 use crate::wheel::id::TimerId;
 use crate::wheel::memory::pin;
@@ -17,9 +17,6 @@ use crate::wheel::tick::Tick;
 use crate::wheel::wheel_instant::WheelInstant;
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
-
-/// [`MAX_LAG`] in nanoseconds.
-const MAX_LAG_NANOS: u64 = MAX_LAG.subsec_nanos() as u64;
 
 /// The state shared by the two halves of a wheel.
 #[derive(Debug)]
@@ -50,20 +47,15 @@ impl<T> Inner<T> {
         thread.clock.reading(|| self.read_clock(), |now| self.engine.reaches_from(now))
     }
 
-    /// Returns the thread's cached clock reading, if it is still valid, with the state of the
-    /// thread, which then has a thread id of its own. Every deadline that is in range of the
-    /// reading also fits the window.
-    #[inline]
-    fn last_reading(&self) -> Option<(&ThreadState, WheelInstant)> {
-        let thread = self.engine.threads.known()?;
-        Some((thread, thread.clock.last_reading()?))
-    }
-
     /// The fast path of an insert by delay. Arms a timer that is due `delay` from now, or returns
     /// the value in all other cases.
     #[inline(never)]
     pub(crate) fn try_insert(&self, value: T, delay: Duration) -> Result<TimerId, T> {
-        match self.fast_tick(delay) {
+        // Computed first, so that the registers of the delay are free for the reading.
+        let Some(nanos) = self.engine.timeline.reusing_plain_nanos(delay) else {
+            return hand_back(value);
+        };
+        match self.tick_by_last_reading(nanos) {
             Some((thread, tick)) => self.engine.insert(Call { thread, guard: &pin() }, value, tick),
             None => hand_back(value),
         }
@@ -72,23 +64,33 @@ impl<T> Inner<T> {
     /// Moves the deadline of a timer to `delay` from now.
     #[inline(never)]
     pub(crate) fn reset_after(&self, id: TimerId, delay: Duration) -> ResetOutcome {
-        match self.fast_tick(delay) {
+        let Some(nanos) = self.engine.timeline.reusing_plain_nanos(delay) else {
+            return self.reset_slow(id, delay);
+        };
+        match self.tick_by_last_reading(nanos) {
             Some((thread, tick)) => {
                 self.engine.reset_exclusive(Call { thread, guard: &pin() }, id, tick)
             }
-            None => self.reset_slow(id, delay),
+            None => self.reset_renewing(id, nanos),
         }
     }
 
-    /// Returns the tick of the deadline `delay` from now if the thread's cached reading is valid
-    /// and the delay is neither zero nor possibly out of range.
+    /// Returns the tick of the deadline so many
+    /// [plain](crate::wheel::tick::Timeline::reusing_plain_nanos) nanoseconds from now, if the
+    /// thread's cached reading is valid, with the state of the thread, which then has a thread id
+    /// of its own. Every deadline that is in range of the reading also fits the window.
     #[inline]
-    fn fast_tick(&self, delay: Duration) -> Option<(&ThreadState, Tick)> {
-        let timeline = &self.engine.timeline;
-        // Computed first, so that the registers of the delay are free for the reading.
-        let nanos = timeline.plain_nanos(delay)?;
-        let (thread, now) = self.last_reading()?;
-        Some((thread, timeline.tick_of_nanos(nanos, now)?))
+    fn tick_by_last_reading(&self, nanos: u64) -> Option<(&ThreadState, Tick)> {
+        let thread = self.engine.threads.known()?;
+        let now = thread.clock.last_reading()?;
+        Some((thread, self.engine.timeline.tick_after_reused(nanos, now)))
+    }
+
+    /// As [`reset_after`](Self::reset_after), if the thread's cached reading is not valid. Takes
+    /// the delay as one number, so that the fast path need not keep its seconds.
+    #[inline(never)]
+    fn reset_renewing(&self, id: TimerId, nanos: u64) -> ResetOutcome {
+        self.reset_slow(id, Duration::from_nanos(nanos))
     }
 
     #[inline(never)]
@@ -150,18 +152,34 @@ impl<T> Inner<T> {
     /// definitely in range.
     #[inline]
     pub(crate) fn resolve(&self, deadline: WheelInstant) -> Option<ResolvedDeadline<'_>> {
-        let (thread, now) = self.last_reading()?;
-        let ahead = deadline.nanos.checked_sub(now.nanos)?;
-        if ahead <= MAX_LAG_NANOS {
-            return None;
-        }
+        let thread = self.engine.threads.known()?;
+        let timeline = &self.engine.timeline;
+        let is_ahead = |now| timeline.is_ahead_of_reused(deadline, now);
+        let now = thread.clock.last_reading_if(is_ahead)?;
         Some(ResolvedDeadline {
             thread,
             _of_its_thread: PhantomData,
-            tick: self.engine.timeline.fast_tick_ahead(ahead, now)?,
+            tick: timeline.tick_at_reused(deadline),
             #[cfg(any(feature = "future", modelled))]
-            ahead,
+            ahead: deadline.nanos - now.nanos,
         })
+    }
+
+    /// Returns the deadline of a timer that is armed now with this delay.
+    #[inline]
+    pub(crate) fn wheel_instant_after(&self, delay: Duration) -> WheelInstant {
+        let by_last_reading = || {
+            let nanos = self.engine.timeline.reusing_plain_nanos(delay)?;
+            let now = self.engine.threads.known()?.clock.last_reading()?;
+            Some(self.engine.timeline.wheel_instant_after_reused(nanos, now))
+        };
+        by_last_reading().unwrap_or_else(|| self.wheel_instant_after_slow(delay))
+    }
+
+    #[inline(never)]
+    fn wheel_instant_after_slow(&self, delay: Duration) -> WheelInstant {
+        let now = self.now(self.engine.threads.current());
+        self.engine.timeline.wheel_instant_after(delay, now)
     }
 
     /// Returns the number of nanoseconds until `at`, or `None` if it has passed. Uses the thread's
@@ -198,7 +216,7 @@ impl<T> Inner<T> {
     }
 
     /// Returns the tick of a deadline, by a reading that shows whether it has passed. A cached
-    /// reading does not if the deadline is at most [`MAX_LAG`] after it.
+    /// reading does not if the deadline is at most [`MAX_LAG_NANOS`] after it.
     #[inline]
     pub(crate) fn tick_of(&self, deadline: Instant, now: WheelInstant) -> Result<Tick, OutOfRange> {
         match self.engine.timeline.ahead(deadline, now) {

@@ -118,6 +118,14 @@ pub(crate) struct Timeline {
     /// The longest distance in nanoseconds for [`fast_tick_ahead`](Self::fast_tick_ahead). It is
     /// one tick less than the range, and at most a [`PART`], or zero.
     longest: u64,
+    /// The same as `fast_delay_secs` in a wheel whose threads reuse readings of the clock, and zero
+    /// in others. One check of a delay thus tells both.
+    reusing_delay_secs: u64,
+    /// The length of the range of distances for [`is_ahead_of_reused`](Self::is_ahead_of_reused),
+    /// which is empty in a wheel whose threads do not reuse readings.
+    reusing_range: u64,
+    /// The least distance in that range.
+    reusing_least: u64,
     per_tick: Divisor,
 }
 
@@ -181,15 +189,32 @@ impl Timeline {
             rounding_lag: rounding + narrow_lag,
             fast_delay_secs: longest.saturating_sub(narrow_lag) / NANOS,
             longest,
+            reusing_delay_secs: 0,
+            reusing_range: 0,
+            reusing_least: 0,
             per_tick: Divisor::new(nanos),
         }
+    }
+
+    /// Makes this the timeline of a wheel whose threads reuse readings of the clock that lag by at
+    /// most `lag` nanoseconds.
+    pub(crate) fn reusing_readings(self, lag: u64) -> Self {
+        let Self { fast_delay_secs, longest, .. } = self;
+        let reusing_range = longest.saturating_sub(lag);
+        Self { reusing_delay_secs: fast_delay_secs, reusing_range, reusing_least: lag + 1, ..self }
     }
 
     /// Converts an instant to this timeline. An instant before its start becomes its start.
     #[inline]
     pub(crate) fn wheel_instant(&self, instant: Instant) -> WheelInstant {
-        let elapsed = instant.saturating_duration_since(self.start);
-        WheelInstant { nanos: narrow(elapsed).map_or(LAST, |nanos| nanos.min(LAST)) }
+        let Some(elapsed) = instant.checked_duration_since(self.start) else {
+            return WheelInstant { nanos: 0 };
+        };
+        // Compared with a constant that an instruction can hold, of 68 years.
+        if elapsed.as_secs() > u64::from(u32::MAX >> 1) {
+            return far_wheel_instant(elapsed);
+        }
+        WheelInstant { nanos: elapsed.as_secs() * NANOS + u64::from(elapsed.subsec_nanos()) }
     }
 
     /// Converts a point on this timeline to an instant.
@@ -203,24 +228,44 @@ impl Timeline {
     /// time that is not absurd.
     #[inline]
     pub(crate) fn fast_tick_after(&self, delay: Duration, now: WheelInstant) -> Option<Tick> {
-        self.tick_of_nanos(self.plain_nanos(delay)?, now)
+        self.tick_at(now.nanos + self.plain_nanos(delay)? + self.rounding_lag)
     }
 
     /// The variant of [`fast_tick_after`](Self::fast_tick_after) for a delay of so many
-    /// [plain](Self::plain_nanos) nanoseconds.
+    /// [plain](Self::reusing_plain_nanos) nanoseconds, from a reading that is reused. Such a
+    /// reading is not absurd (see [`farthest`](Self::farthest)).
     #[inline]
-    pub(crate) fn tick_of_nanos(&self, nanos: u64, now: WheelInstant) -> Option<Tick> {
-        self.tick_at(now.nanos + nanos + self.rounding_lag)
+    pub(crate) fn tick_after_reused(&self, nanos: u64, now: WheelInstant) -> Tick {
+        Tick(self.per_tick.divide(now.nanos + nanos + self.rounding_lag))
+    }
+
+    /// Returns `true` if a deadline is definitely in the future, by a reading that may be reused
+    /// and lag, and in range of it. In a wheel whose threads do not reuse readings none is.
+    #[inline]
+    pub(crate) fn is_ahead_of_reused(&self, deadline: WheelInstant, now: WheelInstant) -> bool {
+        // One comparison checks both ends of the range, because a difference below zero wraps.
+        let ahead = deadline.nanos.wrapping_sub(now.nanos);
+        ahead.wrapping_sub(self.reusing_least) < self.reusing_range
+    }
+
+    /// Returns the first tick at or after a deadline that is
+    /// [ahead](Self::is_ahead_of_reused) of a reading.
+    #[inline]
+    pub(crate) fn tick_at_reused(&self, deadline: WheelInstant) -> Tick {
+        Tick(self.per_tick.divide(deadline.nanos + self.rounding))
     }
 
     /// Returns the nanoseconds of a delay that is not zero and definitely in range.
     #[inline]
     pub(crate) fn plain_nanos(&self, delay: Duration) -> Option<u64> {
-        if delay.as_secs() >= self.fast_delay_secs {
-            return None;
-        }
-        let nanos = delay.as_secs() * NANOS + u64::from(delay.subsec_nanos());
-        (nanos > 0).then_some(nanos)
+        plain_nanos(delay, self.fast_delay_secs)
+    }
+
+    /// As [`plain_nanos`](Self::plain_nanos), in a wheel whose threads reuse readings of the clock.
+    /// In others there are none.
+    #[inline]
+    pub(crate) fn reusing_plain_nanos(&self, delay: Duration) -> Option<u64> {
+        plain_nanos(delay, self.reusing_delay_secs)
     }
 
     /// Returns the point on this timeline that is `delay` from now, with the lag added. Without a
@@ -231,6 +276,13 @@ impl Timeline {
             Some(nanos) => WheelInstant { nanos: (now.nanos + nanos + self.narrow_lag).min(LAST) },
             None => self.wheel_instant_after_slow(delay, now),
         }
+    }
+
+    /// The variant of [`wheel_instant_after`](Self::wheel_instant_after) for a delay of so many
+    /// [plain](Self::reusing_plain_nanos) nanoseconds, from a reading that is reused.
+    #[inline]
+    pub(crate) fn wheel_instant_after_reused(&self, nanos: u64, now: WheelInstant) -> WheelInstant {
+        WheelInstant { nanos: now.nanos + nanos + self.narrow_lag }
     }
 
     #[cold]
@@ -259,9 +311,10 @@ impl Timeline {
         self.tick_at(now.nanos + ahead + self.rounding)
     }
 
-    /// Returns a tick that no deadline in range of now exceeds, at a time that is not absurd.
+    /// Returns a tick that no deadline in range of now exceeds, at a time that is not absurd: what
+    /// is in range of it then stays below the [bound](Divisor::BOUND) of dividends.
     pub(crate) fn farthest(&self, now: WheelInstant) -> Option<Tick> {
-        if self.longest == 0 {
+        if self.longest == 0 || now.nanos >= LAST_REUSED {
             return None;
         }
         self.tick_at(now.nanos + self.before_start).map(|tick| tick.plus(Tick::RANGE + 1))
@@ -347,11 +400,31 @@ impl Timeline {
 /// distance ahead, the lag, the time before the start, and a tick.
 const LAST: u64 = u64::MAX - 4 * PART;
 
+/// The exclusive upper bound of readings that are reused: 146 years, in nanoseconds. Four [`PART`]s
+/// can be added to one that is not greater, and the sum is a dividend.
+const LAST_REUSED: u64 = Divisor::BOUND - 4 * PART;
+
 /// 36 years, in nanoseconds.
 const PART: u64 = Divisor::BOUND / 8;
 
 /// The nanoseconds of a second.
 const NANOS: u64 = 1_000_000_000;
+
+/// Returns the nanoseconds of a delay that is not zero and has fewer than `secs` seconds.
+#[inline]
+fn plain_nanos(delay: Duration, secs: u64) -> Option<u64> {
+    if delay.as_secs() >= secs {
+        return None;
+    }
+    let nanos = delay.as_secs() * NANOS + u64::from(delay.subsec_nanos());
+    (nanos > 0).then_some(nanos)
+}
+
+/// Returns the instant `elapsed` after the start, or the last one.
+#[cold]
+fn far_wheel_instant(elapsed: Duration) -> WheelInstant {
+    WheelInstant { nanos: narrow(elapsed).map_or(LAST, |nanos| nanos.min(LAST)) }
+}
 
 /// Returns the nanoseconds of a duration if they fit a `u64`, whose arithmetic is cheap.
 #[inline]
@@ -362,8 +435,9 @@ fn narrow(duration: Duration) -> Option<u64> {
 
 #[cfg(all(test, not(modelled)))]
 mod tests {
-    use super::{Divisor, Tick, Timeline};
+    use super::{Divisor, LAST_REUSED, Tick, Timeline};
     use crate::clock::ManualClock;
+    use crate::wheel::wheel_instant::WheelInstant;
     use std::time::Duration;
 
     fn timeline(nanos: u64) -> Timeline {
@@ -384,17 +458,47 @@ mod tests {
     fn a_delay_and_its_deadline_mean_the_same_tick() {
         let lag = Duration::from_nanos(1_500);
         let line = Timeline::new(ManualClock::new().start(), Tick(5), 1_000, lag);
+        let reusing = line.reusing_readings(1_500);
         for past in [0, 1, 999, 1_000, 77_777] {
             let now = line.wheel_instant(line.instant(Tick(5)) + Duration::from_nanos(past));
             for delay in [1, 499, 500, 501, 1_000, u64::from(u32::MAX)] {
                 let delay = Duration::from_nanos(delay);
                 let deadline = line.deadline(delay, now).unwrap();
                 assert_eq!(line.fast_tick_after(delay, now), Some(line.ceil(deadline)));
+                let nanos = reusing.reusing_plain_nanos(delay).unwrap();
+                assert_eq!(reusing.tick_after_reused(nanos, now), line.ceil(deadline));
+                let at = reusing.wheel_instant_after_reused(nanos, now);
+                assert_eq!(at, line.wheel_instant(deadline));
+                assert_eq!(reusing.tick_at_reused(at), line.ceil(deadline));
                 assert_eq!(deadline, line.read(now) + delay + lag);
             }
             assert_eq!(line.fast_tick_after(Duration::ZERO, now), None);
             assert_eq!(line.fast_tick_after(Duration::MAX, now), None);
         }
+    }
+
+    #[test]
+    fn a_deadline_is_ahead_of_a_reading_beyond_its_lag_and_within_range() {
+        let line = timeline(1_000_000);
+        let reusing = line.reusing_readings(100);
+        let now = WheelInstant { nanos: 5_000 };
+        let ahead = |line: Timeline, nanos: u64| {
+            line.is_ahead_of_reused(WheelInstant { nanos: now.nanos.wrapping_add(nanos) }, now)
+        };
+        assert!([101, line.longest].iter().all(|&nanos| ahead(reusing, nanos)));
+        let not = [0, 1, 100, line.longest + 1, u64::MAX, u64::MAX - 4_999];
+        assert!(!not.iter().any(|&nanos| ahead(reusing, nanos)));
+        assert!(![101, line.longest].iter().any(|&nanos| ahead(line, nanos)), "it reuses none");
+        assert_eq!(line.reusing_plain_nanos(Duration::from_secs(1)), None);
+        assert_eq!(reusing.reusing_plain_nanos(Duration::from_secs(1)), Some(1_000_000_000));
+    }
+
+    #[test]
+    fn a_reading_near_the_end_of_the_numbers_is_not_reused() {
+        let line = timeline(1_000);
+        let farthest = |nanos| line.farthest(WheelInstant { nanos });
+        assert!(farthest(LAST_REUSED - 1).is_some());
+        assert_eq!(farthest(LAST_REUSED), None);
     }
 
     #[test]

@@ -281,8 +281,7 @@ impl<T: Send> Wheel<T> {
     #[must_use]
     #[inline]
     pub fn wheel_instant_after(&self, delay: Duration) -> WheelInstant {
-        let now = self.inner.now(self.inner.engine.threads.current());
-        self.inner.engine.timeline.wheel_instant_after(delay, now)
+        self.inner.wheel_instant_after(delay)
     }
 
     /// Converts a [`WheelInstant`] to an [`Instant`].
