@@ -97,7 +97,8 @@ impl<T> Engine<T> {
             return self.reset_slow(call, id, deadline);
         };
         let (seen, next_visit) = (entry.state.load(), entry.next_visit.load());
-        if !seen.is_unflagged_of(id) || !in_time(next_visit, deadline, self.progress.swept()) {
+        // Whether the visit is still to come is checked once, after the exchange.
+        if !seen.is_unflagged_of(id) || next_visit > deadline {
             return self.reset_slow(call, id, deadline);
         }
         let pushed = seen.with_deadline(deadline);
@@ -163,6 +164,17 @@ impl<T> Engine<T> {
     /// Converts the outcome of a reset to the result that the caller gets.
     #[inline(always)]
     pub(crate) fn result_of(&self, outcome: ResetOutcome) -> Result<bool, BeyondRange> {
+        match outcome {
+            ResetOutcome::Done => Ok(true),
+            _ => self.result_of_refused(outcome),
+        }
+    }
+
+    /// The slow path of [`result_of`](Self::result_of), which the caller of a reset need not
+    /// contain.
+    #[cold]
+    #[inline(never)]
+    fn result_of_refused(&self, outcome: ResetOutcome) -> Result<bool, BeyondRange> {
         match outcome {
             ResetOutcome::Done => Ok(true),
             ResetOutcome::NotArmed => Ok(false),
