@@ -51,7 +51,6 @@ pub(crate) use source::thread_local as modelled_thread_local;
 pub(crate) use std::sync::atomic::AtomicUsize as UnmodelledUsize;
 
 // A number that is neither part of a model nor of what a test checks.
-#[cfg(any(test, modelled))]
 pub(crate) use std::sync::atomic::AtomicU32 as UnmodelledU32;
 
 // The lock of the keyed timers' map. A model explores its order with the wheel's words, and loom

@@ -41,19 +41,20 @@ impl ThreadCounters {
         Self { counters: std::array::from_fn(|_| AtomicU64::new(0)), shared }
     }
 
-    /// Adds to a count. Returns the thread's new count.
+    /// Adds to a count.
     #[inline]
-    pub(crate) fn add(&self, count: ThreadCount, more: u64) -> u64 {
+    pub(crate) fn add(&self, count: ThreadCount, more: u64) {
         if self.shared {
             // Release: as in `add_own`.
-            return self.counters[count as usize].fetch_add(more, Release).wrapping_add(more);
+            self.counters[count as usize].fetch_add(more, Release);
+        } else {
+            self.add_own(count, more);
         }
-        self.add_own(count, more)
     }
 
     /// The variant of [`add`](Self::add) for a thread that does not share its id.
     #[inline]
-    pub(crate) fn add_own(&self, count: ThreadCount, more: u64) -> u64 {
+    pub(crate) fn add_own(&self, count: ThreadCount, more: u64) {
         debug_assert!(!self.shared);
         let counter = &self.counters[count as usize];
         // Relaxed: no other thread writes these while this one holds the thread id.
@@ -61,7 +62,6 @@ impl ThreadCounters {
         // Release: pairs with the Acquire of `get`, so that a thread that sees a timer's end
         // counted also sees its beginning counted.
         counter.store(sum, Release);
-        sum
     }
 
     /// Returns a count.

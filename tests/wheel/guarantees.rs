@@ -378,6 +378,26 @@ fn memory_is_bounded_by_the_live_timers() {
     });
 }
 
+/// The second cancel of a timer finds none, but may move entries from full magazines to the slab.
+#[test]
+fn memory_is_bounded_though_each_timer_is_cancelled_twice() {
+    let mut bench = Bench::new(Shape { tick: Duration::from_millis(1), ..shapes()[8] });
+    let ids: Vec<TimerId> =
+        (0..200_000).map(|n| bench.wheel.insert(n, Duration::from_secs(n)).unwrap()).collect();
+    // The sweeper itself clears a wheel without timers.
+    bench.wheel.insert(0, Duration::from_secs(7200)).unwrap();
+    let most = bench.wheel.metrics().bytes;
+    for id in ids {
+        assert!(bench.wheel.cancel(id).is_some());
+        assert!(bench.wheel.cancel(id).is_none());
+    }
+    for _ in 0..400 {
+        let _ = bench.sweeper.sweep(|_| ());
+    }
+    let left = bench.wheel.metrics();
+    assert!(left.bytes < most / 10, "{left:?} of {most} bytes");
+}
+
 const THREADS: usize = 16;
 
 /// Arms `each` timers with 32-byte values from each of `THREADS` threads and ends them by `end`,

@@ -379,11 +379,12 @@ impl<T> Engine<T> {
         }
     }
 
-    /// Checks the memory when a thread's count of operations that make garbage, `more` of them new,
-    /// has passed another interval.
+    /// Checks the memory once in so much garbage that a thread makes. It consists of entries that
+    /// go back to the slab, and of references.
     #[inline]
-    pub(in crate::wheel) fn note_garbage(&self, count: u64, more: u64) {
-        if UpkeepFlag::is_time_to_check(count, more) {
+    pub(in crate::wheel) fn note_garbage(&self, thread: &ThreadState, more: u32) {
+        let sum = thread.add_garbage(more);
+        if UpkeepFlag::is_time_to_check(u64::from(sum), u64::from(more)) {
             self.check_memory();
         }
     }

@@ -9,17 +9,15 @@
 
 #![allow(clippy::inline_always, reason = "the common cases are to be one function each")]
 
-use super::{Call, opaque};
+use super::Call;
 use crate::wheel::counters::ThreadCount;
 use crate::wheel::engine::Engine;
 use crate::wheel::id::TimerId;
 use crate::wheel::memory::Guard;
 use crate::wheel::prefetch::prefetch;
-use crate::wheel::progress::upkeep_flag::UpkeepFlag;
 use crate::wheel::shard::Shard;
 use crate::wheel::slab::entry::Entry;
 use crate::wheel::slab::state::EntryState;
-use crate::wheel::thread_state::ThreadState;
 use crate::wheel::tick::Tick;
 
 impl<T> Engine<T> {
@@ -29,10 +27,7 @@ impl<T> Engine<T> {
         let Some((value, _)) = self.cancel_into_magazine(call, id) else {
             return self.cancel_slow(call, id);
         };
-        let cancelled = call.thread.counters.add_own(ThreadCount::Cancelled, 1);
-        if UpkeepFlag::is_time_to_check(cancelled, 1) {
-            return self.check_memory_with(value);
-        }
+        call.thread.counters.add_own(ThreadCount::Cancelled, 1);
         Some(value)
     }
 
@@ -63,14 +58,6 @@ impl<T> Engine<T> {
         Some((value, seen))
     }
 
-    /// The slow path of [`cancel`](Self::cancel) for a thread that has to check the memory.
-    #[cold]
-    #[inline(never)]
-    fn check_memory_with(&self, value: T) -> Option<T> {
-        self.check_memory();
-        opaque(Some(value))
-    }
-
     /// The slow path of [`cancel`](Self::cancel), for any timer and any thread.
     #[inline(never)]
     fn cancel_slow(&self, call: Call<'_>, id: TimerId) -> Option<T> {
@@ -88,25 +75,25 @@ impl<T> Engine<T> {
     fn end_timer(&self, call: Call<'_>, id: TimerId) -> Option<(T, EntryState)> {
         let (number, thread) = (id.shard(), call.thread);
         let shard = self.shards.get(number)?;
-        if thread.keeps(number) {
-            // Entries that did not fit into the full magazines are moved to the slab first.
-            shard.slab.unload(&thread.vacant, call.guard);
-            if let Some(ended) = self.cancel_into_magazine(call, id) {
-                self.count_cancelled(thread);
-                return Some(ended);
-            }
+        // Entries that did not fit into the full magazines are moved to the slab first, even if
+        // there is nothing to cancel.
+        let mut released = match thread.keeps(number) {
+            true => shard.slab.unload(&thread.vacant, call.guard),
+            false => 0,
+        };
+        let ended = self.cancel_into_magazine(call, id).or_else(|| {
+            let entry = shard.slab.entry(id.index(), call.guard)?;
+            let ended = shard.end(entry, id, call.guard, || ())?;
+            self.make_room(number, 1);
+            released += 1;
+            Some(ended)
+        });
+        if ended.is_some() {
+            thread.counters.add(ThreadCount::Cancelled, 1);
         }
-        let entry = shard.slab.entry(id.index(), call.guard)?;
-        let ended = shard.end(entry, id, call.guard, || ())?;
-        self.make_room(number, 1);
-        self.count_cancelled(thread);
-        Some(ended)
-    }
-
-    #[inline]
-    fn count_cancelled(&self, thread: &ThreadState) {
-        let cancelled = thread.counters.add(ThreadCount::Cancelled, 1);
-        self.note_garbage(cancelled, 1);
+        // A cancel on the fast path releases no entry, and therefore never checks the memory.
+        self.note_garbage(thread, released);
+        ended
     }
 }
 

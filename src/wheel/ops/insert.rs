@@ -27,7 +27,6 @@ use crate::wheel::hierarchy::geometry::{Place, SlotIndex};
 use crate::wheel::hierarchy::slot::PushOutcome;
 use crate::wheel::id::TimerId;
 use crate::wheel::progress::swept::full_fence;
-use crate::wheel::progress::upkeep_flag::UpkeepFlag;
 use crate::wheel::shard::{Filed, Shard, at, has_passed, in_time};
 use crate::wheel::slab::Claimed;
 use crate::wheel::slab::entry::Entry;
@@ -189,11 +188,8 @@ impl<T> Engine<T> {
         if at <= self.progress.swept() || self.progress.wakeup().is_after(at) {
             return self.recheck_slow(call, id, deadline, (slot, at));
         }
-        let filed = call.thread.counters.add_own(ThreadCount::Filed, 1);
-        if UpkeepFlag::is_time_to_check(filed, 1) || self.is_closed() {
-            return self.accept_slow(call, id, filed);
-        }
-        Ok(id)
+        call.thread.counters.add_own(ThreadCount::Filed, 1);
+        self.accept(call, id)
     }
 
     /// The slow path of [`arm_and_file`](Self::arm_and_file), for any thread, any block and any
@@ -315,15 +311,6 @@ impl<T> Engine<T> {
     #[inline]
     fn accept_filed(&self, call: Call<'_>, id: TimerId, filed: Filed) -> Result<TimerId, T> {
         self.count_filed(call.thread, filed);
-        self.accept(call, id)
-    }
-
-    /// The variant of [`accept`](Self::accept) for a thread that may have to check the memory, by
-    /// its count of filed references.
-    #[cold]
-    #[inline(never)]
-    fn accept_slow(&self, call: Call<'_>, id: TimerId, filed: u64) -> Result<TimerId, T> {
-        self.note_garbage(filed, 1);
         self.accept(call, id)
     }
 

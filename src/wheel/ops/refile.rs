@@ -7,6 +7,7 @@
 use super::Call;
 use crate::wheel::counters::ThreadCount;
 use crate::wheel::engine::Engine;
+use crate::wheel::hierarchy::block::REFERENCES;
 use crate::wheel::hierarchy::geometry::Place;
 use crate::wheel::id::TimerId;
 use crate::wheel::progress::Progress;
@@ -33,10 +34,12 @@ impl<T> Engine<T> {
         if references == 0 {
             return;
         }
-        let filed = thread.counters.add(ThreadCount::Filed, u64::from(references));
-        self.note_garbage(filed, u64::from(references));
+        thread.counters.add(ThreadCount::Filed, u64::from(references));
         if blocks > 0 {
             thread.counters.add(ThreadCount::Blocks, u64::from(blocks));
+            // The others that find room in them are counted here, too.
+            #[allow(clippy::cast_possible_truncation, reason = "a block has few references")]
+            self.note_garbage(thread, blocks * REFERENCES as u32);
         }
     }
 }

@@ -90,7 +90,7 @@ impl<T> Engine<T> {
         call: Call<'_>,
         id: TimerId,
         deadline: Tick,
-        count: impl FnOnce(&ThreadCounters) -> u64,
+        count: impl FnOnce(&ThreadCounters),
     ) -> ResetOutcome {
         let shard = self.shards.get(id.shard());
         let Some(entry) = shard.and_then(|shard| shard.slab.entry(id.index(), call.guard)) else {

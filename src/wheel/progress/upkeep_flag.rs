@@ -11,7 +11,7 @@ pub(crate) const SLACK: u64 = 1 << 14;
 #[cfg(any(modelled, tiny))]
 pub(crate) const SLACK: u64 = 0;
 
-/// The number of operations of one thread between two checks.
+/// The amount of garbage that one thread makes between two checks.
 pub(crate) const INTERVAL: u64 = if cfg!(tiny) { 4 } else { 1 << 10 };
 
 /// The present usage of a wheel.
@@ -97,8 +97,8 @@ impl UpkeepFlag {
         }
     }
 
-    /// Returns `true` if it is time to [check](Self::check): a thread's count of operations that
-    /// make garbage, `more` of them new, has passed another interval.
+    /// Returns `true` if it is time to [check](Self::check): the garbage that a thread has made, of
+    /// which `more` is new, has passed another interval.
     #[inline]
     pub(crate) fn is_time_to_check(count: u64, more: u64) -> bool {
         count % INTERVAL < more

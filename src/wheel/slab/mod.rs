@@ -147,14 +147,15 @@ impl<E: SlabItem> Slab<E> {
         self.claim_from(magazines, guard).ok_or(NoEntry::UsedUp)
     }
 
-    /// Makes room in the thread's magazines.
-    pub(crate) fn unload(&self, magazines: &Magazines, guard: &Guard) {
+    /// Makes room in the thread's magazines. Returns the number of entries that were released.
+    pub(crate) fn unload(&self, magazines: &Magazines, guard: &Guard) -> u32 {
         if magazines.with_room().is_some() {
-            return;
+            return 0;
         }
-        if let Some(rounds) = magazines.unload() {
+        magazines.unload().map_or(0, |rounds| {
             self.release_rounds(rounds, guard);
-        }
+            rounds.count
+        })
     }
 
     /// Releases the content of a thread's magazines.
