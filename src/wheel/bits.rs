@@ -40,12 +40,6 @@ impl Field {
         (1 << self.bits) - 1
     }
 
-    /// Returns a mask of all bits of the word up to the field's last one.
-    #[inline]
-    pub(crate) const fn up_to(self) -> u64 {
-        u64::MAX >> (64 - self.shift - self.bits)
-    }
-
     /// Returns the field's value in `word`.
     #[inline]
     pub(crate) const fn get(self, word: u64) -> u64 {

@@ -1,15 +1,15 @@
 //! [`TimerId`], which identifies a timer, and [`Generation`], which makes every id unique.
 //!
 //! ```text
-//!   63         56 55                     31   30   29                           0
-//!  ┌─────────────┬─────────────────────────┬─────┬──────────────────────────────┐
-//!  │  shard (8)  │     generation (25)     │  0  │          index (30)          │
-//!  └─────────────┴─────────────────────────┴─────┴──────────────────────────────┘
+//!   63         56 55                           26   25   24                     0
+//!  ┌─────────────┬──────────────────────────────┬─────┬─────────────────────────┐
+//!  │  shard (8)  │          index (30)          │  0  │     generation (25)     │
+//!  └─────────────┴──────────────────────────────┴─────┴─────────────────────────┘
 //! ```
 //!
-//! Shifted to its place in a state word, the generation with the zero bit above it has the same
-//! layout as the generation and the refiling flag of an entry's state when the flag is clear
-//! ([`state`](crate::wheel::slab::state)). One comparison therefore checks both.
+//! The generation and the zero bit above it have the same places as the generation and the refiling
+//! flag of an entry's state when the flag is clear ([`state`](crate::wheel::slab::state)). One
+//! comparison therefore checks both.
 //!
 //! The generation of a slab entry is odd while a timer occupies the entry and even while it is
 //! vacant. It only ever increases. An id holds the odd generation, so it is never zero, and the id
@@ -27,10 +27,10 @@ use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::num::NonZeroU64;
 
-const INDEX: Field = Field::low(30);
-const ZERO: Field = INDEX.above(1);
-const GENERATION: Field = ZERO.above(Generation::BITS);
-const SHARD: Field = GENERATION.above(8);
+const GENERATION: Field = Field::low(Generation::BITS);
+const ZERO: Field = GENERATION.above(1);
+const INDEX: Field = ZERO.above(30);
+const SHARD: Field = INDEX.above(8);
 
 /// The random bits of a first generation. They leave the upper half of all generations for the uses
 /// of an entry.
@@ -116,13 +116,6 @@ impl TimerId {
     #[inline]
     pub(crate) fn generation(self) -> Generation {
         Generation(GENERATION.get_u32(self.to_bits()))
-    }
-
-    /// Returns a word with the generation above the lowest `bits` bits and a zero bit directly
-    /// below it. The rest of the word is arbitrary.
-    #[inline]
-    pub(crate) fn generation_above(self, bits: u32) -> u64 {
-        self.to_bits() << (bits - GENERATION.shift())
     }
 
     #[inline]
@@ -229,7 +222,7 @@ mod tests {
 
     #[test]
     fn numbers_that_no_wheel_gives_out_are_refused() {
-        for bits in [0, 1, 1 << 30, 1 << 32, 1 << 63, u64::MAX] {
+        for bits in [0, 2, 1 << 25, (1 << 25) | 1, 1 << 26, 1 << 63, u64::MAX] {
             assert_eq!(TimerId::from_bits(bits), None);
         }
     }

@@ -12,9 +12,9 @@
 //!
 //! | word | bits | meaning | file |
 //! |---|---|---|---|
-//! | [`TimerId`] | shard 8, generation 25, zero 1, index 30 | a timer; its generation is odd | [`id`] |
-//! | entry state | generation odd 25, flag 1, low bits of the deadline 38 | armed | [`slab::state`] |
-//! | | generation even 25, flag 1, index of the next vacant entry 38 | vacant | |
+//! | [`TimerId`] | shard 8, index 30, zero 1, generation 25 | a timer; its generation is odd | [`id`] |
+//! | entry state | low bits of the deadline 38, flag 1, generation odd 25 | armed | [`slab::state`] |
+//! | | index of the next vacant entry 38, flag 1, generation even 25 | vacant | |
 //! | | flag 0 | no thread is refiling | |
 //! | | flag 1 | one thread, the owner of the flag, is filing a reference that is visited earlier | |
 //! | | all zero | pristine: no timer has lived in the memory since it came from the system | |

@@ -162,8 +162,8 @@ fn a_timer_in_each_slot_of_each_level() {
 fn ids_do_not_recur_when_generations_are_used_up() {
     let shape = Shape { tick: TICK, shards: 1, geometry: SMALL, first_tick: 0 };
     let mut bench = Bench::<u64>::new(shape);
-    // The index of the entry is in the low bits, and the generation is above it.
-    let index = |id: TimerId| id.to_bits() & ((1 << 30) - 1);
+    // The generation is in the low bits, and the index of the entry is above it.
+    let index = |id: TimerId| id.to_bits() >> 26;
     let mut newest = BTreeMap::<u64, TimerId>::new();
     let mut uses = BTreeMap::<u64, u64>::new();
     let mut firsts = Vec::new();

@@ -47,10 +47,10 @@ impl<T> Engine<T> {
         let magazines = &call.thread.vacant;
         let top = magazines.with_room()?;
         let seen = entry.state.load();
-        let ended = EntryState::end_of(id, top);
-        if !seen.is_unflagged_of(id) || ended.is_exhausted() {
+        if !seen.is_unflagged_of(id) {
             return None;
         }
+        let ended = EntryState::end_of(id, top)?;
         entry.state.try_end_to(seen, ended).ok()?;
         // SAFETY: the exchange above has ended the timer, and the entry is put away below (I3).
         let value = unsafe { entry.take() };

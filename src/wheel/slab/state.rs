@@ -1,11 +1,11 @@
 //! The entry state: one word that decides every race for a timer.
 //!
 //! ```text
-//!   63                     39  38   37                                        0
-//!  ┌─────────────────────────┬─────┬───────────────────────────────────────────┐
-//!  │                         │     │ odd: low bits of the deadline (38)        │
-//!  │     generation (25)     │  R  │ even: index of the next vacant entry (30) │
-//!  └─────────────────────────┴─────┴───────────────────────────────────────────┘
+//!   63                                        26  25   24                      0
+//!  ┌───────────────────────────────────────────┬─────┬─────────────────────────┐
+//!  │ odd: low bits of the deadline (38)        │     │                         │
+//!  │ even: index of the next vacant entry (30) │  R  │     generation (25)     │
+//!  └───────────────────────────────────────────┴─────┴─────────────────────────┘
 //!
 //!               arm, try_arm: generation + 1
 //!   Vacant ──────────────────────────────────► Armed ──┐ try_reset, try_revalidate:
@@ -38,16 +38,14 @@ use crate::wheel::bits::Field;
 use crate::wheel::id::{Generation, TimerId};
 use crate::wheel::tick::Tick;
 
-const LOW: Field = Field::low(38);
-/// Narrower than [`LOW`] in the models only.
-const DEADLINE: Field = Field::low(Tick::LOW_BITS);
+/// Lowest, because a mask of more than 32 bits is an instruction of its own.
+const GENERATION: Field = Field::low(Generation::BITS);
+const REFILING: Field = GENERATION.above(1);
+/// The generation and the flag.
+const GENERATION_AND_FLAG: Field = Field::low(Generation::BITS + 1);
+const DEADLINE: Field = REFILING.above(Tick::LOW_BITS);
 /// 30 bits are used, but the field is read and written as 32.
-const NEXT: Field = Field::low(32);
-const REFILING: Field = LOW.above(1);
-const _: () = assert!(DEADLINE.max() <= LOW.max() && NEXT.max() <= LOW.max());
-const GENERATION: Field = REFILING.above(Generation::BITS);
-/// The flag and the generation.
-const GENERATION_AND_FLAG: Field = LOW.above(1 + Generation::BITS);
+const NEXT: Field = REFILING.above(32);
 
 /// A copied entry state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,14 +67,14 @@ impl EntryState {
     /// Returns `true` if the entry holds the timer of `id`. The entry must be the one of the id.
     #[inline]
     pub(crate) fn is_of(self, id: TimerId) -> bool {
-        GENERATION.get(self.0 ^ id.generation_above(GENERATION.shift())) == 0
+        GENERATION.get(self.0 ^ id.to_bits()) == 0
     }
 
     /// Returns `true` if the entry holds the timer of `id` and the refiling flag is clear. The
     /// entry must be the one of the id.
     #[inline]
     pub(crate) fn is_unflagged_of(self, id: TimerId) -> bool {
-        GENERATION_AND_FLAG.get(self.0 ^ id.generation_above(GENERATION.shift())) == 0
+        GENERATION_AND_FLAG.get(self.0 ^ id.to_bits()) == 0
     }
 
     /// Returns `true` if the entry holds a timer.
@@ -114,7 +112,7 @@ impl EntryState {
     #[inline]
     pub(crate) fn with_deadline(self, deadline: Tick) -> Self {
         debug_assert!(self.is_armed());
-        Self((self.0 & !DEADLINE.put(DEADLINE.max())) | DEADLINE.put(deadline.low()))
+        Self(GENERATION_AND_FLAG.get(self.0) | DEADLINE.put(deadline.low()))
     }
 
     /// Returns this armed state with the refiling flag set.
@@ -126,32 +124,24 @@ impl EntryState {
     /// Returns the vacant state that ends this armed state, before `next`.
     #[inline]
     pub(crate) fn ended(self, next: u32) -> Self {
-        let kept = self.0 & GENERATION_AND_FLAG.put(GENERATION_AND_FLAG.max());
+        let kept = GENERATION_AND_FLAG.get(self.0);
         Self(kept.wrapping_add(GENERATION.put(1)) | NEXT.put(u64::from(next)))
     }
 
-    /// Returns the state that ends the timer of `id` while the refiling flag is clear. See
-    /// [`ended`](Self::ended).
+    /// Returns the state that ends the timer of `id` while the refiling flag is clear, before
+    /// `next`, or `None` if the entry is exhausted then. See [`ended`](Self::ended).
     #[inline]
-    pub(crate) fn end_of(id: TimerId, next: u32) -> Self {
-        let above = id.generation_above(GENERATION.shift()) & GENERATION.up_to();
-        // The carry from below advances the generation. The bits below it are zero then, as is the
-        // flag.
-        let vacant = (above | (GENERATION.put(1) - 1)).wrapping_add(1);
-        Self(vacant.wrapping_add(u64::from(next)))
-    }
-
-    /// Returns `true` if the generation is the last vacant one.
-    #[inline]
-    pub(crate) fn is_exhausted(self) -> bool {
-        self.0 >= GENERATION.put(u64::from(Generation::EXHAUSTED.0))
+    pub(crate) fn end_of(id: TimerId, next: u32) -> Option<Self> {
+        let vacant = GENERATION_AND_FLAG.get(id.to_bits()) + GENERATION.put(1);
+        let is_exhausted = vacant >= GENERATION.put(u64::from(Generation::EXHAUSTED.0));
+        (!is_exhausted).then_some(Self(vacant | NEXT.put(u64::from(next))))
     }
 
     /// Returns the state of the timer of `id` with this deadline, while the refiling flag is clear.
     #[inline]
     pub(crate) fn of(id: TimerId, deadline: Tick) -> Self {
-        let generation = GENERATION.get(id.generation_above(GENERATION.shift()));
-        Self(GENERATION.put(generation) | DEADLINE.put(deadline.low()))
+        // The flag's bit is zero in an id.
+        Self(GENERATION_AND_FLAG.get(id.to_bits()) | DEADLINE.put(deadline.low()))
     }
 
     /// Returns the state of a timer with this deadline that replaces a vacant state.
@@ -160,11 +150,11 @@ impl EntryState {
         Self::with_flag_of(self, self.generation().next(), DEADLINE.put(deadline.low()))
     }
 
-    /// Returns a state of `generation`, with `low` in the lowest field and this state's flag.
+    /// Returns a state of `generation`, with `rest` in the highest field and this state's flag.
     #[inline]
-    fn with_flag_of(self, generation: Generation, low: u64) -> Self {
+    fn with_flag_of(self, generation: Generation, rest: u64) -> Self {
         let flag = self.0 & REFILING.put(1);
-        Self(GENERATION.put(u64::from(generation.0)) | flag | low)
+        Self(GENERATION.put(u64::from(generation.0)) | flag | rest)
     }
 }
 
@@ -344,10 +334,11 @@ mod tests {
         for (generation, shard) in [(1, 0), (5, 255), (exhausted - 3, 7), (exhausted - 1, 255)] {
             let id = TimerId::new(ShardNumber::new(shard), Generation(generation), 77);
             let armed = EntryState::of(id, Tick(u64::MAX));
-            let ended = EntryState::end_of(id, (1 << 30) - 1);
-            assert_eq!(ended, armed.ended((1 << 30) - 1));
+            let ended = armed.ended((1 << 30) - 1);
             assert_eq!(ended.next(), (1 << 30) - 1);
-            assert_eq!(ended.is_exhausted(), generation == exhausted - 1);
+            let is_exhausted = generation == exhausted - 1;
+            let expected = (!is_exhausted).then_some(ended);
+            assert_eq!(EntryState::end_of(id, (1 << 30) - 1), expected);
             assert!(armed.is_unflagged_of(id) && !armed.refiling().is_unflagged_of(id));
         }
     }
