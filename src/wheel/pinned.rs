@@ -121,7 +121,10 @@ impl<'w, T: Send> Pinned<'w, T> {
     /// Fails like [`Wheel::insert`](crate::Wheel::insert).
     #[inline]
     pub fn insert(&self, value: T, delay: Duration) -> Result<TimerId, InsertError<T>> {
-        self.engine().insert_after(self.call(), value, delay, self.now)
+        match self.engine().try_insert_after(value, delay, self.now, &self.guard) {
+            Ok(id) => Ok(id),
+            Err(value) => self.engine().insert_after_slow(self.call(), value, delay, self.now),
+        }
     }
 
     /// Arms a timer. See [`Wheel::insert_at`](crate::Wheel::insert_at).

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! Wheel::insert              by the thread's cached clock reading (`Inner::try_insert`)
-//! Pinned::insert             by the clock reading of a batch (`insert_after`)
+//! Pinned::insert             by the clock reading of a batch (`try_insert_after`)
 //! ├── insert                 the thread's magazine has a free entry, or is loaded with some
 //! │   └── arm                an old reference is visited in time: one compare-exchange
 //! │       └── arm_and_file   none is: a store, and a reference in the first block of the slot
@@ -26,6 +26,7 @@ use crate::wheel::hierarchy::entry_ref::EntryRef;
 use crate::wheel::hierarchy::geometry::{Place, SlotIndex};
 use crate::wheel::hierarchy::slot::PushOutcome;
 use crate::wheel::id::TimerId;
+use crate::wheel::memory::Guard;
 use crate::wheel::progress::swept::full_fence;
 use crate::wheel::shard::{Filed, Shard, at, has_passed, in_time};
 use crate::wheel::slab::Claimed;
@@ -38,26 +39,28 @@ use crate::wheel::wheel_instant::WheelInstant;
 use std::time::Duration;
 
 impl<T> Engine<T> {
-    /// Arms a timer that is due `delay` from now.
-    #[inline]
-    pub(crate) fn insert_after(
+    /// The fast path of an insert by delay, at a time that the caller has read. Returns the value
+    /// in all other cases.
+    #[inline(never)]
+    pub(crate) fn try_insert_after(
         &self,
-        call: Call<'_>,
         value: T,
         delay: Duration,
         now: WheelInstant,
-    ) -> Result<TimerId, InsertError<T>> {
-        match self.in_window(self.timeline.fast_tick_after(delay, now)) {
-            Some(deadline) => self
-                .insert(call, value, deadline)
-                .or_else(|value| self.insert_after_slow(call, value, delay, now)),
-            None => self.insert_after_slow(call, value, delay, now),
+        guard: &Guard,
+    ) -> Result<TimerId, T> {
+        let Some(deadline) = self.in_window(self.timeline.fast_tick_after(delay, now)) else {
+            return hand_back(value);
+        };
+        match self.threads.known() {
+            Some(thread) => self.insert(Call { thread, guard }, value, deadline),
+            None => hand_back(value),
         }
     }
 
-    /// The slow path of [`insert_after`](Self::insert_after), for any delay.
+    /// The slow path of [`try_insert_after`](Self::try_insert_after), for any delay.
     #[inline(never)]
-    fn insert_after_slow(
+    pub(crate) fn insert_after_slow(
         &self,
         call: Call<'_>,
         value: T,
