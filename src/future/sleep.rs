@@ -64,20 +64,16 @@ pub struct Sleep {
 
 #[derive(Clone, Copy)]
 enum SleepState {
-    /// Not in the wheel. `yielded` is set if the sleep was refused and has yielded, so that the
-    /// next refusal is returned.
-    Idle { yielded: bool },
+    /// Not in the wheel. New, or reset and not polled since.
+    Idle,
+    /// Not in the wheel. The sleep was refused and has yielded. The next refusal is returned.
+    Yielded,
     /// Inserted into the wheel.
     Armed(ArmedSleep),
     /// Completed because its deadline has passed.
     Elapsed,
     /// Completed because it could not be armed.
     Refused(Refusal),
-}
-
-impl SleepState {
-    /// The state of a sleep that is new or was reset, and has not been polled.
-    const NEW: SleepState = SleepState::Idle { yielded: false };
 }
 
 /// A sleep that was inserted into the wheel.
@@ -107,13 +103,9 @@ impl ArmedSleep {
 
     /// Returns `true` if the timer in the wheel can stay as it is for a new deadline, because it
     /// fires before that but not much earlier.
-    ///
-    /// Returns `false` if the wheel has a capacity. The early expiry would give up the sleep's
-    /// place, and another timer could take it.
     #[inline]
     fn can_keep_timer(&self, wheel: &Wheel<SleepWaker>, deadline: WheelInstant) -> bool {
-        let may = !self.id_shared && !wheel.is_closed() && !wheel.is_bounded();
-        may && self.slack.reaches(self.at, deadline)
+        !wheel.is_closed() && self.slack.reaches(self.at, deadline)
     }
 }
 
@@ -123,10 +115,17 @@ impl ArmedSleep {
 /// back repeatedly therefore updates the wheel once in a while, when half of its time is still
 /// left, and otherwise writes only the sleep. A sleep that is left alone wakes its task too early
 /// at most once, and that poll arms it again, as idle timeouts do in Jetty and Netty.
+///
+/// There is [none](Slack::NONE) if the id of the sleep was returned to the user, and none if the
+/// wheel has a capacity. The early expiry would give up the sleep's place, and another timer could
+/// take it.
 #[derive(Clone, Copy)]
 struct Slack(u32);
 
 impl Slack {
+    /// Each new deadline updates the wheel.
+    const NONE: Slack = Slack(0);
+
     /// The unit is a power of two in nanoseconds, so that some days fit.
     const SHIFT: u32 = 16;
 
@@ -169,7 +168,7 @@ impl Timer {
 impl Sleep {
     #[inline]
     pub(super) fn new(timer: Timer, deadline: WheelInstant) -> Self {
-        Self { timer, deadline, state: SleepState::NEW }
+        Self { timer, deadline, state: SleepState::Idle }
     }
 
     /// Returns the deadline. A reset [through the id](Self::id) is not included.
@@ -209,7 +208,7 @@ impl Sleep {
             SleepState::Armed(ArmedSleep { id, id_shared: true, .. }) => {
                 !self.wheel().contains(id) && self.has_fired(true)
             }
-            SleepState::Idle { .. } | SleepState::Armed(_) => self.has_passed(),
+            SleepState::Idle | SleepState::Yielded | SleepState::Armed(_) => self.has_passed(),
         }
     }
 
@@ -243,7 +242,7 @@ impl Sleep {
         let moved_earlier = passed || deadline < self.deadline;
         self.deadline = deadline;
         let SleepState::Armed(armed) = &mut self.state else {
-            self.state = SleepState::NEW;
+            self.state = SleepState::Idle;
             return;
         };
         armed.moved_earlier |= moved_earlier;
@@ -258,12 +257,13 @@ impl Sleep {
         let (wheel, deadline) = (self.timer.wheel(), self.deadline);
         let SleepState::Armed(armed) = &mut self.state else { return };
         let id = armed.id;
-        armed.slack = Slack::of(wheel.ahead(deadline).unwrap_or(0));
+        let slack = slack_on(wheel, wheel.ahead(deadline).unwrap_or(0));
+        armed.slack = if armed.id_shared { Slack::NONE } else { slack };
         armed.at = deadline;
         armed.confirmed = false;
         match wheel.reset_at_wheel_instant(id, deadline) {
             Ok(true) => {}
-            Ok(false) => self.state = SleepState::NEW,
+            Ok(false) => self.state = SleepState::Idle,
             Err(_) => self.hop(id),
         }
     }
@@ -309,7 +309,9 @@ impl Sleep {
         let SleepState::Armed(armed) = &mut self.state else {
             return None;
         };
-        armed.id_shared |= covers(self.timer.wheel(), armed.id, self.deadline) == Some(true);
+        if covers(self.timer.wheel(), armed.id, self.deadline) == Some(true) {
+            (armed.id_shared, armed.slack) = (true, Slack::NONE);
+        }
         armed.id_shared.then_some(armed.id)
     }
 
@@ -357,32 +359,27 @@ impl Sleep {
 
     /// Inserts the waker into the wheel unless the deadline has passed.
     fn arm(&mut self, task: &Waker) -> Poll<()> {
-        let wheel = self.timer.wheel();
-        let Some(resolved) = wheel.resolve(self.deadline) else {
-            return self.arm_by_the_clock(task);
-        };
-        let slack = Slack::of(resolved.ahead);
+        // Cloned first, because what is known before a call has to be saved for the time after it.
         let (wake, waker) = SleepWaker::of(task);
-        match wheel.insert_resolved(wake, resolved) {
-            Ok(id) => self.set_armed(id, waker, slack),
-            Err(wake) => {
-                let armed = wheel.insert_resolved_slow(wake, resolved);
-                self.finish_arming(armed, (waker, slack), task)
-            }
+        let mut ahead = 0;
+        match self.timer.wheel().try_insert_ahead(wake, self.deadline, &mut ahead) {
+            // A wheel with a capacity has no fast path, and arms its sleeps by `finish_arming`.
+            Ok(id) => self.set_armed(id, waker, Slack::of(ahead)),
+            Err(wake) => self.arm_by_the_clock((wake, waker), task),
         }
     }
 
     /// Arms the sleep if the cached clock reading does not show that the deadline is still to come
-    /// and within range.
+    /// and within range, or if the insert has no entry at hand.
     #[inline(never)]
-    fn arm_by_the_clock(&mut self, task: &Waker) -> Poll<()> {
+    fn arm_by_the_clock(&mut self, clone: (SleepWaker, WakerIdentity), task: &Waker) -> Poll<()> {
+        let (wake, waker) = clone;
         let Some(ahead) = self.wheel().ahead(self.deadline) else {
+            wake.forget();
             return self.elapse();
         };
-        let slack = Slack::of(ahead);
-        let (wake, waker) = SleepWaker::of(task);
         let armed = insert(self.wheel(), wake, self.deadline);
-        self.finish_arming(armed, (waker, slack), task)
+        self.finish_arming(armed, (waker, ahead), task)
     }
 
     /// Sets the state to armed with this id.
@@ -397,19 +394,27 @@ impl Sleep {
     fn finish_arming(
         &mut self,
         armed: Result<TimerId, InsertError<SleepWaker>>,
-        (waker, slack): (WakerIdentity, Slack),
+        (waker, ahead): (WakerIdentity, u64),
         task: &Waker,
     ) -> Poll<()> {
         match armed {
-            Ok(id) => self.set_armed(id, waker, slack),
+            Ok(id) => self.set_armed(id, waker, slack_on(self.wheel(), ahead)),
             Err(InsertError { reason, value }) => {
                 value.forget();
-                if let SleepState::Idle { yielded: false } = self.state {
-                    self.state = SleepState::Idle { yielded: true };
+                if let SleepState::Idle = self.state {
+                    self.state = SleepState::Yielded;
                     return yield_once(task);
                 }
                 self.refuse(reason)
             }
+        }
+    }
+
+    #[inline(never)]
+    fn poll_unarmed(&mut self, task: &Waker) -> Poll<()> {
+        match self.state {
+            SleepState::Idle | SleepState::Yielded => self.arm(task),
+            _ => Poll::Ready(()),
         }
     }
 
@@ -438,36 +443,26 @@ impl Sleep {
     /// [result](Self::result).
     #[inline]
     fn poll_state(&mut self, task: &Waker) -> Poll<()> {
-        match self.state {
-            SleepState::Idle { .. } => self.arm(task),
-            SleepState::Armed(ArmedSleep {
-                id,
-                waker,
-                at,
-                id_shared,
-                moved_earlier,
-                confirmed,
-                ..
-            }) => {
-                if waker != WakerIdentity::of(task) || moved_earlier && self.has_passed() {
-                    return self.replace_waker(id, id_shared, task);
-                }
-                // If the id was not shared, only the sweep or a drain can have ended the timer.
-                // Their words are at hand, and the entry may be far away in memory. A stale tick
-                // makes this return `Pending`, and the wake-up is then still to come.
-                if confirmed && !id_shared && self.wheel().is_definitely_pending(at) {
-                    return Poll::Pending;
-                }
-                let Some(confirmed) = covers(self.wheel(), id, at) else {
-                    return self.poll_ended(id_shared, task);
-                };
-                if let SleepState::Armed(armed) = &mut self.state {
-                    (armed.moved_earlier, armed.confirmed) = (false, confirmed);
-                }
-                Poll::Pending
-            }
-            SleepState::Elapsed | SleepState::Refused(_) => Poll::Ready(()),
+        let SleepState::Armed(armed) = self.state else {
+            return self.poll_unarmed(task);
+        };
+        let ArmedSleep { id, waker, at, id_shared, moved_earlier, confirmed, .. } = armed;
+        if waker != WakerIdentity::of(task) || moved_earlier && self.has_passed() {
+            return self.replace_waker(id, id_shared, task);
         }
+        // If the id was not shared, only the sweep or a drain can have ended the timer. Their words
+        // are at hand, and the entry may be far away in memory. A stale tick makes this return
+        // `Pending`, and the wake-up is then still to come.
+        if confirmed && !id_shared && self.wheel().is_definitely_pending(at) {
+            return Poll::Pending;
+        }
+        let Some(confirmed) = covers(self.wheel(), id, at) else {
+            return self.poll_ended(id_shared, task);
+        };
+        if let SleepState::Armed(armed) = &mut self.state {
+            (armed.moved_earlier, armed.confirmed) = (false, confirmed);
+        }
+        Poll::Pending
     }
 
     /// Polls the sleep, but inserts it even if the wheel is at its capacity. Any other refusal is
@@ -476,8 +471,8 @@ impl Sleep {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Result<(), Refusal>> {
-        if let SleepState::Idle { yielded } = &mut self.state {
-            *yielded = true;
+        if let SleepState::Idle = self.state {
+            self.state = SleepState::Yielded;
         }
         let polled = Pin::new(&mut *self).poll(context);
         if let Poll::Ready(Err(Refusal::AtCapacity { .. })) = polled {
@@ -493,7 +488,7 @@ impl Sleep {
         };
         let (wake, waker) = SleepWaker::of(task);
         let armed = self.wheel().insert_over_capacity(wake, self.deadline);
-        self.finish_arming(armed, (waker, Slack::of(ahead)), task)
+        self.finish_arming(armed, (waker, ahead), task)
     }
 
     /// Replaces the waker in the wheel, unless the deadline has passed. Called if a different task
@@ -515,7 +510,7 @@ impl Sleep {
         let SleepState::Armed(ArmedSleep { waker, slack, .. }) = self.state else {
             return;
         };
-        self.state = SleepState::NEW;
+        self.state = SleepState::Idle;
         if let Some(taken) = self.wheel().cancel_with_deadline(id) {
             // A waker that is refused wakes its task when it is dropped, and the poll that follows
             // returns the refusal.
@@ -524,6 +519,12 @@ impl Sleep {
             }
         }
     }
+}
+
+/// Returns the slack of a sleep on this wheel whose deadline is `ahead` nanoseconds away.
+#[inline]
+fn slack_on(wheel: &Wheel<SleepWaker>, ahead: u64) -> Slack {
+    if wheel.is_bounded() { Slack::NONE } else { Slack::of(ahead) }
 }
 
 /// Returns whether the wheel's timer fires no earlier than `deadline`, or `None` if there is no

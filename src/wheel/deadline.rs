@@ -4,8 +4,6 @@
 #![forbid(unsafe_code)]
 
 use crate::clock::Clock;
-#[cfg(any(feature = "future", modelled))]
-use crate::error::InsertError;
 use crate::wheel::cached_clock::MAX_LAG_NANOS;
 use crate::wheel::engine::{Engine, OutOfRange};
 use crate::wheel::id::TimerId;
@@ -15,7 +13,6 @@ use crate::wheel::ops::{Call, hand_back};
 use crate::wheel::thread_state::ThreadState;
 use crate::wheel::tick::Tick;
 use crate::wheel::wheel_instant::WheelInstant;
-use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
 /// The state shared by the two halves of a wheel.
@@ -25,19 +22,6 @@ pub(crate) struct Inner<T> {
     pub(crate) clock: Box<dyn Clock>,
     /// `true` if threads reuse a cached reading of the clock.
     pub(crate) cached: bool,
-}
-
-/// A deadline that was definitely in the future, and in range, when this was made. It belongs to
-/// one thread.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ResolvedDeadline<'w> {
-    /// The state of the calling thread, which has a thread id of its own.
-    thread: &'w ThreadState,
-    _of_its_thread: PhantomData<*const ()>,
-    tick: Tick,
-    /// The number of nanoseconds until the deadline.
-    #[cfg(any(feature = "future", modelled))]
-    pub(crate) ahead: u64,
 }
 
 impl<T> Inner<T> {
@@ -104,36 +88,38 @@ impl<T> Inner<T> {
     #[inline(never)]
     pub(crate) fn try_insert_at(&self, value: T, deadline: WheelInstant) -> Result<TimerId, T> {
         match self.resolve(deadline) {
-            Some(resolved) => self.insert(value, resolved),
+            Some((thread, _, tick)) => {
+                self.engine.insert(Call { thread, guard: &pin() }, value, tick)
+            }
             None => hand_back(value),
         }
     }
 
-    /// The fast path of an insert whose caller has already resolved the deadline.
-    #[inline(always)]
-    pub(crate) fn insert(
-        &self,
-        value: T,
-        ResolvedDeadline { thread, tick, .. }: ResolvedDeadline<'_>,
-    ) -> Result<TimerId, T> {
-        self.engine.insert(Call { thread, guard: &pin() }, value, tick)
-    }
-
-    /// The slow path of [`insert`](Self::insert).
+    /// The variant of [`try_insert_at`](Self::try_insert_at) that writes the number of nanoseconds
+    /// until the deadline to `ahead`. It is not a part of the result, because the insert ends in a
+    /// jump.
     #[cfg(any(feature = "future", modelled))]
-    pub(crate) fn insert_resolved_slow(
+    #[inline(never)]
+    pub(crate) fn try_insert_ahead(
         &self,
         value: T,
-        ResolvedDeadline { thread, tick, .. }: ResolvedDeadline<'_>,
-    ) -> Result<TimerId, InsertError<T>> {
-        self.engine.insert_slow(Call { thread, guard: &pin() }, value, tick)
+        deadline: WheelInstant,
+        ahead: &mut u64,
+    ) -> Result<TimerId, T> {
+        match self.resolve(deadline) {
+            Some((thread, now, tick)) => {
+                *ahead = deadline.nanos - now.nanos;
+                self.engine.insert(Call { thread, guard: &pin() }, value, tick)
+            }
+            None => hand_back(value),
+        }
     }
 
     /// Moves the deadline of a timer.
     #[inline(never)]
     pub(crate) fn reset_at(&self, id: TimerId, deadline: WheelInstant) -> ResetOutcome {
         match self.resolve(deadline) {
-            Some(ResolvedDeadline { thread, tick, .. }) => {
+            Some((thread, _, tick)) => {
                 self.engine.reset_exclusive(Call { thread, guard: &pin() }, id, tick)
             }
             None => self.reset_at_slow(id, deadline),
@@ -151,18 +137,11 @@ impl<T> Inner<T> {
     /// Resolves a deadline if the thread's cached reading shows that it is in the future and
     /// definitely in range.
     #[inline]
-    pub(crate) fn resolve(&self, deadline: WheelInstant) -> Option<ResolvedDeadline<'_>> {
-        let thread = self.engine.threads.known()?;
-        let timeline = &self.engine.timeline;
+    fn resolve(&self, deadline: WheelInstant) -> Option<(&ThreadState, WheelInstant, Tick)> {
+        let (thread, timeline) = (self.engine.threads.known()?, &self.engine.timeline);
         let is_ahead = |now| timeline.is_ahead_of_reused(deadline, now);
         let now = thread.clock.last_reading_if(is_ahead)?;
-        Some(ResolvedDeadline {
-            thread,
-            _of_its_thread: PhantomData,
-            tick: timeline.tick_at_reused(deadline),
-            #[cfg(any(feature = "future", modelled))]
-            ahead: deadline.nanos - now.nanos,
-        })
+        Some((thread, now, timeline.tick_at_reused(deadline)))
     }
 
     /// Returns the deadline of a timer that is armed now with this delay.

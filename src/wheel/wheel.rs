@@ -7,8 +7,6 @@ use crate::error::{BeyondRange, InsertError};
 use crate::sync::Arc;
 use crate::wheel::bits::to_index;
 use crate::wheel::deadline::Inner;
-#[cfg(any(feature = "future", modelled))]
-use crate::wheel::deadline::ResolvedDeadline;
 use crate::wheel::id::TimerId;
 use crate::wheel::memory::pin;
 use crate::wheel::metrics::Metrics;
@@ -321,33 +319,18 @@ impl<T: Send> Wheel<T> {
         self.capacity().is_some()
     }
 
-    /// Resolves a deadline to its distance if the caller's cached clock reading suffices.
+    /// The fast path of [`insert_at_wheel_instant`](Self::insert_at_wheel_instant), which writes
+    /// the number of nanoseconds until the deadline to `ahead`. Returns the value in all other
+    /// cases.
     #[cfg(any(feature = "future", modelled))]
     #[inline]
-    pub(crate) fn resolve(&self, deadline: WheelInstant) -> Option<ResolvedDeadline<'_>> {
-        self.inner.resolve(deadline)
-    }
-
-    /// The fast path of [`insert_at_wheel_instant`](Self::insert_at_wheel_instant). Returns the
-    /// value in all other cases.
-    #[cfg(any(feature = "future", modelled))]
-    #[inline]
-    pub(crate) fn insert_resolved(
+    pub(crate) fn try_insert_ahead(
         &self,
         value: T,
-        deadline: ResolvedDeadline<'_>,
+        deadline: WheelInstant,
+        ahead: &mut u64,
     ) -> Result<TimerId, T> {
-        self.inner.insert(value, deadline)
-    }
-
-    /// The slow path of [`insert_resolved`](Self::insert_resolved).
-    #[cfg(any(feature = "future", modelled))]
-    pub(crate) fn insert_resolved_slow(
-        &self,
-        value: T,
-        deadline: ResolvedDeadline<'_>,
-    ) -> Result<TimerId, InsertError<T>> {
-        self.inner.insert_resolved_slow(value, deadline)
+        self.inner.try_insert_ahead(value, deadline, ahead)
     }
 
     /// Returns `true` if `at` has passed by the clock.
