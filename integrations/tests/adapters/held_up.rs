@@ -98,8 +98,8 @@ where
     assert_that_bytes_win_within(2 * LIMIT, serve);
 }
 
-/// Asserts that the bytes win in most rounds. A system that preempts a thread of the runtime between
-/// its events and its tasks delays it by more than the timer allows for.
+/// Asserts that the bytes win in most rounds. A system that preempts a thread of the runtime
+/// between its events and its tasks delays it by more than the timer allows for.
 fn assert_that_bytes_win_within<F>(hold: Duration, serve: impl Fn(Timer, TcpStream) -> F + Copy)
 where
     F: Future<Output = bool> + Send + 'static,
