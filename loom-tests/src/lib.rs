@@ -297,6 +297,16 @@ pub fn percent() -> usize {
     percent.map_or(100, |percent| percent.parse().expect("a number"))
 }
 
+/// Returns the settings of shuttle's runs. Its usual stacks of 32 KiB are too small for functions
+/// that hold the bodies of many seeded faults.
+#[cfg(shuttle)]
+pub fn config() -> shuttle::Config {
+    let mut config = shuttle::Config::new();
+    config.silence_warnings = true;
+    config.stack_size = 256 << 10;
+    config
+}
+
 /// Runs a model on `schedules` random schedules, or on `TOURBILLON_MODEL_PERCENT` of them.
 ///
 /// Half of them choose a random thread at each step. The other half give the threads priorities and
@@ -307,8 +317,7 @@ pub fn random(schedules: usize, run: impl Fn() + Sync + Send + 'static) {
     use shuttle::scheduler::{PctScheduler, RandomScheduler};
 
     let half = (schedules * percent()).div_ceil(200);
-    let mut config = shuttle::Config::new();
-    config.silence_warnings = true;
+    let config = config();
     let run = std::sync::Arc::new(run);
     let again = std::sync::Arc::clone(&run);
     shuttle::Runner::new(RandomScheduler::new(half), config.clone()).run(move || again());

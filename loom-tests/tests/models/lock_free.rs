@@ -4,7 +4,7 @@
 //! Each thread is the stopped one in turn, the sweeper included. It resumes only when no other
 //! thread can run, so that the execution ends and its timers can be counted.
 
-use loom_tests::{TICK, World, any_operations, beside, percent, sweep, sweep_after, v};
+use loom_tests::{TICK, World, any_operations, beside, config, percent, sweep, sweep_after, v};
 use shuttle::scheduler::{RandomScheduler, Schedule, Scheduler, Task, TaskId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -68,8 +68,7 @@ fn one_stops(schedules: usize, threads: usize, within: u64, run: fn()) {
         steps_left: 0,
         meanwhile: Arc::clone(&meanwhile),
     };
-    let mut config = shuttle::Config::new();
-    config.silence_warnings = true;
+    let mut config = config();
     config.max_steps = shuttle::MaxSteps::FailAfter(MOST_STEPS);
     shuttle::Runner::new(scheduler, config).run(run);
     let meanwhile = meanwhile.load(Relaxed);
