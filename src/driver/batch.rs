@@ -8,10 +8,10 @@ use crate::panics::{ignore_poison, quietly, unless_locked};
 use crate::sync::{AcqRel, AtomicBool, AtomicUsize, Condvar, Inside, Mutex, Relaxed};
 use crate::wheel::{ClosedInChildren, Expired, LATENESS_BUCKETS, Lateness, TimerId, Wheel};
 use std::any::Any;
-use std::mem::take;
+use std::mem::{replace, take};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub(super) type Handler<T> = Box<dyn Fn(Expired<T>) + Send + Sync>;
 pub(super) type PanicObserver = Box<dyn Fn(TimerId, &(dyn Any + Send)) + Send + Sync>;
@@ -89,11 +89,19 @@ impl<T> DriverShared<T> {
         take(&mut *ignore_poison(self.unfired.lock()))
     }
 
-    /// Counts a handler that begins.
-    fn count_lateness(&self, deadline: Instant, now: Instant) {
-        let bucket = Lateness::bucket(now.saturating_duration_since(deadline));
-        // Relaxed: a statistic.
-        self.handler_lateness[bucket].fetch_add(1, Relaxed);
+    /// Counts handlers of timers with these deadlines, which began at `now`.
+    fn count_lateness(&self, deadlines: &[Instant], now: Instant) {
+        for same in deadlines.chunk_by(PartialEq::eq) {
+            let bucket = Lateness::bucket(now.saturating_duration_since(same[0]));
+            // Relaxed: a statistic.
+            self.handler_lateness[bucket].fetch_add(same.len(), Relaxed);
+        }
+    }
+
+    /// Returns `true` if the tick thread waits for room when the bound on timers in flight is
+    /// reached.
+    fn is_bounded(&self) -> bool {
+        self.max_in_flight < usize::MAX
     }
 
     /// Subtracts timers from those in flight, and wakes the tick thread if it may wait for room.
@@ -109,6 +117,13 @@ impl<T> DriverShared<T> {
         }
     }
 }
+
+/// The number of handlers that run between two readings of the clock, if as many before them were
+/// [`QUICK`].
+const RUN: usize = 16;
+
+/// The time that a quick handler takes at most. A reading of the clock takes a tenth of it.
+const QUICK: Duration = Duration::from_nanos(640);
 
 /// Timers on their way through the executor.
 pub(super) struct Batch<T: Send> {
@@ -126,14 +141,36 @@ impl<T: Send> Batch<T> {
         Self { timers: timers.into_iter(), shared, number }
     }
 
+    /// Runs the handlers. The first of each run is counted as it begins. The others are counted
+    /// when all have ended, as late as the first, or as late as the last could be if they were not
+    /// quick.
     pub(super) fn run(mut self) {
         let shared = Arc::clone(&self.shared);
         let _inside = Inside::enter(&*shared);
         let clock = shared.wheel.clock();
-        let mut now = clock.now();
-        for timer in self.timers.by_ref() {
+        let mut deadlines = Vec::with_capacity(RUN);
+        let (mut now, mut quick) = (clock.now(), 0);
+        while self.timers.len() > 0 {
+            let run = if quick < RUN { 1 } else { RUN };
+            deadlines.clear();
+            deadlines.extend(self.timers.as_slice().iter().take(run).map(|timer| timer.deadline));
+            let (first, others) = deadlines.split_at(1);
+            shared.count_lateness(first, now);
+            self.run_some(run);
+            let began = replace(&mut now, clock.now());
+            let took = now.saturating_duration_since(began);
+            let were_quick = took.as_nanos() <= QUICK.as_nanos() * deadlines.len() as u128;
+            quick = if were_quick { quick + deadlines.len() } else { 0 };
+            shared.count_lateness(others, if were_quick { began } else { now });
+        }
+    }
+
+    /// Runs the next `run` handlers, or all that are left.
+    fn run_some(&mut self, run: usize) {
+        let shared = &*self.shared;
+        let mut ended = 0;
+        for timer in self.timers.by_ref().take(run) {
             let id = timer.id;
-            shared.count_lateness(timer.deadline, now);
             let outcome = catch_unwind(AssertUnwindSafe(|| (shared.handler)(timer)));
             if let Err(panic) = outcome {
                 // Relaxed: a statistic.
@@ -145,8 +182,15 @@ impl<T: Send> Batch<T> {
                     drop(panic);
                 });
             }
-            shared.end_flight(1);
-            now = clock.now();
+            // The tick thread may wait for the room of each.
+            if shared.is_bounded() {
+                shared.end_flight(1);
+            } else {
+                ended += 1;
+            }
+        }
+        if ended > 0 {
+            shared.end_flight(ended);
         }
     }
 }
@@ -179,7 +223,7 @@ impl<T: Send> Drop for Batch<T> {
         }
         // The thread whose handler made the first room may have been preempted before it woke the
         // tick thread.
-        if shared.max_in_flight < usize::MAX {
+        if shared.is_bounded() {
             shared.parker.unpark();
         }
     }

@@ -5,6 +5,8 @@ use crate::common::asked::Asked;
 use crate::common::receive;
 use std::collections::HashSet;
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -270,6 +272,56 @@ fn a_handler_that_hangs_takes_one_place_of_those_in_flight() {
         next();
     });
     assert_eq!(receive(begun, 1), [2]);
+}
+
+/// With a bound, each handler of a long batch makes room when it ends, however quick it was.
+#[test]
+fn a_quick_handler_makes_room_at_its_end() {
+    let clock = ManualClock::new();
+    let (executor, jobs) = queue();
+    let set = |builder: DriverBuilder| builder.executor(executor).max_in_flight(40);
+    let (driver, begun, release) = held_handlers(&clock, set);
+    for n in 0..40 {
+        driver.wheel().insert(n, TICK).unwrap();
+    }
+    clock.advance(TICK);
+    let job = receive(&jobs, 1).remove(0);
+    (0..19).for_each(|_| release.send(()).unwrap());
+    // As above.
+    std::thread::scope(|scope| {
+        let release = release;
+        scope.spawn(job);
+        receive(&begun, 20);
+        assert_eq!(driver.metrics().timers_in_flight, 21);
+        (0..21).for_each(|_| release.send(()).unwrap());
+    });
+    assert_eq!(driver.metrics().timers_in_flight, 0);
+}
+
+/// The clock is not read for each of many quick handlers. If one of them is slow, those behind it
+/// are late nevertheless.
+#[test]
+fn handlers_behind_a_slow_one_among_quick_ones_begin_late() {
+    let clock = ManualClock::new();
+    let (executor, jobs) = queue();
+    let (slow, ended) = (clock.clone(), AtomicUsize::new(0));
+    let builder = Builder::new().clock(clock.clone()).driver().executor(executor);
+    let driver = builder.spawn(move |_: Expired<u32>| {
+        if ended.fetch_add(1, Relaxed) == 19 {
+            slow.advance(TICK * 100);
+        }
+    });
+    let driver = driver.unwrap();
+    for n in 0..40 {
+        driver.wheel().insert(n, TICK).unwrap();
+    }
+    clock.advance(TICK);
+    receive(&jobs, 1).remove(0)();
+    let lateness = driver.metrics().handler_lateness;
+    let (late, all) = lateness.buckets().fold((0, 0), |(late, all), (bound, handlers)| {
+        (if bound > TICK * 100 { late + handlers } else { late }, all + handlers)
+    });
+    assert!(all == 40 && (20..=24).contains(&late), "{late} of {all}");
 }
 
 #[test]
