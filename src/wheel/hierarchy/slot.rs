@@ -41,6 +41,7 @@ use super::entry_ref::EntryRef;
 use crate::sync::{AcqRel, Acquire, AtomicU64, Relaxed};
 use crate::wheel::bits::{Field, to_index};
 use crate::wheel::memory::Guard;
+use std::collections::VecDeque;
 
 const COUNT: Field = Field::low(4);
 const BLOCK: Field = COUNT.above(30);
@@ -227,7 +228,7 @@ impl Chain {
     /// or `None` at the end of the chain.
     pub(crate) fn read_block(
         &mut self,
-        references: &mut Vec<EntryRef>,
+        references: &mut VecDeque<EntryRef>,
         blocks: &Blocks,
     ) -> Option<ReadOutcome> {
         let block = self.block;
@@ -282,14 +283,14 @@ impl Unwritten {
     /// Appends the references written since the last check. Returns `true` if all have been read,
     /// in which case the block is released.
     #[inline]
-    pub(crate) fn read_written(&mut self, references: &mut Vec<EntryRef>, blocks: &Blocks) -> bool {
+    pub(crate) fn read_written(&mut self, references: &mut VecDeque<EntryRef>, blocks: &Blocks) -> bool {
         if self.waiting == 0 {
             return true;
         }
         blocks.with(self.block, |block| {
             for position in self.positions() {
                 if let Some(reference) = block.read(position) {
-                    references.push(reference);
+                    references.push_back(reference);
                     self.waiting &= !(1 << position);
                 }
             }
@@ -307,6 +308,7 @@ impl Unwritten {
 mod tests {
     use super::{Blocks, EntryRef, REFERENCES, ReadOutcome, SlotHead};
     use crate::wheel::memory::pin;
+    use std::collections::VecDeque;
 
     #[test]
     fn every_reference_pushed_is_taken_once() {
@@ -317,11 +319,11 @@ mod tests {
             .count();
         assert_eq!((blocks, slot.len(&pool, &pin())), (4, u64::from(total)));
         let mut chain = slot.take();
-        let mut references = Vec::new();
+        let mut references = VecDeque::new();
         while let Some(read) = chain.read_block(&mut references, &pool) {
             assert!(matches!(read, ReadOutcome::Whole));
         }
-        references.sort_unstable();
+        references.make_contiguous().sort_unstable();
         assert_eq!(references, (0..total).map(EntryRef::new).collect::<Vec<_>>());
         assert!(slot.is_empty() && slot.take().read_block(&mut references, &pool).is_none());
         assert_eq!(slot.len(&pool, &pin()), 0);

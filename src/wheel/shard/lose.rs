@@ -9,6 +9,7 @@ use crate::wheel::hierarchy::geometry::{Place, SlotIndex};
 use crate::wheel::memory::Guard;
 use crate::wheel::slab::entry::Entry;
 use crate::wheel::tick::Tick;
+use std::collections::VecDeque;
 
 impl<T> Shard<T> {
     /// Returns the number of references that could not be filed so far.
@@ -22,14 +23,14 @@ impl<T> Shard<T> {
         &self,
         page: u32,
         swept: Tick,
-        references: &mut Vec<EntryRef>,
+        references: &mut VecDeque<EntryRef>,
         guard: &Guard,
     ) -> bool {
         self.slab.for_each_on_page(page, guard, |index, entry| {
             let (state, next_visit) = (entry.state.load(), entry.next_visit.load());
             let known = !state.is_refiling() && in_time(next_visit, state.deadline(swept), swept);
             if state.is_armed() && !known {
-                references.push(EntryRef::new(index));
+                references.push_back(EntryRef::new(index));
             }
         })
     }

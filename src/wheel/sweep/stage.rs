@@ -15,6 +15,7 @@
 
 use crate::wheel::counters::SweepCount;
 use crate::wheel::engine::Engine;
+use crate::wheel::hierarchy::block::REFERENCES;
 use crate::wheel::hierarchy::entry_ref::EntryRef;
 use crate::wheel::hierarchy::slot::ReadOutcome;
 use crate::wheel::hierarchy::{Kept, Source, Taken};
@@ -38,15 +39,21 @@ pub(super) enum Stage {
     Unfiled,
 }
 
+/// The number of references that are read ahead of the one that is visited: two full blocks. On a
+/// machine whose misses take 200 ns, twelve are enough.
+const AHEAD: usize = 2 * REFERENCES;
+
 /// References that were taken out of their slots and have not been visited.
 #[derive(Debug)]
 pub(super) struct Pending {
     /// Taken chains, in the order of their expiries.
     pub(super) taken: VecDeque<Taken>,
-    /// References read from one of them.
-    pub(super) references: Vec<EntryRef>,
+    /// References read from one of them, with their entries prefetched.
+    pub(super) references: VecDeque<EntryRef>,
     /// The origin of those references.
     pub(super) from: Source,
+    /// `true` if more of the same origin may be read from the first of the taken chains.
+    continues: bool,
     /// Blocks with references that were reserved but not yet written.
     pub(super) kept: VecDeque<Kept>,
     /// The number of kept blocks that have not been checked at the present tick.
@@ -62,8 +69,9 @@ impl Pending {
     pub(super) fn new(shards: usize) -> Self {
         Self {
             taken: VecDeque::new(),
-            references: Vec::new(),
+            references: VecDeque::new(),
             from: Source { shard: 0, slot: None },
+            continues: false,
             kept: VecDeque::new(),
             unchecked: 0,
             pages: vec![None; shards].into(),
@@ -104,30 +112,53 @@ impl Pending {
         self.taken.is_empty() && self.unchecked == 0 && self.pages.iter().all(Option::is_none)
     }
 
-    /// Reads on when all references read before have been visited. Reads up to `most` references
-    /// (and the rest of their block) of the next slot, or those newly written to the next kept
-    /// block.
-    pub(super) fn read_on<T>(&mut self, most: usize, engine: &Engine<T>) {
-        let Some(taken) = self.taken.front_mut() else {
-            return match self.unchecked {
-                0 => self.read_page(engine),
-                _ => self.read_kept(engine),
-            };
-        };
-        self.from = taken.from;
-        let (counters, blocks) =
-            (engine.progress.counters(), engine.shard(taken.from.shard).hierarchy.blocks());
-        while self.references.len() < most {
-            match taken.chain.read_block(&mut self.references, blocks) {
-                None => {
-                    self.taken.pop_front();
-                    break;
-                }
-                Some(ReadOutcome::Whole) => counters.add(SweepCount::BlocksFreed, 1),
-                Some(ReadOutcome::Kept(unwritten)) => {
-                    self.kept.push_back(Kept { from: taken.from, unwritten });
-                }
+    /// Reads on when all references read before have been visited: the first block of the next
+    /// slot, or what was newly written to the next kept block.
+    pub(super) fn read_on<T>(&mut self, engine: &Engine<T>) {
+        if let Some(taken) = self.taken.front() {
+            (self.from, self.continues) = (taken.from, true);
+            self.read_ahead(engine);
+            return;
+        }
+        match self.unchecked {
+            0 => self.read_page(engine),
+            _ => self.read_kept(engine),
+        }
+        self.prefetch(0, engine);
+    }
+
+    /// Returns `true` if the next block of the slot is to be read, so that its memory and that of
+    /// its entries arrives while the references before it are visited.
+    #[inline]
+    pub(super) fn is_short(&self) -> bool {
+        self.continues && self.references.len() < AHEAD
+    }
+
+    /// Reads the next block of the slot from which the last references were read, and starts to
+    /// fetch their entries. Returns the number of those references.
+    pub(super) fn read_ahead<T>(&mut self, engine: &Engine<T>) -> usize {
+        let Some(taken) = self.taken.front_mut() else { return 0 };
+        let blocks = engine.shard(taken.from.shard).hierarchy.blocks();
+        let before = self.references.len();
+        match taken.chain.read_block(&mut self.references, blocks) {
+            None => {
+                self.taken.pop_front();
+                self.continues = false;
             }
+            Some(ReadOutcome::Whole) => engine.progress.counters().add(SweepCount::BlocksFreed, 1),
+            Some(ReadOutcome::Kept(unwritten)) => {
+                self.kept.push_back(Kept { from: taken.from, unwritten });
+            }
+        }
+        self.prefetch(before, engine);
+        self.references.len() - before
+    }
+
+    /// Starts to fetch the entries of the references from position `first` on.
+    fn prefetch<T>(&self, first: usize, engine: &Engine<T>) {
+        let (shard, guard) = (engine.shard(self.from.shard), pin());
+        for reference in self.references.range(first..) {
+            shard.prefetch(reference.index(), &guard);
         }
     }
 

@@ -124,9 +124,6 @@ impl<T> HandedOver<'_, T> {
     }
 }
 
-/// The number of references that are visited together, with their entries prefetched.
-const TOGETHER: usize = 64;
-
 /// The number of timers that a sweep collects before it hands them over.
 const BATCH: usize = 256;
 
@@ -463,7 +460,7 @@ impl<T: Send> Sweeper<T> {
             if self.budget == 0 {
                 return false;
             }
-            self.pending.read_on(TOGETHER.min(self.budget), engine);
+            self.pending.read_on(engine);
             // A block without references costs budget as well.
             self.budget = self.budget.saturating_sub(self.pending.references.len().max(1));
         }
@@ -477,9 +474,6 @@ impl<T: Send> Sweeper<T> {
         let Source { shard: number, slot } = self.pending.from;
         let (shard, guard, before) = (engine.shard(number), pin(), self.batch.len());
         let expiry = SlotExpiry { slot, swept: engine.progress.swept() };
-        for reference in &self.pending.references {
-            shard.prefetch(reference.index(), &guard);
-        }
         let mut gathered = Gathered {
             filed: Filed::NOTHING,
             released: Released::NONE,
@@ -487,7 +481,12 @@ impl<T: Send> Sweeper<T> {
         };
         let (mut discarded, mut requeued) = (0, 0);
         while self.batch.len() < limit {
-            let Some(reference) = self.pending.references.pop() else { break };
+            if self.pending.is_short() && self.budget > 0 {
+                let read = self.pending.read_ahead(engine);
+                // A block without references costs budget as well.
+                self.budget = self.budget.saturating_sub(read.max(1));
+            }
+            let Some(reference) = self.pending.references.pop_front() else { break };
             match shard.visit(reference, expiry, &mut gathered, &guard) {
                 VisitOutcome::Discarded => discarded += 1,
                 VisitOutcome::Requeued => requeued += 1,

@@ -357,7 +357,7 @@ fn tidy_slot<T>(
 ) -> (usize, bool) {
     let shard = engine.shard(taken.from.shard);
     let expiry = SlotExpiry { slot: Some(slot), swept: engine.progress.swept() };
-    let mut references = Vec::<EntryRef>::new();
+    let mut references = VecDeque::<EntryRef>::new();
     let (mut looked, mut filed, mut made, mut freed, mut done) = (0, 0, 0, 0, false);
     while looked < budget && !done {
         match taken.chain.read_block(&mut references, shard.hierarchy.blocks()) {
