@@ -368,8 +368,7 @@ impl<T: Send + 'static> TickThread<T> {
                 self.wait(overload.into_iter().chain(stuck).min());
                 continue;
             }
-            let mut timers = Vec::new();
-            let finished = self.sweeper.collect(self.batch.min(room), &mut timers);
+            let (timers, finished) = self.sweeper.collect(self.batch.min(room));
             if !timers.is_empty() {
                 self.monitor.report_late(&self.sweeper, &timers);
                 self.hand_over(timers);

@@ -132,10 +132,10 @@ impl SweepCounters {
         read(&self.counters[count as usize])
     }
 
-    /// Counts a timer that was handed over with this lateness.
+    /// Counts timers that were handed over with this lateness.
     #[inline]
-    pub(crate) fn add_late(&self, bucket: usize) {
-        bump(&self.lateness[bucket], 1);
+    pub(crate) fn add_late(&self, bucket: usize, timers: u64) {
+        bump(&self.lateness[bucket], timers);
     }
 
     /// Returns the number of late timers by bucket.

@@ -45,6 +45,7 @@ use crate::wheel::tick::Tick;
 use crate::wheel::wheel::Wheel;
 use std::collections::VecDeque;
 use std::fmt;
+use std::mem::replace;
 use std::time::{Duration, Instant};
 
 /// The exclusive half of a wheel, which hands over due timers.
@@ -112,15 +113,16 @@ struct HandedOver<'c, T> {
 }
 
 impl<T> HandedOver<'_, T> {
+    /// Counts timers with the same deadline.
     #[inline]
-    fn count(&mut self, timer: &Expired<T>) {
+    fn count(&mut self, deadline: Instant, timers: u64) {
         let bucket = match self.last {
-            Some((deadline, bucket)) if deadline == timer.deadline => bucket,
-            _ => Lateness::bucket(self.now.saturating_duration_since(timer.deadline)),
+            Some((last, bucket)) if last == deadline => bucket,
+            _ => Lateness::bucket(self.now.saturating_duration_since(deadline)),
         };
-        self.last = Some((timer.deadline, bucket));
-        self.engine.progress.counters().add_late(bucket);
-        self.engine.progress.counters().add(SweepCount::Fired, 1);
+        self.last = Some((deadline, bucket));
+        self.engine.progress.counters().add_late(bucket, timers);
+        self.engine.progress.counters().add(SweepCount::Fired, timers);
     }
 }
 
@@ -335,7 +337,7 @@ impl<T: Send> Sweeper<T> {
             while expired < limit {
                 let Some(timer) = self.batch.pop_front() else { break };
                 expired += 1;
-                handed_over.count(&timer);
+                handed_over.count(timer.deadline, 1);
                 on_expired(timer);
             }
         }
@@ -346,14 +348,21 @@ impl<T: Send> Sweeper<T> {
     /// Sweeps, as [`run`](Self::run) does, into a vector, but at most one sweep. Returns `true` if
     /// that sweep both began and ended in this call, so that everything that was due has been
     /// collected.
-    pub(crate) fn collect(&mut self, limit: usize, into: &mut Vec<Expired<T>>) -> bool {
+    pub(crate) fn collect(&mut self, limit: usize) -> (Vec<Expired<T>>, bool) {
         let (now, began_before) = (self.inner.clock.now(), self.is_under_way());
         self.budget = upkeep::SLICE.max(limit);
-        let finished = self.fill(now, limit, limit, upkeep::SLICE);
+        let finished = self.fill(now, limit, limit, upkeep::SLICE) && !began_before;
+        if self.batch.is_empty() {
+            return (Vec::new(), finished);
+        }
+        // The batch is handed over in its own memory. The next one will be about as large.
+        let next = VecDeque::with_capacity(self.batch.len());
+        let timers = Vec::from(replace(&mut self.batch, next));
         let mut handed_over = HandedOver { engine: &self.inner.engine, now, last: None };
-        self.batch.iter().for_each(|timer| handed_over.count(timer));
-        into.extend(self.batch.drain(..));
-        finished && !began_before
+        for same in timers.chunk_by(|one, other| one.deadline == other.deadline) {
+            handed_over.count(same[0].deadline, same.len() as u64);
+        }
+        (timers, finished)
     }
 
     /// Collects due timers until the batch has about `batch` of them, and never more than `limit`.
