@@ -4,9 +4,9 @@
 use crate::common::asked::Asked;
 use crate::common::receive;
 use std::collections::HashSet;
-use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;

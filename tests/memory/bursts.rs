@@ -68,3 +68,28 @@ fn blocks_of_names_go_back_though_all_timers_are_armed() {
     let after = bytes(&bench);
     assert!(before * 5 / 4 < most && after < before * 9 / 8, "{before}, {most}, {after}");
 }
+
+/// Some timers fire in a burst, and the others keep all pages. The entries and blocks that were
+/// hoarded are then used again.
+#[test]
+fn what_a_burst_leaves_is_used_again() {
+    let _alone = alone();
+    let tick = Duration::from_millis(1);
+    let shape = Shape { tick, shards: 1, geometry: Geometry::default(), first_tick: 0 };
+    let mut bench = Bench::<u64>::new(shape);
+    let arm = |bench: &Bench<u64>, seconds| bench.wheel.insert(0, Duration::from_secs(seconds));
+    for n in 0..240_000 {
+        arm(&bench, if n % 4 == 0 { 10 } else { 3600 }).unwrap();
+    }
+    let before = bench.wheel.metrics().bytes;
+    for _ in 0..2 {
+        assert_eq!(bench.advance(Duration::from_secs(10)).len(), 60_000);
+        let now = |bench: &Bench<u64>| bench.clock.now();
+        while bench.sweeper.next_deadline().is_some_and(|next| next <= now(&bench)) {
+            assert!(bench.advance(Duration::ZERO).is_empty());
+        }
+        assert!((0..60_000).all(|_| arm(&bench, 10).is_ok()));
+    }
+    let after = bench.wheel.metrics().bytes;
+    assert!(after < before * 101 / 100, "{before}, then {after}");
+}

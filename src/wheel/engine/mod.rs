@@ -316,7 +316,7 @@ impl<T> Engine<T> {
     }
 
     /// Returns the number of blocks of references, in use or not.
-    fn blocks(&self) -> u64 {
+    pub(crate) fn blocks(&self) -> u64 {
         self.shards.iter().map(|shard| shard.hierarchy.blocks().len()).sum()
     }
 

@@ -175,6 +175,23 @@ impl Blocks {
         self.slab.release_one(block.0, &pin());
     }
 
+    /// Hoards a block that no other thread accesses.
+    fn hoard(&self, block: BlockNumber, hoard: &mut Trim) {
+        #[cfg(all(modelled, not(crossbeam_loom)))]
+        if self.taken.load(Relaxed) != u32::MAX {
+            return;
+        }
+        hoard.add_held(&self.slab, block.0, &pin());
+    }
+
+    /// Releases a block that no other thread accesses, or adds it to a hoard.
+    pub(crate) fn release_to(&self, block: BlockNumber, hoard: Option<&mut Trim>) {
+        match hoard {
+            Some(hoard) => self.hoard(block, hoard),
+            None => self.release(block),
+        }
+    }
+
     /// Calls `use_block` with a block that is in use.
     #[inline(always)]
     pub(crate) fn with<R>(&self, block: BlockNumber, use_block: impl FnOnce(&Block) -> R) -> R {

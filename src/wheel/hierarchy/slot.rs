@@ -41,6 +41,7 @@ use super::entry_ref::EntryRef;
 use crate::sync::{AcqRel, Acquire, AtomicU64, Relaxed};
 use crate::wheel::bits::{Field, to_index};
 use crate::wheel::memory::Guard;
+use crate::wheel::slab::trim::Trim;
 use std::collections::VecDeque;
 
 const COUNT: Field = Field::low(4);
@@ -230,6 +231,7 @@ impl Chain {
         &mut self,
         references: &mut VecDeque<EntryRef>,
         blocks: &Blocks,
+        hoard: Option<&mut Trim>,
     ) -> Option<ReadOutcome> {
         let block = self.block;
         if block == BlockNumber::NONE {
@@ -239,7 +241,7 @@ impl Chain {
         blocks.prefetch(self.block);
         let count = std::mem::replace(&mut self.count, REFERENCES);
         let mut unwritten = Unwritten { block, waiting: (1 << count) - 1 };
-        Some(match unwritten.read_written(references, blocks) {
+        Some(match unwritten.read_written(references, blocks, hoard) {
             true => ReadOutcome::Whole,
             false => ReadOutcome::Kept(unwritten),
         })
@@ -283,7 +285,12 @@ impl Unwritten {
     /// Appends the references written since the last check. Returns `true` if all have been read,
     /// in which case the block is released.
     #[inline]
-    pub(crate) fn read_written(&mut self, references: &mut VecDeque<EntryRef>, blocks: &Blocks) -> bool {
+    pub(crate) fn read_written(
+        &mut self,
+        references: &mut VecDeque<EntryRef>,
+        blocks: &Blocks,
+        hoard: Option<&mut Trim>,
+    ) -> bool {
         if self.waiting == 0 {
             return true;
         }
@@ -298,7 +305,7 @@ impl Unwritten {
         if self.waiting == 0 {
             // All reserved references have been written, so by the block rule no other thread
             // accesses it.
-            blocks.release(self.block);
+            blocks.release_to(self.block, hoard);
         }
         self.waiting == 0
     }
@@ -320,12 +327,12 @@ mod tests {
         assert_eq!((blocks, slot.len(&pool, &pin())), (4, u64::from(total)));
         let mut chain = slot.take();
         let mut references = VecDeque::new();
-        while let Some(read) = chain.read_block(&mut references, &pool) {
+        while let Some(read) = chain.read_block(&mut references, &pool, None) {
             assert!(matches!(read, ReadOutcome::Whole));
         }
         references.make_contiguous().sort_unstable();
         assert_eq!(references, (0..total).map(EntryRef::new).collect::<Vec<_>>());
-        assert!(slot.is_empty() && slot.take().read_block(&mut references, &pool).is_none());
+        assert!(slot.is_empty() && slot.take().read_block(&mut references, &pool, None).is_none());
         assert_eq!(slot.len(&pool, &pin()), 0);
     }
 }

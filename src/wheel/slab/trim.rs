@@ -4,8 +4,8 @@
 //! pages, the sweeper hoards vacant entries by page, and removes each page whose entries it has
 //! all. The entries come from two sources:
 //!
-//! - while enough entries are on the stack, the sweeper hoards those whose timers it ends, which it
-//!   has just touched;
+//! - while enough entries are on the stack, the sweeper hoards those whose timers it ends, and the
+//!   blocks of their references, which it has just touched;
 //! - it pops the stack, a slice in each sweep, until that is empty.
 //!
 //! The rest of the hoard goes back to the stack in the end. A round costs O(vacant entries) and
@@ -19,7 +19,7 @@
 #![forbid(unsafe_code)]
 
 use super::slab_item::SlabItem;
-use super::{Released, Slab};
+use super::{Claimed, Released, Slab};
 use crate::wheel::id::Generation;
 use crate::wheel::memory::Guard;
 
@@ -59,10 +59,26 @@ impl Trim {
                 return true;
             };
             *left -= 1;
-            let bumped = claimed.bump(self.next(slab, claimed.index));
-            self.add(slab, claimed.index, bumped, guard);
+            self.add_claimed(slab, &claimed, guard);
         }
         false
+    }
+
+    /// Hoards a vacant entry that the sweeper holds exclusively.
+    pub(crate) fn add_held<E: SlabItem>(&mut self, slab: &Slab<E>, index: u32, guard: &Guard) {
+        if let Some(claimed) = slab.claimed(index, guard) {
+            self.add_claimed(slab, &claimed, guard);
+        }
+    }
+
+    fn add_claimed<E: SlabItem>(
+        &mut self,
+        slab: &Slab<E>,
+        claimed: &Claimed<'_, E>,
+        guard: &Guard,
+    ) {
+        let bumped = claimed.bump(self.next(slab, claimed.index));
+        self.add(slab, claimed.index, bumped, guard);
     }
 
     /// Returns the entry that the state of `index` has to reference for `index` to be hoarded.

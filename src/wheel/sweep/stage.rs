@@ -20,6 +20,7 @@ use crate::wheel::hierarchy::entry_ref::EntryRef;
 use crate::wheel::hierarchy::slot::ReadOutcome;
 use crate::wheel::hierarchy::{Kept, Source, Taken};
 use crate::wheel::memory::pin;
+use crate::wheel::slab::trim::Trim;
 use std::collections::VecDeque;
 
 /// The position of a sweep.
@@ -112,19 +113,25 @@ impl Pending {
         self.taken.is_empty() && self.unchecked == 0 && self.pages.iter().all(Option::is_none)
     }
 
-    /// Reads on when all references read before have been visited: the first block of the next
-    /// slot, or what was newly written to the next kept block.
-    pub(super) fn read_on<T>(&mut self, engine: &Engine<T>) {
+    /// Reads on when all references read before have been visited: what was newly written to the
+    /// next kept block, if no slot is left that can be [read](Self::read_ahead). Returns the cost.
+    pub(super) fn read_on<T>(&mut self, engine: &Engine<T>) -> usize {
         if let Some(taken) = self.taken.front() {
             (self.from, self.continues) = (taken.from, true);
-            self.read_ahead(engine);
-            return;
+            return 0;
         }
         match self.unchecked {
             0 => self.read_page(engine),
             _ => self.read_kept(engine),
         }
         self.prefetch(0, engine);
+        // A block without references costs something as well.
+        self.references.len().max(1)
+    }
+
+    /// Returns `true` if there is nothing to visit before more is read.
+    pub(super) fn is_empty(&self) -> bool {
+        self.references.is_empty() && !self.continues
     }
 
     /// Returns `true` if the next block of the slot is to be read, so that its memory and that of
@@ -134,16 +141,17 @@ impl Pending {
         self.continues && self.references.len() < AHEAD
     }
 
-    /// Reads the next block of the slot from which the last references were read, and starts to
-    /// fetch their entries. Returns the number of those references.
-    pub(super) fn read_ahead<T>(&mut self, engine: &Engine<T>) -> usize {
-        let Some(taken) = self.taken.front_mut() else { return 0 };
+    /// Reads the next block of the slot, and starts to fetch the entries of its references. Returns
+    /// the cost.
+    pub(super) fn read_ahead<T>(&mut self, engine: &Engine<T>, hoard: Option<&mut Trim>) -> usize {
+        let Some(taken) = self.taken.front_mut() else { return 1 };
         let blocks = engine.shard(taken.from.shard).hierarchy.blocks();
         let before = self.references.len();
-        match taken.chain.read_block(&mut self.references, blocks) {
+        match taken.chain.read_block(&mut self.references, blocks, hoard) {
             None => {
                 self.taken.pop_front();
                 self.continues = false;
+                return 0;
             }
             Some(ReadOutcome::Whole) => engine.progress.counters().add(SweepCount::BlocksFreed, 1),
             Some(ReadOutcome::Kept(unwritten)) => {
@@ -151,7 +159,7 @@ impl Pending {
             }
         }
         self.prefetch(before, engine);
-        self.references.len() - before
+        (self.references.len() - before).max(1)
     }
 
     /// Starts to fetch the entries of the references from position `first` on.
@@ -181,10 +189,8 @@ impl Pending {
         self.unchecked = self.unchecked.saturating_sub(1);
         let Some(mut kept) = self.kept.pop_front() else { return };
         self.from = kept.from;
-        if kept
-            .unwritten
-            .read_written(&mut self.references, engine.shard(kept.from.shard).hierarchy.blocks())
-        {
+        let blocks = engine.shard(kept.from.shard).hierarchy.blocks();
+        if kept.unwritten.read_written(&mut self.references, blocks, None) {
             engine.progress.counters().add(SweepCount::BlocksFreed, 1);
         } else {
             self.kept.push_back(kept);

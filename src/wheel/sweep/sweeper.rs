@@ -469,31 +469,28 @@ impl<T: Send> Sweeper<T> {
             if self.budget == 0 {
                 return false;
             }
-            self.pending.read_on(engine);
-            // A block without references costs budget as well.
-            self.budget = self.budget.saturating_sub(self.pending.references.len().max(1));
+            self.budget = self.budget.saturating_sub(self.pending.read_on(engine));
         }
     }
 
-    /// Visits the references that were read, while there is room in the batch.
+    /// Visits the references that were read, and the others of their slot, while there is room in
+    /// the batch.
     fn visit(&mut self, engine: &Engine<T>, limit: usize) {
-        if self.pending.references.is_empty() {
+        if self.pending.is_empty() {
             return;
         }
         let Source { shard: number, slot } = self.pending.from;
         let (shard, guard, before) = (engine.shard(number), pin(), self.batch.len());
         let expiry = SlotExpiry { slot, swept: engine.progress.swept() };
-        let mut gathered = Gathered {
-            filed: Filed::NOTHING,
-            released: Released::NONE,
-            hoard: self.upkeep.hoard(number),
-        };
+        let (hoard, mut blocks) = self.upkeep.hoards(number);
+        let mut gathered = Gathered { filed: Filed::NOTHING, released: Released::NONE, hoard };
         let (mut discarded, mut requeued) = (0, 0);
         while self.batch.len() < limit {
             if self.pending.is_short() && self.budget > 0 {
-                let read = self.pending.read_ahead(engine);
-                // A block without references costs budget as well.
-                self.budget = self.budget.saturating_sub(read.max(1));
+                // References that are filed again need blocks at once.
+                let blocks = blocks.as_deref_mut().filter(|_| requeued == 0);
+                let cost = self.pending.read_ahead(engine, blocks);
+                self.budget = self.budget.saturating_sub(cost);
             }
             let Some(reference) = self.pending.references.pop_front() else { break };
             match shard.visit(reference, expiry, &mut gathered, &guard) {

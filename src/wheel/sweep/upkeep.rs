@@ -10,9 +10,9 @@
 //!   than used ones, it [`trims`](crate::wheel::slab::trim) entries and blocks.
 //!
 //! While a burst fires and more than [`SLACK`] entries are vacant, the sweeper *hoards* the entries
-//! that it ends, by page, and trims when the burst is over. In the middle of the burst most pages
-//! are neither full nor empty. It stops hoarding when callers make pages, because they cannot use
-//! the hoarded entries.
+//! that it ends and the blocks that it reads, by page, and trims when the burst is over. In the
+//! middle of the burst most pages are neither full nor empty. It stops hoarding when callers make
+//! pages, because they cannot use what is hoarded.
 //!
 //! A thread checks this once in so much garbage as [`INTERVAL`] says, and wakes the sweeper. It
 //! counts the entries that it releases to the slab, and the references for which it makes blocks.
@@ -66,6 +66,8 @@ pub(crate) struct Upkeep {
     fired_at: Tick,
     /// The number of entries at the last check.
     entries_then: u64,
+    /// The number of blocks at the last check.
+    blocks_then: u64,
     /// The entries whose references have been filed again in the slot that is being tidied. Empty
     /// between slots.
     seen: Indices,
@@ -130,6 +132,7 @@ impl Upkeep {
             hoards: false,
             fired_at: Tick::NEVER,
             entries_then: 0,
+            blocks_then: 0,
             seen: Indices::default(),
         }
     }
@@ -189,9 +192,10 @@ impl Upkeep {
         }
     }
 
-    /// Returns the hoard of a shard if the sweeper adds entries of ended timers to it.
-    pub(crate) fn hoard(&mut self, shard: usize) -> Option<&mut Trim> {
-        self.trims.get_mut(shard).map(|trims| &mut trims.entries).filter(|_| self.hoards)
+    /// Returns the hoards of a shard's entries and blocks if the sweeper adds those of ended timers.
+    pub(crate) fn hoards(&mut self, shard: usize) -> (Option<&mut Trim>, Option<&mut Trim>) {
+        let trims = self.trims.get_mut(shard).filter(|_| self.hoards);
+        trims.map(|trims| (&mut trims.entries, &mut trims.blocks)).unzip()
     }
 
     /// Called before a rest of so many ticks. If that is long, the hoard is processed first.
@@ -214,8 +218,9 @@ impl Upkeep {
             self.hoards = engine.entries() > engine.armed() + held + SLACK;
             self.fired_at = swept;
         }
-        let entries = engine.entries();
-        let made = entries > std::mem::replace(&mut self.entries_then, entries);
+        let (entries, blocks) = (engine.entries(), engine.blocks());
+        let made = entries > std::mem::replace(&mut self.entries_then, entries)
+            || blocks > std::mem::replace(&mut self.blocks_then, blocks);
         // Hoarding ends in two cases:
         // - callers make pages, possibly because of the hoard, whose entries are not on their
         //   stack;
@@ -240,7 +245,7 @@ impl Upkeep {
 
     /// Returns `true` if anything is hoarded.
     fn holds(&self) -> bool {
-        self.trims.iter().any(|trims| trims.entries.held() > 0)
+        self.trims.iter().any(|trims| trims.entries.held() + trims.blocks.held() > 0)
     }
 
     fn give_back<T>(&mut self, engine: &Engine<T>) {
@@ -248,6 +253,9 @@ impl Upkeep {
         for (shard, trims) in engine.shards.iter().zip(&mut self.trims) {
             if trims.entries.held() > 0 {
                 trims.entries.give_back(&shard.slab, &guard);
+            }
+            if trims.blocks.held() > 0 {
+                shard.hierarchy.blocks().give_back(&mut trims.blocks, &guard);
             }
         }
     }
@@ -336,7 +344,9 @@ impl Upkeep {
             }
             Part::Blocks if shard.hierarchy.blocks().trim(&mut trims.blocks, slice, &guard) => {
                 self.trimming = Some((number + 1, self.first_part));
-                shard.hierarchy.blocks().give_back(&mut trims.blocks, &guard);
+                if !self.hoards {
+                    shard.hierarchy.blocks().give_back(&mut trims.blocks, &guard);
+                }
             }
             Part::Entries | Part::Blocks => {}
         }
@@ -360,7 +370,7 @@ fn tidy_slot<T>(
     let mut references = VecDeque::<EntryRef>::new();
     let (mut looked, mut filed, mut made, mut freed, mut done) = (0, 0, 0, 0, false);
     while looked < budget && !done {
-        match taken.chain.read_block(&mut references, shard.hierarchy.blocks()) {
+        match taken.chain.read_block(&mut references, shard.hierarchy.blocks(), None) {
             None => done = true,
             Some(ReadOutcome::Whole) => freed += 1,
             Some(ReadOutcome::Kept(unwritten)) => {
