@@ -148,24 +148,25 @@ impl<T: Send> Batch<T> {
         let shared = Arc::clone(&self.shared);
         let _inside = Inside::enter(&*shared);
         let clock = shared.wheel.clock();
-        let mut deadlines = Vec::with_capacity(RUN);
         let (mut now, mut quick) = (clock.now(), 0);
+        let mut deadlines = [now; RUN];
         while self.timers.len() > 0 {
-            let run = if quick < RUN { 1 } else { RUN };
-            deadlines.clear();
-            deadlines.extend(self.timers.as_slice().iter().take(run).map(|timer| timer.deadline));
-            let (first, others) = deadlines.split_at(1);
+            let run = self.timers.len().min(if quick < RUN { 1 } else { RUN });
+            for (deadline, timer) in deadlines.iter_mut().zip(self.timers.as_slice()).take(run) {
+                *deadline = timer.deadline;
+            }
+            let (first, others) = deadlines[..run].split_at(1);
             shared.count_lateness(first, now);
             self.run_some(run);
             let began = replace(&mut now, clock.now());
             let took = now.saturating_duration_since(began);
-            let were_quick = took.as_nanos() <= QUICK.as_nanos() * deadlines.len() as u128;
-            quick = if were_quick { quick + deadlines.len() } else { 0 };
+            let were_quick = took.as_nanos() <= QUICK.as_nanos() * run as u128;
+            quick = if were_quick { quick + run } else { 0 };
             shared.count_lateness(others, if were_quick { began } else { now });
         }
     }
 
-    /// Runs the next `run` handlers, or all that are left.
+    /// Runs the next `run` handlers.
     fn run_some(&mut self, run: usize) {
         let shared = &*self.shared;
         let mut ended = 0;
