@@ -298,6 +298,32 @@ fn a_quick_handler_makes_room_at_its_end() {
     assert_eq!(driver.metrics().timers_in_flight, 0);
 }
 
+/// Handlers that panic among quick ones end no other, and their timers are in flight no longer.
+#[test]
+fn a_panic_among_quick_handlers_ends_no_other() {
+    let clock = ManualClock::new();
+    let (executor, jobs) = queue();
+    let (send, ran) = mpsc::channel();
+    let builder = Builder::new().clock(clock.clone()).driver().executor(executor);
+    let driver = builder.spawn(move |timer: Expired<u32>| {
+        send.send(timer.value).unwrap();
+        assert!(timer.value % 7 != 5, "one of eight");
+    });
+    let driver = driver.unwrap();
+    for n in 0..60 {
+        driver.wheel().insert(n, TICK).unwrap();
+    }
+    clock.advance(TICK);
+    receive(&jobs, 1).remove(0)();
+    let mut ran: Vec<_> = ran.try_iter().collect();
+    ran.sort_unstable();
+    assert_eq!(ran, (0..60).collect::<Vec<_>>());
+    let metrics = driver.metrics();
+    assert_eq!((metrics.handler_panics, metrics.timers_in_flight), (8, 0));
+    let counted: u64 = metrics.handler_lateness.buckets().map(|(_, handlers)| handlers).sum();
+    assert_eq!(counted, 60);
+}
+
 /// The clock is not read for each of many quick handlers. If one of them is slow, those behind it
 /// are late nevertheless.
 #[test]
