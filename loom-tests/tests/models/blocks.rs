@@ -1,7 +1,9 @@
 //! Blocks of references that are given back and then reused by any thread that needs one.
 #![cfg(not(crossbeam_loom))]
 
-use loom_tests::{TICK, World, beside, model, sweep, sweep_after, sweep_with_upkeep, v};
+use loom_tests::{
+    TICK, World, as_if_many_had_fired, beside, model, sweep, sweep_after, sweep_with_upkeep, v,
+};
 use std::time::Duration;
 
 /// A head that was read earlier refers to a block that has been given back and reused since, in the
@@ -43,6 +45,30 @@ fn a_block_that_had_other_references() {
         fired.extend(sweep(&mut sweeper));
         fired.sort_unstable();
         assert_eq!(fired, [3, 4, 5, 6]);
+    });
+}
+
+/// A page that is made ends the hoarding. The next check does not end it again for a page of blocks
+/// that was made at the same time. (It has one thread, which shuttle refuses.)
+#[cfg(loom)]
+#[test]
+fn pages_that_are_made_end_the_hoarding_once() {
+    model(1, || {
+        let World { wheel, mut sweeper, clock } = World::recycling();
+        let insert = |n: u32| wheel.insert(v(n.into()), TICK * n.min(3)).unwrap();
+        // All blocks are in use, and half of the entries are vacant.
+        let ids = [1, 2, 3, 4, 5, 6].map(insert);
+        ids[3..].iter().for_each(|&id| assert!(wheel.cancel(id).is_some()));
+        for _ in 0..2 {
+            as_if_many_had_fired(&wheel);
+            assert!(sweep(&mut sweeper).is_empty());
+        }
+        let before = wheel.metrics().bytes;
+        assert_eq!(sweep_after(&mut sweeper, &clock, 1), [1]);
+        wheel.insert(v(7), Duration::ZERO).unwrap();
+        assert!(wheel.metrics().bytes > before, "the block was not hoarded");
+        assert_eq!(sweep(&mut sweeper), [7]);
+        assert_eq!(sweep_after(&mut sweeper, &clock, 2), [2, 3]);
     });
 }
 

@@ -251,3 +251,23 @@ impl Blocks {
         trim.give_back(&self.slab, guard);
     }
 }
+
+#[cfg(all(test, not(modelled)))]
+mod tests {
+    use super::Blocks;
+    use crate::wheel::memory::pin;
+    use crate::wheel::slab::trim::Trim;
+
+    /// A claimer that stalled while the block was on the top of the stack therefore fails.
+    #[test]
+    fn a_block_that_was_hoarded_has_a_later_generation() {
+        let (blocks, mut hoard) = (Blocks::new(), Trim::default());
+        let block = blocks.claim().unwrap();
+        let generation = || blocks.with(block, |block| block.state.load().generation());
+        let before = generation();
+        blocks.release_to(block, Some(&mut hoard));
+        blocks.give_back(&mut hoard, &pin());
+        assert!(generation() > before);
+        assert_eq!(blocks.claim(), Some(block), "it was put back");
+    }
+}

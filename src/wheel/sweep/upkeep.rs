@@ -192,7 +192,7 @@ impl Upkeep {
         }
     }
 
-    /// Returns the hoards of a shard's entries and blocks if the sweeper adds those of ended timers.
+    /// Returns the hoards of a shard's entries and blocks, if the sweeper adds to them at present.
     pub(crate) fn hoards(&mut self, shard: usize) -> (Option<&mut Trim>, Option<&mut Trim>) {
         let trims = self.trims.get_mut(shard).filter(|_| self.hoards);
         trims.map(|trims| (&mut trims.entries, &mut trims.blocks)).unzip()
@@ -219,8 +219,9 @@ impl Upkeep {
             self.fired_at = swept;
         }
         let (entries, blocks) = (engine.entries(), engine.blocks());
-        let made = entries > std::mem::replace(&mut self.entries_then, entries)
-            || blocks > std::mem::replace(&mut self.blocks_then, blocks);
+        let entries_then = std::mem::replace(&mut self.entries_then, entries);
+        let blocks_then = std::mem::replace(&mut self.blocks_then, blocks);
+        let made = entries > entries_then || blocks > blocks_then;
         // Hoarding ends in two cases:
         // - callers make pages, possibly because of the hoard, whose entries are not on their
         //   stack;
