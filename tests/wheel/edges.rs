@@ -4,9 +4,9 @@
 
 use crate::common::{Bench, Shape, with_wheels};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 use tourbillon::__internals::Geometry;
 use tourbillon::{BeyondRange, Builder, Clock, ManualClock, Refusal, Sweeper, Wheel};
@@ -49,6 +49,34 @@ fn what_is_overdue_in_a_long_catch_up_is_not_lost() {
     // The steps amount to nearly the range of 2^37 ticks, and each is less than the longest rest.
     a_handler_that_arms_for_the_past(MICRO, HOUR * 2, 18);
     a_handler_that_arms_for_the_past(MILLI, HOUR * 24 * 80, 18);
+}
+
+/// Timers of several shards are due in one tick, in more than one block for each. The sweep reads
+/// references ahead, but none of the next shard while it visits those of the one before.
+#[test]
+fn shards_that_are_due_in_one_tick() {
+    const THREADS: u32 = 8;
+    const EACH: u32 = 20;
+    let mut bench =
+        Bench::new(Shape { tick: MILLI, shards: 3, geometry: Geometry::default(), first_tick: 0 });
+    let (wheel, due) = (bench.wheel.clone(), bench.clock.now() + MILLI);
+    // Threads have different shards while all of them live.
+    let armed = Barrier::new(THREADS as usize);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (wheel, armed) = (&wheel, &armed);
+            scope.spawn(move || {
+                for number in thread * EACH..(thread + 1) * EACH {
+                    wheel.insert_at(number, due).unwrap();
+                }
+                armed.wait();
+            });
+        }
+    });
+    let mut fired = bench.advance(MILLI);
+    fired.sort_unstable();
+    assert_eq!(fired, (0..THREADS * EACH).collect::<Vec<_>>());
+    assert!(wheel.is_empty());
 }
 
 /// Runs a test on default wheels that were idle for so long that they refuse deadlines ahead of
