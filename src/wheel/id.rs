@@ -145,6 +145,10 @@ impl ShardNumber {
     pub(crate) fn new(number: usize) -> Self {
         Self(ODD | SHARD.put(number as u64))
     }
+
+    pub(crate) fn index(self) -> usize {
+        SHARD.get_u32(self.0.get()) as usize
+    }
 }
 
 /// The use count of a slab entry, odd while a timer occupies it and even while it is vacant.

@@ -24,6 +24,8 @@
 //! | | no block, full count | the slot is empty | |
 //! | vacant head | generation 25, index 30 | the top of the stack of vacant entries | [`slab::vacant`] |
 //! | | the last index | the stack is empty | |
+//! | `next_scan` | a tick | the sweeper scans the shard at that tick by itself | [`progress::next_scan`] |
+//! | reports | 2 for each shard | a reference was filed for an earlier tick | [`progress::next_scan`] |
 //! | page remainder | count 30, first index 30 | entries of a page that were never taken | [`slab::page_remainder`] |
 //!
 //! # Life of an insert
@@ -37,13 +39,14 @@
 //!    [`hierarchy::geometry`] computes the slot, [`hierarchy::slot`] reserves a position in the
 //!    slot's first block, or makes a new one if that is full, and [`hierarchy::block`] writes the
 //!    reference there. [`hierarchy::rows`] then marks the slot as occupied.
-//! 5. After a full fence it re-checks two things. If the sweep has passed the slot meanwhile, it
+//! 5. After a full fence it re-checks three things. If the sweeper would scan the shard only after
+//!    the slot's tick, the insert reports the shard. If the sweep has passed the slot meanwhile, it
 //!    files again. If the sweeper would rest beyond the slot's tick, the insert wakes it.
 //! 6. If the wheel was closed meanwhile, it takes the timer back and returns the value.
 //!
 //! A cancel or a reset to a later deadline is one compare-and-swap on the entry's state, without a
-//! new reference. The sweeper does the reverse. It publishes a tick, takes the slots up to it, and
-//! visits each reference ([`sweep`], [`ops::visit`]).
+//! new reference. The sweeper does the reverse. It publishes a tick, scans the shards in which
+//! slots have expired, takes those slots, and visits each reference ([`sweep`], [`ops::visit`]).
 //!
 //! # Invariants
 //!
@@ -91,7 +94,8 @@
 //!   [`sweep`] is the exclusive half, which expires timers, rests, and keeps memory in bounds.
 //!
 //! To read the wheel in one evening, start with [`ops::insert`], then read [`slab::state`],
-//! [`hierarchy::slot`], [`ops::protocol`], [`progress::swept`], [`progress::wakeup`] and [`sweep`].
+//! [`hierarchy::slot`], [`ops::protocol`], [`progress::swept`], [`progress::wakeup`],
+//! [`progress::next_scan`] and [`sweep`].
 //! `docs/DESIGN.md` gives the reasons and the rejected alternatives.
 
 mod bits;

@@ -13,4 +13,5 @@ mod linearizability;
 mod long_time;
 mod properties;
 mod series;
+mod shards;
 mod stress;

@@ -30,6 +30,7 @@ mod resets_vs_leap;
 mod rest_vs_insert;
 mod rest_vs_resets;
 mod reuse_of_references;
+mod scan_vs_filers;
 mod series;
 #[cfg(shuttle)]
 mod shutdown_vs_handler;

@@ -124,7 +124,7 @@ impl<T> Engine<T> {
             |number| CachePadded::new(Shard::new(number, geometry.page_bits, Arc::clone(&levels)));
         Self {
             shards: (0..parts.shards).map(shard).collect(),
-            progress: Progress::new(parts.origin, parts.wakeup),
+            progress: Progress::new(parts.origin, parts.wakeup, parts.shards),
             timeline: parts.timeline,
             threads: ThreadStates::new(parts.shards, parts.capacity.is_some(), parts.term_cycles),
             upkeep: UpkeepFlag::new(),

@@ -152,9 +152,10 @@ impl Hierarchy {
         &self.blocks
     }
 
-    /// Returns the first tick after `swept` at which an occupied slot is taken.
-    pub(crate) fn next_expiry(&self, swept: Tick) -> Option<Tick> {
-        self.levels.iter().filter_map(|level| self.next_in(level, swept)).min()
+    /// Returns the first tick after `swept` at which an occupied slot is taken, or [`Tick::NEVER`].
+    pub(crate) fn next_expiry(&self, swept: Tick) -> Tick {
+        let expiries = self.levels.iter().filter_map(|level| self.next_in(level, swept));
+        expiries.min().unwrap_or(Tick::NEVER)
     }
 
     /// Returns `true` if there are overdue references.
@@ -171,15 +172,22 @@ impl Hierarchy {
         })
     }
 
-    /// Takes every occupied slot whose expiry is after `from` and not after `to`.
-    pub(crate) fn take_due(&self, from: Tick, to: Tick, taken: &mut VecDeque<Taken>) {
+    /// Takes every occupied slot whose expiry is after `from` and not after `to`. Returns the first
+    /// tick after `to` at which an occupied slot is taken, or [`Tick::NEVER`].
+    pub(crate) fn take_due(&self, from: Tick, to: Tick, taken: &mut VecDeque<Taken>) -> Tick {
+        let mut next = Tick::NEVER;
         for level in self.levels.iter() {
             let mut reached = from;
-            while let Some(at) = self.next_in(level, reached).filter(|&at| at <= to) {
+            while let Some(at) = self.next_in(level, reached) {
+                if at > to {
+                    next = next.min(at);
+                    break;
+                }
                 taken.push_back(self.take(level.slot(level.number(at)), at));
                 reached = at;
             }
         }
+        next
     }
 
     /// Takes one slot early, if it is occupied.

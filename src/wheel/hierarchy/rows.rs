@@ -96,19 +96,16 @@ impl Rows {
     }
 
     /// Returns the distance from `start` to the first occupied slot of a ring, which has words of
-    /// its own.
+    /// its own. The length of the ring is a power of two.
     pub(crate) fn distance(&self, ring: Range<usize>, start: usize) -> Option<usize> {
-        let (words, slots) = (ring.len().div_ceil(64), ring.len());
-        let (first, from, bit) = (ring.start / 64, start / 64 - ring.start / 64, start % 64);
-        (0..=words).find_map(|step| {
-            let mask = match step {
-                0 => u64::MAX << bit,
-                _ if step == words => !(u64::MAX << bit),
-                _ => u64::MAX,
-            };
-            let slot = self.first_in(first + (from + step) % words, mask)?;
-            Some((slot + slots - start) % slots)
-        })
+        let (first, end) = (ring.start / 64, ring.end.div_ceil(64));
+        let (from, ahead) = (start / 64, u64::MAX << (start % 64));
+        let slot = self
+            .first_in(from, ahead)
+            .or_else(|| self.first_among(from + 1..end))
+            .or_else(|| self.first_among(first..from))
+            .or_else(|| self.first_in(from, !ahead))?;
+        Some(slot.wrapping_sub(start) & (ring.len() - 1))
     }
 
     /// Returns the number of occupied slots in a range that has words of its own.
@@ -117,6 +114,11 @@ impl Rows {
         // Relaxed: for statistics.
         let marked = |row: &Row| row.marks.load(Relaxed).count_ones() as usize;
         rows.iter().filter_map(Lazy::get).map(marked).sum()
+    }
+
+    /// Returns the first occupied slot among those of a range of words.
+    fn first_among(&self, mut words: Range<usize>) -> Option<usize> {
+        words.find_map(|word| self.first_in(word, u64::MAX))
     }
 
     /// Returns the first occupied slot among those of a word's masked bits.

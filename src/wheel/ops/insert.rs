@@ -188,7 +188,9 @@ impl<T> Engine<T> {
             PushOutcome::Raced => return self.file_slow(call, id, deadline, (slot, at)),
             PushOutcome::Pushed => full_fence(),
         }
-        if at <= self.progress.swept() || self.progress.wakeup().is_after(at) {
+        let progress = &self.progress;
+        if at <= progress.swept() || progress.wakeup().is_after(at) || shard.next_scan.is_after(at)
+        {
             return self.recheck_slow(call, id, deadline, (slot, at));
         }
         call.thread.counters.add_own(ThreadCount::Filed, 1);
@@ -271,6 +273,7 @@ impl<T> Engine<T> {
         place: Place,
         mut filed: Filed,
     ) -> Result<TimerId, T> {
+        shard.ensure_scan(place, &self.progress);
         let swept = self.progress.swept();
         if has_passed(place, aim.deadline, swept) {
             if let Some(entry) = shard.slab.entry(aim.id.index(), call.guard) {

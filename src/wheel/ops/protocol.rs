@@ -24,7 +24,8 @@
 //! 3. Otherwise write `next_visit`.
 //! 4. Arm by a store.
 //! 5. File the reference.
-//! 6. Pass a full fence.
+//! 6. Pass a full fence. If the sweeper scans the shard only after the slot's expiry, report the
+//!    shard and pass another ([`next_scan`](crate::wheel::progress::next_scan)).
 //! 7. Re-check. If the slot has expired, file once more ([`refile`](super::refile)). If the sweeper
 //!    rests for too long, wake it.
 //!
@@ -44,7 +45,7 @@
 //!    that it will be needed.
 //! 2. File a reference, half way to the deadline.
 //! 3. Exchange `next_visit`.
-//! 4. Pass a full fence.
+//! 4. Pass a full fence, and report the shard as an insert does.
 //! 5. Re-check. If the sweep has passed the slot meanwhile, go back to step 2.
 //! 6. Wake the sweeper if it rests for too long.
 //! 7. Clear the flag.
@@ -136,6 +137,12 @@
 //!   another deadline meanwhile, that thread ensures the visit. If it has set a deadline with the
 //!   same bits, the exchange counts as this operation, which has not returned and so may come after
 //!   the other one.
+//!
+//! **A shard that the sweeper does not scan.** A step of the sweep scans only the shards in which
+//! it knows of an expiry, or of which it has a report. A filer that returns has found that the
+//! sweeper knows of one that is not later than its own, or has reported the shard, before its last
+//! fence and its re-check. [`next_scan`](crate::wheel::progress::next_scan) shows that the step
+//! that passes the slot then finds the reference, or the re-check finds that step.
 //!
 //! **Wake-ups.** A thread that relies on a reference also relies on the thread that filed it having
 //! woken the sweeper. An insert wakes it before it returns its id. A resetter wakes it before it

@@ -109,6 +109,7 @@ impl<T> Shard<T> {
                 set_next_visit(&entry.next_visit, place, swept);
             }
             full_fence();
+            self.ensure_scan(place, progress);
             if refiler == Refiler::Owner && self.unfiled() != unfiled {
                 entry.next_visit.clear_if(|next_visit| next_visit == at(place, swept));
                 continue;

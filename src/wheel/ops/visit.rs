@@ -2,7 +2,7 @@
 //! their races are in [`protocol`](super::protocol).
 
 use crate::wheel::hierarchy::entry_ref::EntryRef;
-use crate::wheel::hierarchy::geometry::SlotIndex;
+use crate::wheel::hierarchy::geometry::{Place, SlotIndex};
 use crate::wheel::id::TimerId;
 use crate::wheel::memory::Guard;
 use crate::wheel::shard::{Filed, Shard, at};
@@ -16,10 +16,31 @@ use crate::wheel::tick::Tick;
 /// The results of several visits.
 #[derive(Debug)]
 pub(crate) struct Gathered<'h> {
-    pub(crate) filed: Filed,
+    pub(crate) requeued: Requeued,
     pub(crate) released: Released,
     /// Receives the entries of timers that end, instead of `released`, while the sweeper hoards.
     pub(crate) hoard: Option<&'h mut Trim>,
+}
+
+/// What the sweeper has filed, and the earliest expiry of a slot that it filed into.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Requeued {
+    pub(crate) filed: Filed,
+    pub(crate) earliest: Tick,
+}
+
+impl Requeued {
+    pub(crate) const NOTHING: Requeued = Requeued { filed: Filed::NOTHING, earliest: Tick::NEVER };
+
+    /// Files a reference. Returns `false` if there is no memory for it.
+    fn file<T>(&mut self, shard: &Shard<T>, reference: EntryRef, place: Place) -> bool {
+        let Some(more) = shard.file(reference.index(), place) else { return false };
+        self.filed = self.filed.and(more);
+        if let Place::Slot { at, .. } = place {
+            self.earliest = self.earliest.min(at);
+        }
+        true
+    }
 }
 
 /// The expiry of a slot, at which its references are visited.
@@ -69,7 +90,7 @@ impl<T> Shard<T> {
                     // SAFETY: the exchange above has ended the timer, and the entry is gathered
                     // below (I3).
                     let value = unsafe { entry.take() };
-                    self.leave(entry, reference, state, expiry, &mut gathered.filed);
+                    self.leave(entry, reference, state, expiry, &mut gathered.requeued);
                     let (index, released) = (reference.index(), &mut gathered.released);
                     match &mut gathered.hoard {
                         Some(hoard) => hoard.add(&self.slab, index, vacant, guard),
@@ -81,7 +102,9 @@ impl<T> Shard<T> {
             } else {
                 self.try_discard(entry, state, expiry).and_then(|discarded| match discarded {
                     true => Ok(VisitOutcome::Discarded),
-                    false => self.try_requeue(entry, reference, state, expiry, &mut gathered.filed),
+                    false => {
+                        self.try_requeue(entry, reference, state, expiry, &mut gathered.requeued)
+                    }
                 })
             };
             match visited {
@@ -116,14 +139,13 @@ impl<T> Shard<T> {
         reference: EntryRef,
         ended: EntryState,
         SlotExpiry { slot, swept }: SlotExpiry,
-        filed: &mut Filed,
+        requeued: &mut Requeued,
     ) {
         let Some(slot) = slot else { return };
         let next_visit = entry.next_visit.load();
         if ended.is_refiling() {
-            match self.file(reference.index(), self.hierarchy.next_expiry_of(slot, swept)) {
-                Some(kept) => *filed = filed.and(kept),
-                None => self.lose(entry, slot, swept),
+            if !requeued.file(self, reference, self.hierarchy.next_expiry_of(slot, swept)) {
+                self.lose(entry, slot, swept);
             }
         } else if swept < next_visit && self.hierarchy.is_taken_at(slot, next_visit) {
             // The flag was clear when the timer ended, and no thread can have set it since.
@@ -171,21 +193,18 @@ impl<T> Shard<T> {
         reference: EntryRef,
         state: EntryState,
         SlotExpiry { slot, swept }: SlotExpiry,
-        filed: &mut Filed,
+        requeued: &mut Requeued,
     ) -> Result<VisitOutcome<T>, EntryState> {
         let deadline = state.deadline(swept);
         let place = self.hierarchy.place(deadline, swept);
         if state.is_refiling() {
             let kept = slot.map(|slot| self.hierarchy.next_expiry_of(slot, swept));
-            let kept = kept.filter(|&kept| match self.file(reference.index(), kept) {
-                Some(more) => {
-                    *filed = filed.and(more);
-                    true
-                }
-                None => {
+            let kept = kept.filter(|&kept| {
+                let filed = requeued.file(self, reference, kept);
+                if !filed {
                     self.lose_at(entry, kept, swept);
-                    false
                 }
+                filed
             });
             if !state.is_armed() || kept.is_some_and(|kept| at(kept, swept) <= deadline) {
                 let visited =
@@ -199,15 +218,11 @@ impl<T> Shard<T> {
                 return entry.state.try_revalidate(state).and(Err(state));
             }
         }
-        let visited = match self.file(reference.index(), place) {
-            Some(more) => {
-                *filed = filed.and(more);
-                VisitOutcome::Requeued
-            }
-            None => {
-                self.lose_at(entry, place, swept);
-                VisitOutcome::Discarded
-            }
+        let visited = if requeued.file(self, reference, place) {
+            VisitOutcome::Requeued
+        } else {
+            self.lose_at(entry, place, swept);
+            VisitOutcome::Discarded
         };
         entry.state.try_revalidate(state).map(|()| visited)
     }

@@ -1,25 +1,29 @@
 //! [`Progress`]: the state that the sweeper and the callers of a wheel publish to each other.
 //!
 //! The sweeper publishes the tick that it has reached ([`swept`]), the tick until which it rests
-//! ([`wakeup`]) and its counters. Callers check the first two after each change. They publish that
-//! memory needs upkeep ([`upkeep_flag`]).
+//! ([`wakeup`]), when it scans each shard ([`next_scan`]) and its counters. Callers check the first
+//! three after they have filed a reference. They publish that a shard is to be scanned earlier, and
+//! that memory needs upkeep ([`upkeep_flag`]).
 
 #![forbid(unsafe_code)]
 
+pub(crate) mod next_scan;
 pub(crate) mod swept;
 pub(crate) mod upkeep_flag;
 pub(crate) mod wakeup;
 
 use crate::wheel::counters::SweepCounters;
+use crate::wheel::progress::next_scan::Reports;
 use crate::wheel::progress::swept::SweptTick;
 use crate::wheel::progress::wakeup::Wakeup;
 use crate::wheel::tick::Tick;
 use crossbeam_utils::CachePadded;
 
-/// The progress of the sweep, the next wake-up, and the sweeper's counters.
+/// The progress of the sweep, the next wake-up, the reported shards, and the sweeper's counters.
 #[derive(Debug)]
 pub(crate) struct Progress {
     ticks: CachePadded<ProgressTicks>,
+    reports: CachePadded<Reports>,
     counters: CachePadded<SweepCounters>,
 }
 
@@ -32,9 +36,10 @@ struct ProgressTicks {
 }
 
 impl Progress {
-    pub(crate) fn new(origin: Tick, wakeup: Wakeup) -> Self {
+    pub(crate) fn new(origin: Tick, wakeup: Wakeup, shards: usize) -> Self {
         Self {
             ticks: CachePadded::new(ProgressTicks { swept: SweptTick::new(origin), wakeup }),
+            reports: CachePadded::new(Reports::new(shards)),
             counters: CachePadded::new(SweepCounters::new()),
         }
     }
@@ -55,6 +60,11 @@ impl Progress {
     #[inline]
     pub(crate) fn wakeup(&self) -> &Wakeup {
         &self.ticks.wakeup
+    }
+
+    /// Returns the [`Reports`], which callers add to and the sweeper accepts.
+    pub(crate) fn reports(&self) -> &Reports {
+        &self.reports
     }
 
     /// Returns the sweeper's counters.

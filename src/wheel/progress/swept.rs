@@ -4,8 +4,9 @@
 //! it. An inserter chooses its slot by the tick it reads, publishes its reference, passes a fence
 //! and reads the tick again. The two fences are ordered in one of two ways:
 //!
-//! 1. The inserter's fence is first. Then the sweeper's check of the occupied slots, after its own
-//!    fence, finds the reference.
+//! 1. The inserter's fence is first. Then the sweeper's scan of the shard, after its own fence,
+//!    finds the reference. That it scans the shard is argued in
+//!    [`next_scan`](crate::wheel::progress::next_scan).
 //! 2. The sweeper's fence is first. Then the inserter's re-check finds the published tick and so
 //!    detects that its slot has expired. It files the reference again in a slot that is still to
 //!    come.

@@ -6,8 +6,9 @@
 //!
 //! 1. The sweeper stores the tick.
 //! 2. It passes a full fence.
-//! 3. It searches again for the next occupied slot, and rests only if that is not earlier than the
-//!    tick it stored.
+//! 3. It searches again for the next occupied slot, in the shards that were reported
+//!    ([`next_scan`](crate::wheel::progress::next_scan)). It rests only if that slot does not expire
+//!    before the tick it stored.
 //! 4. An inserter publishes its reference.
 //! 5. It passes a full fence.
 //! 6. It loads the tick, and wakes the sweeper if its own slot expires earlier.
@@ -66,6 +67,12 @@ impl Wakeup {
     pub(crate) fn is_after(&self, at: Tick) -> bool {
         // Relaxed: ordered by the fence of step 5.
         at.0 < self.until.load(Relaxed)
+    }
+
+    /// Returns `true` if the sweeper seems to rest.
+    pub(crate) fn is_set(&self) -> bool {
+        // Relaxed: a hint, by which a wake-up may be saved.
+        self.until.load(Relaxed) != 0
     }
 
     /// Wakes the sweeper, if it has a waker.

@@ -26,9 +26,12 @@ use crate::wheel::id::{Generation, ShardNumber, TimerId};
 use crate::wheel::memory::Guard;
 use crate::wheel::prefetch::prefetch;
 use crate::wheel::progress::Progress;
+use crate::wheel::progress::next_scan::NextScan;
+use crate::wheel::progress::swept::full_fence;
 use crate::wheel::slab::Slab;
 use crate::wheel::slab::entry::Entry;
 use crate::wheel::tick::Tick;
+use crossbeam_utils::CachePadded;
 use std::sync::Arc;
 use unfiled::Unfiled;
 
@@ -38,6 +41,7 @@ pub(crate) struct Shard<T> {
     pub(in crate::wheel) number: ShardNumber,
     pub(in crate::wheel) slab: Slab<Entry<T>>,
     pub(in crate::wheel) hierarchy: Hierarchy,
+    pub(in crate::wheel) next_scan: CachePadded<NextScan>,
     pub(in crate::wheel) unfiled: Unfiled,
 }
 
@@ -64,6 +68,7 @@ impl<T> Shard<T> {
             number: ShardNumber::new(number),
             slab: Slab::new(page_bits, Generation::drawn()),
             hierarchy: Hierarchy::new(number, levels),
+            next_scan: CachePadded::new(NextScan::new()),
             unfiled: Unfiled::new(),
         }
     }
@@ -115,6 +120,30 @@ impl<T> Shard<T> {
     pub(in crate::wheel) fn file(&self, index: u32, place: Place) -> Option<Filed> {
         let made = self.hierarchy.file(EntryRef::new(index), place)?;
         Some(Filed { references: 1, blocks: u32::from(made) })
+    }
+
+    /// Ensures that the sweeper scans the shard by the expiry of `place`, where the caller has
+    /// filed a reference. Called after its fence and before its re-checks. Passes another fence if
+    /// it reports the shard ([`next_scan`](crate::wheel::progress::next_scan)).
+    #[inline]
+    pub(in crate::wheel) fn ensure_scan(&self, place: Place, progress: &Progress) {
+        match place {
+            Place::Slot { at, .. } if self.next_scan.is_after(at) => self.report(progress),
+            Place::Slot { .. } | Place::Overdue => {}
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn report(&self, progress: &Progress) {
+        let again = progress.reports().add(self.number.index());
+        full_fence();
+        // Until the sweeper accepts a report, each further reference costs its filer a report and a
+        // fence. One that rests is therefore woken by the second, once. (Not in models, where this
+        // would hide the loss of another wake-up.)
+        if again && progress.wakeup().is_set() && !cfg!(modelled) {
+            progress.wakeup().wake();
+        }
     }
 }
 

@@ -1,10 +1,11 @@
 //! [`Sweeper`]: hands over due timers.
 //!
 //! A sweep proceeds from occupied slot to occupied slot. It publishes a tick ([`Progress`]), takes
-//! the slots that expire at that tick, and visits the references in them ([`Shard::visit`]). Its
-//! position and the references that it has taken but not yet visited are its [`Stage`] and its
-//! [`Pending`]. Timers that are left over when a handler panics stay in the batch for the next
-//! sweep. No handler runs under a guard ([`memory`](crate::wheel::memory)).
+//! the slots that expire at that tick in the shards that its [`Agenda`] names, and visits the
+//! references in them ([`Shard::visit`]). Its position and the references that it has taken but not
+//! yet visited are its [`Stage`] and its [`Pending`]. Timers that are left over when a handler
+//! panics stay in the batch for the next sweep. No handler runs under a guard
+//! ([`memory`](crate::wheel::memory)).
 //!
 //! **A sweep has a fixed end.** It is the time of the call in which the sweep began, however many
 //! calls it takes. Overdue references are taken when a sweep begins. If the end advanced with the
@@ -35,9 +36,10 @@ use crate::wheel::engine::Engine;
 use crate::wheel::hierarchy::Source;
 use crate::wheel::memory::pin;
 use crate::wheel::metrics::Lateness;
-use crate::wheel::ops::visit::{Gathered, SlotExpiry, VisitOutcome};
+use crate::wheel::ops::visit::{Gathered, Requeued, SlotExpiry, VisitOutcome};
 use crate::wheel::shard::Filed;
 use crate::wheel::slab::Released;
+use crate::wheel::sweep::agenda::Agenda;
 use crate::wheel::sweep::report::{Expired, SweepReport};
 use crate::wheel::sweep::stage::{Pending, Stage};
 use crate::wheel::sweep::upkeep::{self, Upkeep};
@@ -87,6 +89,7 @@ pub struct Sweeper<T> {
     /// The tick at which the sweep ends.
     end: Tick,
     pending: Pending,
+    agenda: Agenda,
     /// The tick that the sweep had reached when it last took the overdue references.
     overdue_taken: Tick,
     /// The number of references or slots that the present call may still examine.
@@ -140,6 +143,7 @@ impl<T: Send> Sweeper<T> {
         Self {
             upkeep: Upkeep::new(inner.engine.shards.len()),
             pending: Pending::new(inner.engine.shards.len()),
+            agenda: Agenda::new(inner.engine.shards.len()),
             inner,
             stage: Stage::Ended,
             end: Tick(0),
@@ -257,7 +261,8 @@ impl<T: Send> Sweeper<T> {
     /// resets until it is swept ([`BeyondRange::unswept`](crate::BeyondRange::unswept)). The first
     /// refusal calls the waker.
     ///
-    /// O(slots / 64), and once O(pages) after a burst has ended.
+    /// O(shards), O(slots / 64) for each shard in which an earlier timer was armed since the last
+    /// sweep, and once O(pages) after a burst has ended.
     ///
     /// # Examples
     ///
@@ -278,16 +283,19 @@ impl<T: Send> Sweeper<T> {
         if self.has_work() || self.upkeep.is_busy() {
             return Some(engine.timeline.instant(engine.progress.swept()));
         }
-        let mut next = self.next_expiry();
+        // An estimate, as a first tick to store.
+        self.agenda.scan_reported(engine, engine.progress.swept());
+        let mut next = self.agenda.next();
         loop {
             // Steps 1 to 3 of the wake-up protocol.
-            engine.progress.wakeup().set(next);
+            self.inner.engine.progress.wakeup().set(next);
             let again = self.next_expiry();
             if again >= next {
                 break;
             }
             next = again;
         }
+        let engine = &self.inner.engine;
         let swept = engine.progress.swept();
         if self.upkeep.begin_before_rest(engine, next.since(swept)) {
             return Some(engine.timeline.instant(swept));
@@ -384,7 +392,7 @@ impl<T: Send> Sweeper<T> {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         engine.progress.counters().add_sweep(nanos);
         self.upkeep.begin(engine);
-        self.upkeep.advance(engine, &mut self.pending.kept, finished, slice);
+        self.upkeep.advance(engine, &mut self.pending.kept, &mut self.agenda, finished, slice);
         finished
     }
 
@@ -425,25 +433,21 @@ impl<T: Send> Sweeper<T> {
 
     /// Takes the slots that expire next, to be visited.
     fn take_next(&mut self, engine: &Engine<T>) {
-        let (progress, shards) = (&engine.progress, &engine.shards);
-        // Finding the next slot examines each shard.
-        self.budget = self.budget.saturating_sub(shards.len());
-        let swept = progress.swept();
+        let swept = engine.progress.swept();
+        let mut scans = self.agenda.scan_reported(engine, swept);
         let farthest = self.overdue_taken.plus(Tick::LONGEST_REST);
-        let next = self.next_slot(swept).min(self.upkeep.next_expiry());
+        let next = self.agenda.next().min(self.upkeep.next_expiry());
         let tick = next.min(self.end).min(farthest);
-        progress.publish(tick);
         let taken = &mut self.pending.taken;
+        scans += self.agenda.advance(engine, swept, tick, taken);
         taken.extend(self.upkeep.take_due(tick));
-        for shard in shards {
-            shard.hierarchy.take_due(swept, tick, taken);
-        }
         taken.make_contiguous().sort_by_key(|taken| taken.at);
         if tick == farthest {
             self.take_overdue(engine);
         }
         // A kept block that was taken early may have references that expire now.
         self.pending.recheck_kept();
+        self.budget = self.budget.saturating_sub(1 + scans);
     }
 
     /// Takes the overdue references, to be visited.
@@ -483,7 +487,7 @@ impl<T: Send> Sweeper<T> {
         let (shard, guard, before) = (engine.shard(number), pin(), self.batch.len());
         let expiry = SlotExpiry { slot, swept: engine.progress.swept() };
         let (hoard, mut blocks) = self.upkeep.hoards(number);
-        let mut gathered = Gathered { filed: Filed::NOTHING, released: Released::NONE, hoard };
+        let mut gathered = Gathered { requeued: Requeued::NOTHING, released: Released::NONE, hoard };
         let (mut discarded, mut requeued) = (0, 0);
         while self.batch.len() < limit {
             if self.pending.is_short() && self.budget > 0 {
@@ -505,6 +509,7 @@ impl<T: Send> Sweeper<T> {
                 }
             }
         }
+        self.agenda.lower(engine, number, gathered.requeued.earliest);
         shard.slab.release(&mut gathered.released, &guard);
         let ended = (self.batch.len() - before) as u64;
         engine.make_room(number, ended);
@@ -513,9 +518,9 @@ impl<T: Send> Sweeper<T> {
         counters.add(SweepCount::Discarded, discarded);
         counters.add(SweepCount::Requeued, requeued);
         // A reference filed again replaces the one visited.
-        counters
-            .add(SweepCount::Extra, u64::from(gathered.filed.references).saturating_sub(requeued));
-        counters.add(SweepCount::BlocksMade, u64::from(gathered.filed.blocks));
+        let Filed { references, blocks } = gathered.requeued.filed;
+        counters.add(SweepCount::Extra, u64::from(references).saturating_sub(requeued));
+        counters.add(SweepCount::BlocksMade, u64::from(blocks));
     }
 
     /// Returns `true` if a sweep has stopped before its end.
@@ -529,22 +534,16 @@ impl<T: Send> Sweeper<T> {
     }
 
     /// Returns the tick of the next sweep, or [`Tick::NEVER`] if nothing is pending.
-    fn next_expiry(&self) -> Tick {
+    fn next_expiry(&mut self) -> Tick {
         let engine = &self.inner.engine;
         let swept = engine.progress.swept();
         let overdue = engine.shards.iter().any(|shard| shard.hierarchy.has_overdue());
         if overdue || self.pending.has_news(engine) {
             return swept;
         }
-        let next = self.next_slot(swept);
+        self.agenda.scan_reported(engine, swept);
+        let next = self.agenda.next();
         if self.pending.has_unfiled(engine) { next.min(swept.plus(1)) } else { next }
-    }
-
-    /// Returns the first tick after `swept` at which an occupied slot is taken, or [`Tick::NEVER`].
-    fn next_slot(&self, swept: Tick) -> Tick {
-        let expiries =
-            self.inner.engine.shards.iter().filter_map(|shard| shard.hierarchy.next_expiry(swept));
-        expiries.min().unwrap_or(Tick::NEVER)
     }
 }
 

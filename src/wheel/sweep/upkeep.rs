@@ -34,6 +34,7 @@ use crate::wheel::memory;
 use crate::wheel::ops::visit::SlotExpiry;
 use crate::wheel::progress::upkeep_flag::{INTERVAL, SLACK, Usage};
 use crate::wheel::slab::trim::Trim;
+use crate::wheel::sweep::agenda::Agenda;
 use crate::wheel::tick::Tick;
 use std::collections::VecDeque;
 
@@ -288,20 +289,28 @@ impl Upkeep {
         &mut self,
         engine: &Engine<T>,
         kept: &mut VecDeque<Kept>,
+        agenda: &mut Agenda,
         quiet: bool,
         slice: usize,
     ) {
-        self.tidy_slice(engine, kept, slice);
+        self.tidy_slice(engine, kept, agenda, slice);
         if quiet {
             self.trim_slice(engine, slice);
         }
     }
 
-    fn tidy_slice<T>(&mut self, engine: &Engine<T>, kept: &mut VecDeque<Kept>, slice: usize) {
+    fn tidy_slice<T>(
+        &mut self,
+        engine: &Engine<T>,
+        kept: &mut VecDeque<Kept>,
+        agenda: &mut Agenda,
+        slice: usize,
+    ) {
         let mut budget = slice;
         while budget > 0 {
             if let Some((slot, taken)) = &mut self.in_hand {
                 let (looked, done) = tidy_slot(engine, *slot, taken, kept, &mut self.seen, budget);
+                agenda.lower(engine, taken.from.shard, taken.at);
                 budget = budget.saturating_sub(looked);
                 if done {
                     self.in_hand = None;
@@ -316,6 +325,7 @@ impl Upkeep {
                 return;
             };
             let Some(slot) = shard.hierarchy.next_occupied(from) else {
+                agenda.scan_again(engine, number, engine.progress.swept());
                 self.tidying = Some((number + 1, 0));
                 continue;
             };
