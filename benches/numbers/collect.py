@@ -34,7 +34,8 @@ import counts
 # The systems beside which several callers are measured. The others take minutes more.
 SCALED = ("tourbillon,tourbillon-pinned,tokio,tokio-alt,delay-queue,nexus-timer,heap,floor")
 FOOTPRINT = {"small-wheel": 1, "small-queue": 1, "small-tokio-queue": 1, "bytes-million": 1, "bytes-ten-million": 1,
-             "burst": 1, "churn": 1, "idle": 1, "empty": 1, "lateness": 5, "lateness-inline": 1, "herd": 5}
+             "burst": 1, "churn": 1, "idle": 1, "empty": 1, "lateness": 5, "lateness-inline": 1, "herd": 5,
+             "ticks": 3, "storm": 3}
 # Rows that a neighbour does not change: they count, or wait.
 BESIDE = ("idle", "empty")
 

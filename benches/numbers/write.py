@@ -270,6 +270,12 @@ class Document:
             ["lateness of 1 M timers within a second: median / p99 / max (ms)",
              triple("lateness", ["p50", "p99", "max"], 1e3),
              "- / " + triple("lateness", ["p99_at_most", "max_at_most"], 1e3)],
+            ["lateness of 1 M timers within two seconds, ticks of 1 µs, 8 shards, `Inline`: median / p99 / max (ms)",
+             triple("storm", ["p50", "p99", "max"], 1e3), f"- / - / {per(('storm', 'max_at_most'), 1e3)}"],
+            ["CPU for an occupied tick of a long sweep, 1 / 8 / 64 shards (ns)",
+             triple("ticks", ["catching_up_1", "catching_up_8", "catching_up_64"], 1), "-"],
+            ["CPU for an occupied tick with a rest, 1 / 8 / 64 shards (ns)",
+             triple("ticks", ["resting_1", "resting_8", "resting_64"], 1), "-"],
         ]
         return f"{table(['', 'measured', 'bound'], rows)}\n{section.caption()}\n"
 

@@ -13,13 +13,13 @@
 mod small;
 
 use clap::{Parser, ValueEnum};
-use cpu_time::ProcessTime;
+use cpu_time::{ProcessTime, ThreadTime};
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 use tourbillon::{Builder, Driver, DriverBuilder, Expired, Inline, ManualClock};
@@ -66,6 +66,11 @@ enum Row {
     SmallQueue,
     /// The same of tokio-util's.
     SmallTokioQueue,
+    /// CPU time for each occupied tick, with 1, 8 and 64 shards.
+    Ticks,
+    /// Lateness of a million timers due within two seconds, at 1 µs with 8 shards and handlers that
+    /// run on the tick thread.
+    Storm,
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -104,6 +109,8 @@ fn measure(row: Row) -> Value {
         Row::SmallWheel => small::wheels(),
         Row::SmallQueue => small::queues(),
         Row::SmallTokioQueue => small::tokio_queues(),
+        Row::Ticks => ticks(),
+        Row::Storm => storm(),
     }
 }
 
@@ -233,6 +240,86 @@ fn lateness(builder: DriverBuilder) -> Value {
     json!({"p50": late.value_at_quantile(0.5), "p99": late.value_at_quantile(0.99),
            "p99_at_most": 2000, "max": late.max(), "max_at_most": 20_000,
            "churned": churned.load(Relaxed), "curve": curve(&late)})
+}
+
+/// The lateness of a million timers in microseconds, each due in a tick of its own, or nearly so.
+fn storm() -> Value {
+    let builder = Builder::new().resolution(Duration::from_micros(1)).shards(8);
+    let (driver, late) = Late::driver(builder.driver().executor(Inline), MILLION);
+    let start = Instant::now() + Duration::from_secs(2);
+    let ready = Barrier::new(8);
+    thread::scope(|scope| {
+        for first in 0..8 {
+            let (wheel, ready) = (driver.wheel(), &ready);
+            scope.spawn(move || {
+                assert!(wheel.is_empty());
+                ready.wait();
+                for n in (first..MILLION).step_by(8) {
+                    let due = start + Duration::from_micros(2 * u64::from(n));
+                    wheel.insert_at(n, due).expect("the wheel is open");
+                }
+                ready.wait();
+            });
+        }
+    });
+    let late = late.wait();
+    json!({"p50": late.value_at_quantile(0.5), "p99": late.value_at_quantile(0.99),
+           "max": late.max(), "max_at_most": 50_000})
+}
+
+fn ticks() -> Value {
+    let mut row = json!({});
+    for shards in [1, 8, 64] {
+        row[format!("catching_up_{shards}")] = occupied_ticks(shards, false).into();
+        row[format!("resting_{shards}")] = occupied_ticks(shards, true).into();
+    }
+    row
+}
+
+/// CPU time in nanoseconds for each of 4000 timers of all shards, 50 ticks apart. They are due in
+/// one sweep, or each in a sweep of its own that is followed by a rest.
+fn occupied_ticks(shards: usize, resting: bool) -> f64 {
+    const TIMERS: u32 = 4000;
+    let (tick, apart) = (Duration::from_millis(1), Duration::from_millis(50));
+    let mut least = f64::INFINITY;
+    for _ in 0..5 {
+        let clock = ManualClock::new();
+        let (wheel, mut sweeper) = Builder::new()
+            .shards(shards)
+            .clock(clock.clone())
+            .build::<u32>()
+            .expect("the number of shards is in range");
+        let ready = Barrier::new(shards);
+        thread::scope(|scope| {
+            for first in 0..shards {
+                let (wheel, ready) = (&wheel, &ready);
+                scope.spawn(move || {
+                    // Threads that live at the same time are at home in different shards.
+                    assert!(wheel.is_empty());
+                    ready.wait();
+                    for n in (0..TIMERS).skip(first).step_by(shards) {
+                        wheel.insert(n, tick + apart * n).expect("the wheel is open");
+                    }
+                    ready.wait();
+                });
+            }
+        });
+        let _ = sweeper.next_deadline();
+        let (mut fired, begun) = (0, ThreadTime::now());
+        if resting {
+            for _ in 0..=TIMERS {
+                fired += sweeper.sweep(|_| ()).expired;
+                clock.advance(apart);
+            }
+        } else {
+            clock.advance(apart * (TIMERS + 1));
+            fired += sweeper.sweep(|_| ()).expired;
+        }
+        let took = begun.elapsed();
+        assert_eq!(fired, TIMERS as usize);
+        least = least.min(took.as_nanos() as f64 / f64::from(TIMERS));
+    }
+    least
 }
 
 /// Points of the distribution: a share of all timers, ten shares for each power of ten, and the
