@@ -25,7 +25,7 @@
 //! | vacant head | generation 25, index 30 | the top of the stack of vacant entries | [`slab::vacant`] |
 //! | | the last index | the stack is empty | |
 //! | `next_scan` | a tick | the sweeper scans the shard at that tick by itself | [`progress::next_scan`] |
-//! | reports | 2 for each shard | a reference was filed for an earlier tick | [`progress::next_scan`] |
+//! | reports | 2 for each shard | a reference was filed that the sweeper does not expect | [`progress::next_scan`] |
 //! | page remainder | count 30, first index 30 | entries of a page that were never taken | [`slab::page_remainder`] |
 //!
 //! # Life of an insert
@@ -39,9 +39,9 @@
 //!    [`hierarchy::geometry`] computes the slot, [`hierarchy::slot`] reserves a position in the
 //!    slot's first block, or makes a new one if that is full, and [`hierarchy::block`] writes the
 //!    reference there. [`hierarchy::rows`] then marks the slot as occupied.
-//! 5. After a full fence it re-checks three things. If the sweeper would scan the shard only after
-//!    the slot's tick, the insert reports the shard. If the sweep has passed the slot meanwhile, it
-//!    files again. If the sweeper would rest beyond the slot's tick, the insert wakes it.
+//! 5. After a full fence it checks if the sweeper scans the shard at the slot's tick or before. If
+//!    not, the insert reports the shard and re-checks two things. If the sweep has passed the slot
+//!    meanwhile, it files again. If the sweeper would rest beyond the slot's tick, it wakes it.
 //! 6. If the wheel was closed meanwhile, it takes the timer back and returns the value.
 //!
 //! A cancel or a reset to a later deadline is one compare-and-swap on the entry's state, without a

@@ -6,9 +6,9 @@
 //!
 //! A mark may be outdated, because the slot may contain only stale references or an inserter may be
 //! about to push. A missing mark, or a missing row, may be outdated only if an inserter has pushed
-//! and not yet marked. The inserter marks before it re-checks the progress of the sweep, and that
-//! check detects a reference that the sweep may have missed
-//! ([`swept`](crate::wheel::progress::swept)).
+//! and not yet marked. The inserter marks before it checks if the sweeper expects the reference,
+//! and it then notices that the sweep may have missed it
+//! ([`next_scan`](crate::wheel::progress::next_scan)).
 
 #![forbid(unsafe_code)]
 

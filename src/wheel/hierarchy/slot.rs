@@ -28,11 +28,14 @@
 //! ([`Unwritten`]) and checks it again at its next sweep, without waiting. The timer is not late,
 //! because its insert has not returned. When the inserter continues, there are two cases:
 //!
-//! - Its re-check finds that the slot's expiry has passed, and it files the reference once more.
+//! - The sweeper does not expect the reference any more
+//!   ([`next_scan`](crate::wheel::progress::next_scan)). The re-check finds that the slot's expiry
+//!   has passed, and the inserter files the reference once more.
 //! - If the slot was taken early, or is the overdue one, the taker finds the reference. It checks
 //!   its kept blocks whenever it has published a tick ([`crate::wheel::progress::swept`]), and
 //!   before it rests. Each check follows the fence that makes it see the reference, or else the
-//!   inserter see the tick or the wake-up tick ([`crate::wheel::progress::wakeup`]).
+//!   inserter see the suspension of the shard, the tick or the wake-up tick
+//!   ([`crate::wheel::progress::wakeup`]).
 
 #![forbid(unsafe_code)]
 

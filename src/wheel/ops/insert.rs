@@ -188,10 +188,8 @@ impl<T> Engine<T> {
             PushOutcome::Raced => return self.file_slow(call, id, deadline, (slot, at)),
             PushOutcome::Pushed => full_fence(),
         }
-        let progress = &self.progress;
-        if at <= progress.swept() || progress.wakeup().is_after(at) || shard.next_scan.is_after(at)
-        {
-            return self.recheck_slow(call, id, deadline, (slot, at));
+        if shard.next_scan.is_after(at) {
+            return self.report_slow(call, id, deadline, (slot, at));
         }
         call.thread.counters.add_own(ThreadCount::Filed, 1);
         self.accept(call, id)
@@ -244,14 +242,17 @@ impl<T> Engine<T> {
             return self.withdraw(call, aim.id);
         };
         full_fence();
-        self.recheck(call, shard, aim, place, filed)
+        match shard.is_expected(place) {
+            true => self.accept_filed(call, aim.id, filed),
+            false => self.report(call, shard, aim, place, filed),
+        }
     }
 
-    /// The slow path of [`arm_and_file`](Self::arm_and_file) from the re-check on. The reference is
-    /// filed, but the sweeper may have been there already, or rests for too long.
+    /// The slow path of [`arm_and_file`](Self::arm_and_file) after the reference is filed, if the
+    /// sweeper does not expect it.
     #[cold]
     #[inline(never)]
-    fn recheck_slow(
+    fn report_slow(
         &self,
         call: Call<'_>,
         id: TimerId,
@@ -259,13 +260,12 @@ impl<T> Engine<T> {
         (slot, at): (SlotIndex, Tick),
     ) -> Result<TimerId, T> {
         let (shard, filed) = (self.shard(id.shard()), Filed { references: 1, blocks: 0 });
-        self.recheck(call, shard, Aim { id, deadline }, Place::Slot { slot, at }, filed)
+        self.report(call, shard, Aim { id, deadline }, Place::Slot { slot, at }, filed)
     }
 
-    /// Ensures, after the fence that follows the filing, that the sweeper visits the reference in
-    /// time and wakes up for it.
-    #[inline(always)]
-    fn recheck(
+    /// Ensures that the sweeper visits a reference in time and wakes up for it, if it does not
+    /// expect it.
+    fn report(
         &self,
         call: Call<'_>,
         shard: &Shard<T>,
@@ -273,14 +273,14 @@ impl<T> Engine<T> {
         place: Place,
         mut filed: Filed,
     ) -> Result<TimerId, T> {
-        shard.ensure_scan(place, &self.progress);
+        let wanted = shard.report(&self.progress);
         let swept = self.progress.swept();
         if has_passed(place, aim.deadline, swept) {
             if let Some(entry) = shard.slab.entry(aim.id.index(), call.guard) {
                 filed = filed.and(shard.refile(entry, aim, &self.progress));
             }
         } else {
-            self.progress.wakeup().check(at(place, swept));
+            self.progress.wakeup().check(at(place, swept), wanted);
         }
         self.accept_filed(call, aim.id, filed)
     }

@@ -24,10 +24,10 @@
 //! 3. Otherwise write `next_visit`.
 //! 4. Arm by a store.
 //! 5. File the reference.
-//! 6. Pass a full fence. If the sweeper scans the shard only after the slot's expiry, report the
-//!    shard and pass another ([`next_scan`](crate::wheel::progress::next_scan)).
-//! 7. Re-check. If the slot has expired, file once more ([`refile`](super::refile)). If the sweeper
-//!    rests for too long, wake it.
+//! 6. Pass a full fence. If the sweeper expects the reference, this is all
+//!    ([`next_scan`](crate::wheel::progress::next_scan)).
+//! 7. Otherwise report the shard, pass another fence, and re-check. If the slot has expired, file
+//!    once more ([`refile`](super::refile)). If the sweeper rests for too long, wake it.
 //!
 //! If a resetter of a previous timer still owns the refiling flag, the insert arms by an exchange
 //! that keeps the flag, and leaves `next_visit` alone.
@@ -45,8 +45,9 @@
 //!    that it will be needed.
 //! 2. File a reference, half way to the deadline.
 //! 3. Exchange `next_visit`.
-//! 4. Pass a full fence, and report the shard as an insert does.
-//! 5. Re-check. If the sweep has passed the slot meanwhile, go back to step 2.
+//! 4. Pass a full fence. If the sweeper does not expect the reference, report the shard and pass
+//!    another.
+//! 5. Re-check in that case. If the sweep has passed the slot meanwhile, go back to step 2.
 //! 6. Wake the sweeper if it rests for too long.
 //! 7. Clear the flag.
 //!
@@ -104,9 +105,9 @@
 //!
 //! **A resetter that is held up between steps 2 and 3.** Its reference may be visited before
 //! `next_visit` describes it. If `next_visit` then came to describe a reference that is gone, a
-//! later resetter would rely on it. If the reference is visited at its expiry, step 5 finds the
-//! sweep that visited it. If it is visited before its expiry, it is filed again (visit, step 4),
-//! even when it has ended its timer.
+//! later resetter would rely on it. If the reference is visited at its expiry, the sweeper does not
+//! expect it any more, and step 5 finds the sweep that visited it. If it is visited before its
+//! expiry, it is filed again (visit, step 4), even when it has ended its timer.
 //!
 //! **A resetter that is held up between steps 1 and 7** keeps other threads from using
 //! `next_visit`, but not from working, because they file references of their own. Its timer may
@@ -119,8 +120,9 @@
 //! describes a reference that its writer files, or none. Whichever comes last, `next_visit` is
 //! correct.
 //!
-//! **An inserter that is held up after choosing its slot** finds at its re-check that the slot's
-//! expiry has passed ([`crate::wheel::progress::swept`]). The reference that it filed there is
+//! **An inserter that is held up after choosing its slot** finds that the sweeper does not expect
+//! the reference, and at its re-check that the slot's expiry has passed
+//! ([`crate::wheel::progress::swept`]). The reference that it filed there is
 //! visited a revolution later, as stale, redundant or, at worst, early, and is then filed again.
 //!
 //! **An inserter or resetter that is held up while the sweep leaps.** The state holds the low bits
@@ -140,14 +142,15 @@
 //!
 //! **A shard that the sweeper does not scan.** A step of the sweep scans only the shards in which
 //! it knows of an expiry, or of which it has a report. A filer that returns has found that the
-//! sweeper knows of one that is not later than its own, or has reported the shard, before its last
-//! fence and its re-check. [`next_scan`](crate::wheel::progress::next_scan) shows that the step
-//! that passes the slot then finds the reference, or the re-check finds that step.
+//! sweeper knows of one that is not later than its own, or has reported the shard, before its
+//! second fence and its re-check. [`next_scan`](crate::wheel::progress::next_scan) shows that the
+//! step that passes the slot then finds the reference, or the re-check finds that step.
 //!
 //! **Wake-ups.** A thread that relies on a reference also relies on the thread that filed it having
-//! woken the sweeper. An insert wakes it before it returns its id. A resetter wakes it before it
-//! clears the flag, so a thread that relies on `next_visit` reads the flag once more after
-//! `next_visit`. The sweeper needs no wake-up for the references that it files.
+//! woken the sweeper, if that does not expect the reference. An insert wakes it before it returns
+//! its id. A resetter wakes it before it clears the flag, so a thread that relies on `next_visit`
+//! reads the flag once more after `next_visit`. The sweeper needs no wake-up for the references
+//! that it files.
 //!
 //! [`refile`]: super::refile
 

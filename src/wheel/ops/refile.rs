@@ -101,6 +101,7 @@ impl<T> Shard<T> {
             let place = self.hierarchy.place(ahead_of(state.deadline(swept), swept), swept);
             let Some(more) = self.file(id.index(), place) else {
                 self.unfiled.add();
+                self.report(progress);
                 progress.wakeup().wake();
                 return filed;
             };
@@ -109,13 +110,16 @@ impl<T> Shard<T> {
                 set_next_visit(&entry.next_visit, place, swept);
             }
             full_fence();
-            self.ensure_scan(place, progress);
             if refiler == Refiler::Owner && self.unfiled() != unfiled {
                 entry.next_visit.clear_if(|next_visit| next_visit == at(place, swept));
                 continue;
             }
+            if self.is_expected(place) {
+                return filed;
+            }
+            let wanted = self.report(progress);
             if !has_passed(place, deadline, progress.swept()) {
-                progress.wakeup().check(at(place, swept));
+                progress.wakeup().check(at(place, swept), wanted);
                 return filed;
             }
         }

@@ -2,8 +2,8 @@
 //!
 //! The sweeper publishes the tick that it has reached ([`swept`]), the tick until which it rests
 //! ([`wakeup`]), when it scans each shard ([`next_scan`]) and its counters. Callers check the first
-//! three after they have filed a reference. They publish that a shard is to be scanned earlier, and
-//! that memory needs upkeep ([`upkeep_flag`]).
+//! three after they have filed a reference. They publish that a shard has references that the
+//! sweeper does not expect, and that memory needs upkeep ([`upkeep_flag`]).
 
 #![forbid(unsafe_code)]
 
@@ -23,8 +23,7 @@ use crossbeam_utils::CachePadded;
 #[derive(Debug)]
 pub(crate) struct Progress {
     ticks: CachePadded<ProgressTicks>,
-    reports: CachePadded<Reports>,
-    counters: CachePadded<SweepCounters>,
+    rare: CachePadded<RareProgress>,
 }
 
 /// What callers check after each change. The sweeper writes both at the beginning and at the end of
@@ -35,12 +34,21 @@ struct ProgressTicks {
     wakeup: Wakeup,
 }
 
+/// What callers seldom access. The sweeper writes it at each step.
+#[derive(Debug)]
+struct RareProgress {
+    counters: SweepCounters,
+    reports: Reports,
+}
+
 impl Progress {
     pub(crate) fn new(origin: Tick, wakeup: Wakeup, shards: usize) -> Self {
         Self {
             ticks: CachePadded::new(ProgressTicks { swept: SweptTick::new(origin), wakeup }),
-            reports: CachePadded::new(Reports::new(shards)),
-            counters: CachePadded::new(SweepCounters::new()),
+            rare: CachePadded::new(RareProgress {
+                counters: SweepCounters::new(),
+                reports: Reports::new(shards),
+            }),
         }
     }
 
@@ -64,12 +72,12 @@ impl Progress {
 
     /// Returns the [`Reports`], which callers add to and the sweeper accepts.
     pub(crate) fn reports(&self) -> &Reports {
-        &self.reports
+        &self.rare.reports
     }
 
     /// Returns the sweeper's counters.
     #[inline]
     pub(crate) fn counters(&self) -> &SweepCounters {
-        &self.counters
+        &self.rare.counters
     }
 }

@@ -1,5 +1,5 @@
-//! The tick at which the sweeper scans a shard by itself ([`NextScan`]), and the shards in which a
-//! reference was filed for an earlier tick ([`Reports`]).
+//! The tick at which the sweeper scans a shard by itself ([`NextScan`]), and the shards that have
+//! other references ([`Reports`]).
 //!
 //! A *scan* of a shard takes the slots that have expired and finds the next occupied slot. It reads
 //! the occupancy bits of all levels. A step of the sweep therefore scans only the shards in which
@@ -9,13 +9,15 @@
 //! A thread that has filed a reference in a slot that is taken at `at`, before it returns:
 //!
 //! 1. It passes a full fence.
-//! 2. It loads `next_scan`. If that is not after `at`, the sweeper comes in time by itself. This is
-//!    the common case.
+//! 2. It loads `next_scan`. If that is not after `at`, the sweeper *expects* the reference, and the
+//!    thread is done. This is the common case.
 //! 3. Otherwise it *reports* the shard, by setting the shard's bit unless it is set.
 //! 4. It passes a second full fence.
-//! 5. After its last fence it re-checks the tick of the sweep
-//!    ([`swept`](crate::wheel::progress::swept)) and the
+//! 5. It re-checks the tick of the sweep ([`swept`](crate::wheel::progress::swept)) and the
 //!    [`wakeup`](crate::wheel::progress::wakeup).
+//!
+//! No tick is expected for an overdue reference, or for one that could not be filed
+//! ([`unfiled`](crate::wheel::shard)). Its thread always reports the shard.
 //!
 //! The sweeper, to advance to tick `t`:
 //!
@@ -25,10 +27,11 @@
 //! 3. It accepts the reports. It clears the bits, suspends those shards, and passes another full
 //!    fence if there were any.
 //! 4. It scans all shards that it has suspended, and sets the `next_scan` of each to the expiry
-//!    that it found.
+//!    that it found. In those that were reported it also looks for references outside of the slots.
 //!
-//! Before it chooses `t`, and before a rest after the fence that follows the store of the wake-up
-//! tick, it does steps 3 and 4 alone. For a reference that it files itself it lowers `next_scan`.
+//! Before it chooses `t`, when it begins a part of a sweep, and before a rest after the fence that
+//! follows the store of the wake-up tick, it does steps 3 and 4 alone. For a reference that it
+//! files itself it lowers `next_scan`.
 //!
 //! # Why no reference is missed
 //!
@@ -37,35 +40,36 @@
 //! precedes the sweeper's fence between the suspension and the scan. The reference was pushed
 //! before the one and is searched for after the other.
 //!
-//! *The slot is taken at `at`.* Let `t` be the first tick from `at` on that the sweeper publishes.
-//! A filer that returns has found an earlier tick in step 5. Its last fence therefore precedes the
-//! fence after the publication of `t`.
+//! *A reference that is expected is taken at `at`.* The filer has loaded a `next_scan` that is not
+//! after `at`. When the sweeper wrote that, it had not reached it, and it cannot reach or pass it
+//! without suspending the shard. If the filer loads it before it is suspended for the first time
+//! since, the scan that follows finds the reference. That step takes the slot if it goes to `at` or
+//! further, and otherwise `next_scan` is again not after `at`, and remains so until a step to `at`
+//! or further. Since the sweeper rests until the earliest `next_scan` of all shards, it does not
+//! rest beyond `at` either. The filer therefore needs no re-check.
 //!
-//! - If the filer has not reported, it has loaded a `next_scan` that is not after `at`. The sweeper
-//!   has written that before it published `t`, because what it writes later is after `t`. Either
-//!   this is still the next expiry of the shard, or a lower one is. The step then suspends and
-//!   scans the shard. Or the shard has been suspended since. That scan has found the reference, and
-//!   since then the next expiry of the shard is not after `at`.
-//! - If the filer has set the bit or found it set, step 3 accepts it after the publication of `t`,
-//!   or has accepted it before. The scan that follows finds the reference. The load of step 3
-//!   cannot miss the bit, since the filer's second fence comes between its sight of the bit and its
-//!   re-check of the sweep.
+//! *A reference that is reported is taken at `at`.* Let `t` be the first tick from `at` on that the
+//! sweeper publishes. A filer that returns has found an earlier tick in step 5, so its second fence
+//! precedes the fence after the publication of `t`. The filer has set the bit or found it set.
+//! Step 3 therefore accepts the report after the publication of `t`, or has accepted it before. The
+//! scan that follows finds the reference, as does that of a step which suspended the shard for
+//! another reason.
 //!
-//! *The sweeper does not rest beyond `at`.* The same holds with the fence that follows the store of
-//! the wake-up tick. A filer whose last fence comes after that one finds the wake-up tick and wakes
-//! the sweeper.
+//! *The sweeper does not rest beyond `at`* after a report. The same holds with the fence that
+//! follows the store of the wake-up tick. A filer whose second fence comes after that one finds the
+//! wake-up tick and wakes the sweeper.
 //!
 //! A slot may also be taken early by upkeep. The sweeper then has the reference, and lowers
 //! `next_scan` when it puts it back.
 //!
 //! Filers do not lower `next_scan` themselves. A filer could otherwise rely on a tick that another
-//! filer has written too late, when the sweep had already passed it and before that filer's own
-//! re-check.
+//! filer has written too late, when the sweep had already passed it.
 
 #![forbid(unsafe_code)]
 
 use crate::sync::{AtomicU64, Relaxed};
 use crate::wheel::tick::Tick;
+use crossbeam_utils::CachePadded;
 
 /// The tick at which the sweeper scans a shard by itself.
 #[derive(Debug)]
@@ -76,27 +80,32 @@ impl NextScan {
         Self(AtomicU64::new(Tick::NEVER.0))
     }
 
-    /// Returns `true` if the sweeper scans the shard later than `at` or not at all, as seen after
-    /// the caller's fence.
+    /// Step 2 of the filer. Returns `true` if the sweeper scans the shard later than `at` or not at
+    /// all, as seen after the caller's fence.
     #[inline]
     pub(crate) fn is_after(&self, at: Tick) -> bool {
-        // Relaxed: ordered by the fence of step 1.
+        // Relaxed: ordered by the fence of step 1, whose partner is the sweeper's fence after a
+        // suspension.
         at.0 < self.0.load(Relaxed)
     }
 
     /// Publishes the tick. Called by the sweeper alone.
     pub(crate) fn set(&self, tick: Tick) {
-        // Relaxed: a suspension is ordered by the fence between it and the scan; any other tick may
-        // be seen at any time.
+        // Relaxed:
+        // - a suspension is ordered by the fence between it and the scan, whose partner is that of
+        //   the filer's step 1;
+        // - any other tick may be seen at any time.
         self.0.store(tick.0, Relaxed);
     }
 }
 
-/// The shards in which a reference was filed for a tick before their next scan.
+/// The shards in which a reference was filed that the sweeper does not expect.
 #[derive(Debug)]
 pub(crate) struct Reports {
-    /// Two bits for each shard: one report, and more than one.
-    words: Box<[AtomicU64]>,
+    /// Two bits for each of the first shards: one report, and more than one.
+    first: AtomicU64,
+    /// Those of all other shards.
+    more: Box<[CachePadded<AtomicU64>]>,
 }
 
 /// The number of shards in a word.
@@ -108,13 +117,21 @@ const AGAIN: u64 = 2;
 
 impl Reports {
     pub(crate) fn new(shards: usize) -> Self {
-        Self { words: (0..shards.div_ceil(SHARDS)).map(|_| AtomicU64::new(0)).collect() }
+        let more = 1..shards.div_ceil(SHARDS);
+        Self {
+            first: AtomicU64::new(0),
+            more: more.map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
+        }
     }
 
     /// Step 3 of the filer. Returns `true` if the shard was reported for the second time since the
     /// sweeper last accepted its reports.
     pub(crate) fn add(&self, shard: usize) -> bool {
-        let (word, shift) = (&self.words[shard / SHARDS], 2 * (shard % SHARDS));
+        let shift = 2 * (shard % SHARDS);
+        let word = match shard / SHARDS {
+            0 => &self.first,
+            number => &self.more[number - 1],
+        };
         // Relaxed, here and below: the fences of steps 1 and 4 order the reference before the bit,
         // and the bit before the re-check; they pair with the sweeper's fences.
         let reported = word.load(Relaxed) >> shift;
@@ -130,7 +147,8 @@ impl Reports {
     /// Step 3 of the sweeper: clears the bits, and calls `suspend` for each shard that was
     /// reported. A full fence has to follow.
     pub(crate) fn accept(&self, mut suspend: impl FnMut(usize)) {
-        for (word, first) in self.words.iter().zip((0..).step_by(SHARDS)) {
+        let words = std::iter::once(&self.first).chain(self.more.iter().map(|word| &**word));
+        for (word, first) in words.zip((0..).step_by(SHARDS)) {
             // Relaxed, here and below: ordered by the fences before and after.
             if word.load(Relaxed) == 0 {
                 continue;

@@ -1,19 +1,21 @@
 //! The tick that the sweep has reached: one for the whole wheel, written by the sweeper alone.
 //!
 //! The sweeper [`publish`](SweptTick::publish)es a tick before it takes the slots that expire by
-//! it. An inserter chooses its slot by the tick it reads, publishes its reference, passes a fence
-//! and reads the tick again. The two fences are ordered in one of two ways:
+//! it. An inserter chooses its slot by the tick it reads, publishes its reference, and passes a
+//! fence. If the sweeper does not expect the reference
+//! ([`next_scan`](crate::wheel::progress::next_scan)), it reports the shard, passes a second fence
+//! and reads the tick again. The sweeper's fence and that second one are ordered in one of two
+//! ways:
 //!
-//! 1. The inserter's fence is first. Then the sweeper's scan of the shard, after its own fence,
-//!    finds the reference. That it scans the shard is argued in
-//!    [`next_scan`](crate::wheel::progress::next_scan).
+//! 1. The inserter's fence is first. Then the sweeper accepts the report after its own fence, and
+//!    its scan of the shard finds the reference.
 //! 2. The sweeper's fence is first. Then the inserter's re-check finds the published tick and so
 //!    detects that its slot has expired. It files the reference again in a slot that is still to
 //!    come.
 //!
-//! The same fence of the inserter serves its check of the
-//! [`wakeup`](crate::wheel::progress::wakeup) and its check of the closed flag. An
-//! inserter that files no reference, and arms by an exchange, passes no fence.
+//! The second fence serves the check of the [`wakeup`](crate::wheel::progress::wakeup) too, and the
+//! first one that of the closed flag. An inserter that files no reference, and arms by an exchange,
+//! passes no fence.
 
 #![forbid(unsafe_code)]
 
@@ -32,8 +34,8 @@ impl SweptTick {
     #[inline]
     pub(crate) fn get(&self) -> Tick {
         // Relaxed. A stale tick is harmless:
-        // - in an insert it may choose a slot that has already expired; the re-check of step 2
-        //   finds that, and the fence orders the load of that check;
+        // - in an insert it may choose a slot that has already expired; the sweeper then does not
+        //   expect the reference, and the re-check finds that; the fence before orders its load;
         // - next to `next_visit` it may make a past visit look pending; but then this thread's
         //   exchange on the state precedes the sweeper's revalidation, which would have published
         //   the new tick;
@@ -53,7 +55,7 @@ impl SweptTick {
 /// A fence between a thread's own publication and its check of what other threads published. Both
 /// sides of each such pair call it:
 ///
-/// - inserter and sweeper ([`SweptTick`]);
+/// - inserter and sweeper ([`SweptTick`], [`next_scan`](super::next_scan));
 /// - inserter and resting sweeper ([`Wakeup`](crate::wheel::progress::wakeup::Wakeup));
 /// - inserter and closer ([`Engine`](crate::wheel::engine::Engine)).
 #[inline]

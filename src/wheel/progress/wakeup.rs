@@ -6,15 +6,16 @@
 //!
 //! 1. The sweeper stores the tick.
 //! 2. It passes a full fence.
-//! 3. It searches again for the next occupied slot, in the shards that were reported
-//!    ([`next_scan`](crate::wheel::progress::next_scan)). It rests only if that slot does not expire
-//!    before the tick it stored.
-//! 4. An inserter publishes its reference.
+//! 3. It searches the shards that were reported for the next occupied slot again
+//!    ([`next_scan`](crate::wheel::progress::next_scan)). It rests only if no slot expires before
+//!    the tick it stored.
+//! 4. An inserter publishes its reference. If the sweeper does not expect it, it reports the shard.
 //! 5. It passes a full fence.
 //! 6. It loads the tick, and wakes the sweeper if its own slot expires earlier.
 //!
-//! If fence 5 comes before fence 2, search 3 finds the reference. Otherwise load 6 finds the tick
-//! of step 1, or a later one, and the inserter wakes the sweeper. Inserters never write the tick,
+//! If fence 5 comes before fence 2, search 3 finds the report. Otherwise load 6 finds the tick of
+//! step 1, or a later one, and the inserter wakes the sweeper. The sweeper never rests beyond a
+//! reference that it expects, so its inserter skips steps 5 and 6. Inserters never write the tick,
 //! because an inserter that stalled between its load and its wake-up could otherwise erase a tick
 //! that was stored since. Several inserters may therefore wake the sweeper before it runs, which is
 //! harmless because waking is idempotent. Other requests to the sweeper, such as closing and
@@ -54,25 +55,14 @@ impl Wakeup {
         self.until.store(0, Relaxed);
     }
 
-    /// Step 6, after the caller's fence. Wakes the sweeper if it rests beyond `at`.
-    #[inline]
-    pub(crate) fn check(&self, at: Tick) {
-        if self.is_after(at) {
+    /// Step 6, after the caller's fence. Wakes the sweeper if it rests beyond `at`, or at all if it
+    /// is `wanted`.
+    pub(crate) fn check(&self, at: Tick, wanted: bool) {
+        // Relaxed: ordered by the fence of step 5.
+        let until = self.until.load(Relaxed);
+        if at.0 < until || wanted && until != 0 {
             self.wake();
         }
-    }
-
-    /// Returns `true` if the sweeper rests beyond `at`, as seen after the caller's fence.
-    #[inline]
-    pub(crate) fn is_after(&self, at: Tick) -> bool {
-        // Relaxed: ordered by the fence of step 5.
-        at.0 < self.until.load(Relaxed)
-    }
-
-    /// Returns `true` if the sweeper seems to rest.
-    pub(crate) fn is_set(&self) -> bool {
-        // Relaxed: a hint, by which a wake-up may be saved.
-        self.until.load(Relaxed) != 0
     }
 
     /// Wakes the sweeper, if it has a waker.

@@ -122,28 +122,28 @@ impl<T> Shard<T> {
         Some(Filed { references: 1, blocks: u32::from(made) })
     }
 
-    /// Ensures that the sweeper scans the shard by the expiry of `place`, where the caller has
-    /// filed a reference. Called after its fence and before its re-checks. Passes another fence if
-    /// it reports the shard ([`next_scan`](crate::wheel::progress::next_scan)).
+    /// Returns `true` if the sweeper visits a reference that the caller has filed at `place` in
+    /// time, and is awake by then. Called after the caller's fence. If it returns `false`, the
+    /// caller has to [`report`](Self::report) the shard.
     #[inline]
-    pub(in crate::wheel) fn ensure_scan(&self, place: Place, progress: &Progress) {
+    pub(in crate::wheel) fn is_expected(&self, place: Place) -> bool {
         match place {
-            Place::Slot { at, .. } if self.next_scan.is_after(at) => self.report(progress),
-            Place::Slot { .. } | Place::Overdue => {}
+            Place::Slot { at, .. } => !self.next_scan.is_after(at),
+            Place::Overdue => false,
         }
     }
 
+    /// Reports the shard, and passes another fence, after which the caller has to re-check the
+    /// sweep and the wake-up. Returns `true` if a sweeper that rests is wanted.
     #[cold]
     #[inline(never)]
-    fn report(&self, progress: &Progress) {
+    pub(in crate::wheel) fn report(&self, progress: &Progress) -> bool {
         let again = progress.reports().add(self.number.index());
         full_fence();
         // Until the sweeper accepts a report, each further reference costs its filer a report and a
         // fence. One that rests is therefore woken by the second, once. (Not in models, where this
         // would hide the loss of another wake-up.)
-        if again && progress.wakeup().is_set() && !cfg!(modelled) {
-            progress.wakeup().wake();
-        }
+        again && !cfg!(modelled)
     }
 }
 
