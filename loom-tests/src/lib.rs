@@ -52,7 +52,7 @@ pub use driver::{Driver, DriverBuilder, Executor, ExecutorJob, Inline, WaitError
 pub use error::{ArmError, BeyondRange, BuildError, InsertError, Refusal, Refused};
 #[cfg(loom)]
 pub use wheel::probe::LazyNumber;
-pub use wheel::probe::{PAST, USES, WINDOW, empty_idle, entries, exhaust_blocks};
+pub use wheel::probe::{PAST, USES, WINDOW, empty_idle, entries, exhaust_blocks, want_upkeep};
 pub use wheel::{
     Builder, Expired, Geometry, Lateness, Level, Metrics, OwnedTimer, Pinned, Series, Slot,
     Snapshot, SweepReport, Sweeper, TimerId, Unfired, Wheel, WheelInstant,
@@ -175,6 +175,16 @@ impl World {
         let (wheel, sweeper) = builder.build().expect("the shape is in range");
         Self { wheel, sweeper, clock }
     }
+
+    /// Creates a wheel of two shards. The calling thread inserts into the first one, and another
+    /// thread that is [`seated`] into the second.
+    pub fn of_two_shards() -> Self {
+        let clock = ManualClock::new();
+        let builder = tiny(Builder::new(), &clock).shards(2).__shape(HIGH, 0);
+        let (wheel, sweeper) = builder.build().expect("the shape is in range");
+        wheel::probe::acquire_thread_id(&wheel);
+        Self { wheel, sweeper, clock }
+    }
 }
 
 impl Default for World {
@@ -240,9 +250,18 @@ pub fn sweep_with_deadlines(sweeper: &mut Sweeper<Value>) -> Vec<(u64, Instant)>
     fired
 }
 
+/// As [`sweep_after`], but with upkeep in slices of one reference or slot.
+pub fn sweep_in_slices(sweeper: &mut Sweeper<Value>, clock: &ManualClock, ticks: u32) -> Vec<u64> {
+    clock.advance(TICK * ticks);
+    let mut fired = Vec::new();
+    let swept = sweeper.sweep_some(usize::MAX - 1, |timer| fired.push(timer.value.into()));
+    assert!(swept.finished);
+    fired
+}
+
 /// Sweeps with upkeep, as if a caller had asked for it, and returns the values that expired.
 pub fn sweep_with_upkeep(wheel: &Wheel<Value>, sweeper: &mut Sweeper<Value>) -> Vec<u64> {
-    wheel::probe::want_upkeep(wheel);
+    want_upkeep(wheel);
     sweep(sweeper)
 }
 

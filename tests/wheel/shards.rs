@@ -25,6 +25,7 @@ struct Hand {
 }
 
 impl Hand {
+    #[allow(clippy::disallowed_methods, reason = "the tests are about threads")]
     fn new(wheel: &Wheel<u64>) -> Self {
         let (jobs, received) = channel::<Job>();
         let wheel = wheel.clone();

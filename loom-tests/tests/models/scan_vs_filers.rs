@@ -3,7 +3,8 @@
 
 use loom_tests::explorer::sync::atomic::AtomicBool;
 use loom_tests::{
-    Builder, Clock, HIGH, TICK, World, beside, model, sweep, sweep_after, sweep_with_upkeep, v,
+    Builder, Clock, HIGH, TICK, World, beside, model, seated, sweep_after, sweep_in_slices,
+    sweep_with_upkeep, v, want_upkeep,
 };
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -75,8 +76,9 @@ fn a_report_and_a_rest() {
         wheel.insert(v(1), TICK * 6).unwrap();
         assert!(sweeper.next_deadline().is_some());
         let filer = beside(&wheel, |wheel| wheel.insert(v(7), TICK).unwrap());
-        assert!(sweep(&mut sweeper).is_empty());
-        let until = sweeper.next_deadline();
+        let swept = sweeper.sweep(|_| ());
+        let until = swept.next_deadline;
+        assert_eq!(swept.expired, 0);
         filer.join().unwrap();
         let in_time = until <= Some(clock.now() + TICK);
         assert!(in_time || woken.load(Relaxed), "rests until {until:?}");
@@ -99,6 +101,71 @@ fn a_slot_is_tidied() {
         let mut fired = sweep_with_upkeep(&wheel, &mut sweeper);
         filer.join().unwrap();
         fired.extend(sweep_after(&mut sweeper, &clock, 3));
+        fired.sort_unstable();
+        assert_eq!(fired, [7, 8]);
+    });
+}
+
+/// A slot is being tidied in slices and is empty. The shard's next scan, which is reported for
+/// another reason, is then too early.
+#[test]
+fn a_report_while_a_slot_is_tidied_in_slices() {
+    model(2, || {
+        let World { wheel, mut sweeper, clock } = World::shaped(HIGH, 0);
+        let stale = [1, 2].map(|value| wheel.insert(v(value), TICK * 4).unwrap());
+        wheel.insert(v(3), TICK * 8).unwrap();
+        assert!(sweeper.next_deadline().is_some());
+        assert!(stale.into_iter().all(|id| wheel.cancel(id).is_some()));
+        want_upkeep(&wheel);
+        // Takes the slot, and then reads both references, but not that they were the last.
+        for _ in 0..2 {
+            assert!(sweep_in_slices(&mut sweeper, &clock, 0).is_empty());
+        }
+        wheel.insert_at(v(8), clock.start()).unwrap();
+        let deadline = clock.start() + TICK * 4;
+        let filer = beside(&wheel, move |wheel| wheel.insert_at(v(7), deadline).unwrap());
+        let mut fired = sweep_in_slices(&mut sweeper, &clock, 4);
+        filer.join().unwrap();
+        fired.extend(sweep_in_slices(&mut sweeper, &clock, 0));
+        fired.sort_unstable();
+        assert_eq!(fired, [7, 8]);
+    });
+}
+
+/// One step scans both shards. The filer may load the next scan just before the sweeper suspends
+/// its shard.
+#[test]
+fn two_shards_are_due_at_once() {
+    model(2, || {
+        let World { wheel, mut sweeper, clock } = World::of_two_shards();
+        wheel.insert(v(1), TICK * 2).unwrap();
+        seated(&wheel, |wheel| wheel.insert(v(2), TICK * 2).unwrap()).join().unwrap();
+        assert_eq!(sweeper.next_deadline(), Some(clock.start() + TICK * 2));
+        let deadline = clock.start() + TICK * 3;
+        let filer = seated(&wheel, move |wheel| wheel.insert_at(v(7), deadline).unwrap());
+        let mut fired = sweep_after(&mut sweeper, &clock, 2);
+        filer.join().unwrap();
+        fired.extend(sweep_after(&mut sweeper, &clock, 1));
+        fired.sort_unstable();
+        assert_eq!(fired, [1, 2, 7]);
+    });
+}
+
+/// Both shards are reported in one word, while the sweep passes the slots.
+#[test]
+fn reports_of_two_shards() {
+    model(2, || {
+        let World { wheel, mut sweeper, clock } = World::of_two_shards();
+        wheel.insert(v(1), TICK * 6).unwrap();
+        assert!(sweeper.next_deadline().is_some());
+        let deadline = clock.start() + TICK * 2;
+        let filer = seated(&wheel, move |wheel| wheel.insert_at(v(7), deadline).unwrap());
+        let mut fired = sweep_after(&mut sweeper, &clock, 3);
+        let late = wheel.insert_at(v(8), clock.start()).unwrap();
+        fired.extend(sweep_after(&mut sweeper, &clock, 0));
+        assert!(!wheel.contains(late));
+        filer.join().unwrap();
+        fired.extend(sweep_after(&mut sweeper, &clock, 0));
         fired.sort_unstable();
         assert_eq!(fired, [7, 8]);
     });

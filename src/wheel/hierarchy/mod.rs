@@ -227,6 +227,7 @@ impl Hierarchy {
     }
 
     /// Returns the first tick after `swept` at which an occupied slot of the level is taken.
+    #[inline]
     fn next_in(&self, level: &WheelLevel, swept: Tick) -> Option<Tick> {
         let next = level.number(swept) + 1;
         let distance = self.rows.distance(level.row(), level.slot(next).0)?;

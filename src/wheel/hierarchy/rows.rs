@@ -117,8 +117,13 @@ impl Rows {
     }
 
     /// Returns the first occupied slot among those of a range of words.
-    fn first_among(&self, mut words: Range<usize>) -> Option<usize> {
-        words.find_map(|word| self.first_in(word, u64::MAX))
+    fn first_among(&self, words: Range<usize>) -> Option<usize> {
+        let start = words.start;
+        self.rows[words].iter().enumerate().find_map(|(word, row)| {
+            // Acquire: as in `first_in`.
+            let set = row.get()?.marks.load(Acquire);
+            (set != 0).then(|| (start + word) * 64 + set.trailing_zeros() as usize)
+        })
     }
 
     /// Returns the first occupied slot among those of a word's masked bits.

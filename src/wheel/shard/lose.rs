@@ -149,6 +149,8 @@ mod tests {
         let mut bench = Bench::new(Geometry::default(), Builder::new());
         let hour = Duration::from_secs(3600);
         let ids: Vec<_> = (0..50).map(|n| bench.wheel.insert(n, hour).unwrap()).collect();
+        // From here on the sweeper learns of the shard only by another report.
+        assert!(bench.sweeper.next_deadline().is_some());
         bench.exhaust(true);
         for (&id, tick) in ids.iter().zip(0..) {
             assert_eq!(bench.wheel.reset(id, TICK * tick), Ok(true));

@@ -1,21 +1,30 @@
-//! [`Agenda`]: the tick at which each shard has to be scanned. The protocol with the threads that
-//! file references is in [`next_scan`](crate::wheel::progress::next_scan).
+//! [`Agenda`]: what the sweeper knows of each shard: the tick at which it has to be scanned, and
+//! whether references have been filed outside of its slots. The protocol with the threads that file
+//! them is in [`next_scan`](crate::wheel::progress::next_scan).
 
 #![forbid(unsafe_code)]
 
 use crate::wheel::engine::Engine;
 use crate::wheel::hierarchy::Taken;
 use crate::wheel::progress::swept::full_fence;
+use crate::wheel::sweep::earliest::Earliest;
 use crate::wheel::tick::Tick;
 use std::collections::VecDeque;
 
-/// The sweeper's own copy of the next expiry of each shard, in few cache lines.
+/// The sweeper's knowledge of all shards. No operation costs more for shards that have nothing to
+/// do, apart from O(log(shards)).
 #[derive(Debug)]
 pub(super) struct Agenda {
-    /// The first tick at which an occupied slot is taken, as far as the sweeper knows. It may be
-    /// earlier after a slot was taken early. [`SUSPENDED`] between the acceptance of a report and
-    /// the scan.
-    next: Box<[Tick]>,
+    /// For each shard, the first tick at which an occupied slot is taken, as far as the sweeper
+    /// knows. It may be earlier after a slot was taken early. [`SUSPENDED`] between the acceptance
+    /// of a report and the scan.
+    next: Earliest,
+    /// The shards that have overdue references.
+    overdue: Vec<usize>,
+    /// The shards that could not file a reference since [`take_unfiled`](Self::take_unfiled).
+    unfiled: Vec<usize>,
+    /// For each shard, the number of references that could not be filed, as last seen.
+    unfiled_seen: Box<[u64]>,
 }
 
 /// Every step of the sweep scans a shard that was reported.
@@ -23,19 +32,52 @@ const SUSPENDED: Tick = Tick(0);
 
 impl Agenda {
     pub(super) fn new(shards: usize) -> Self {
-        Self { next: vec![Tick::NEVER; shards].into() }
+        Self {
+            next: Earliest::new(shards),
+            overdue: Vec::new(),
+            unfiled: Vec::new(),
+            unfiled_seen: vec![0; shards].into(),
+        }
     }
 
     /// Returns the first tick at which a shard has to be scanned.
     pub(super) fn next(&self) -> Tick {
-        self.next.iter().copied().min().unwrap_or(Tick::NEVER)
+        self.next.first()
     }
 
-    /// Notes that the sweeper itself has filed a reference in a slot that is taken at `at`.
-    pub(super) fn lower<T>(&mut self, engine: &Engine<T>, shard: usize, at: Tick) {
-        if at < self.next[shard] {
+    /// Returns `true` if a shard has overdue references.
+    pub(super) fn has_overdue(&self) -> bool {
+        !self.overdue.is_empty()
+    }
+
+    /// Takes the overdue references of all shards.
+    pub(super) fn take_overdue<'a, T>(
+        &'a mut self,
+        engine: &'a Engine<T>,
+        swept: Tick,
+    ) -> impl Iterator<Item = Taken> + 'a {
+        let shards = self.overdue.drain(..);
+        shards.filter_map(move |shard| engine.shard(shard).hierarchy.take_overdue(swept))
+    }
+
+    /// Returns `true` if a shard could not file a reference since
+    /// [`take_unfiled`](Self::take_unfiled).
+    pub(super) fn has_unfiled(&self) -> bool {
+        !self.unfiled.is_empty()
+    }
+
+    /// Takes the shards that could not file a reference since the last call.
+    pub(super) fn take_unfiled(&mut self) -> impl Iterator<Item = usize> + '_ {
+        self.unfiled.drain(..)
+    }
+
+    /// Notes what the sweeper itself has filed in a shard, of which the earliest is taken at `at`,
+    /// or could not file.
+    pub(super) fn note_filed<T>(&mut self, engine: &Engine<T>, shard: usize, at: Tick) {
+        if at < self.next.get(shard) {
             self.set(engine, shard, at);
         }
+        self.note_unfiled(engine, shard);
     }
 
     /// Finds the next expiries of the shards that were reported. Returns the number of scans.
@@ -64,8 +106,10 @@ impl Agenda {
         tick: Tick,
         taken: &mut VecDeque<Taken>,
     ) -> usize {
-        for (shard, _) in engine.shards.iter().zip(&self.next).filter(|(_, next)| **next <= tick) {
-            shard.next_scan.set(Tick::NEVER);
+        let mut due = self.next.due_from(0, tick);
+        while let Some(shard) = due {
+            engine.shard(shard).next_scan.set(Tick::NEVER);
+            due = self.next.due_from(shard + 1, tick);
         }
         engine.progress.publish(tick);
         self.accept_reports(engine);
@@ -79,7 +123,7 @@ impl Agenda {
         let mut any = false;
         engine.progress.reports().accept(|shard| {
             engine.shard(shard).next_scan.set(Tick::NEVER);
-            self.next[shard] = SUSPENDED;
+            self.next.set(shard, SUSPENDED);
             any = true;
         });
         if any {
@@ -96,18 +140,38 @@ impl Agenda {
         mut find: impl FnMut(&Engine<T>, usize) -> Tick,
     ) -> usize {
         let mut scans = 0;
-        for shard in 0..self.next.len() {
-            if self.next[shard] <= tick {
-                let next = find(engine, shard);
-                self.set(engine, shard, next);
-                scans += 1;
+        let mut due = self.next.due_from(0, tick);
+        while let Some(shard) = due {
+            if self.next.get(shard) == SUSPENDED {
+                self.note_outside(engine, shard);
             }
+            let next = find(engine, shard);
+            self.set(engine, shard, next);
+            scans += 1;
+            due = self.next.due_from(shard + 1, tick);
         }
         scans
     }
 
+    /// Notes the references of a shard that was reported which are not in its slots.
+    fn note_outside<T>(&mut self, engine: &Engine<T>, shard: usize) {
+        if engine.shard(shard).hierarchy.has_overdue() && !self.overdue.contains(&shard) {
+            self.overdue.push(shard);
+        }
+        self.note_unfiled(engine, shard);
+    }
+
+    fn note_unfiled<T>(&mut self, engine: &Engine<T>, shard: usize) {
+        let now = engine.shard(shard).unfiled();
+        if std::mem::replace(&mut self.unfiled_seen[shard], now) != now
+            && !self.unfiled.contains(&shard)
+        {
+            self.unfiled.push(shard);
+        }
+    }
+
     fn set<T>(&mut self, engine: &Engine<T>, shard: usize, next: Tick) {
-        self.next[shard] = next;
+        self.next.set(shard, next);
         engine.shard(shard).next_scan.set(next);
     }
 }

@@ -59,15 +59,12 @@ pub(super) struct Pending {
     pub(super) kept: VecDeque<Kept>,
     /// The number of kept blocks that have not been checked at the present tick.
     unchecked: usize,
-    /// For each shard, the page to search next for timers without a reference.
-    pages: Box<[Option<u32>]>,
-    /// For each shard, the number of references that could not be filed up to the last search of
-    /// its pages.
-    unfiled: Box<[u64]>,
+    /// Shards, each with the page to search next for timers without a reference.
+    pages: Vec<(usize, u32)>,
 }
 
 impl Pending {
-    pub(super) fn new(shards: usize) -> Self {
+    pub(super) fn new() -> Self {
         Self {
             taken: VecDeque::new(),
             references: VecDeque::new(),
@@ -75,26 +72,14 @@ impl Pending {
             continues: false,
             kept: VecDeque::new(),
             unchecked: 0,
-            pages: vec![None; shards].into(),
-            unfiled: vec![0; shards].into(),
+            pages: Vec::new(),
         }
     }
 
-    /// Returns `true` if references could not be filed since their shard's pages were last
-    /// searched.
-    pub(super) fn has_unfiled<T>(&self, engine: &Engine<T>) -> bool {
-        let shards = engine.shards.iter().zip(&self.unfiled);
-        shards.into_iter().any(|(shard, &seen)| shard.unfiled() != seen)
-    }
-
-    /// Starts a search of the pages of each shard that could not file references.
-    pub(super) fn take_unfiled<T>(&mut self, engine: &Engine<T>) {
-        for (number, shard) in engine.shards.iter().enumerate() {
-            let now = shard.unfiled();
-            if std::mem::replace(&mut self.unfiled[number], now) != now {
-                self.pages[number] = Some(0);
-            }
-        }
+    /// Starts a search of all pages of a shard that could not file references.
+    pub(super) fn search_pages(&mut self, shard: usize) {
+        self.pages.retain(|&(other, _)| other != shard);
+        self.pages.push((shard, 0));
     }
 
     /// Starts a check of every kept block.
@@ -110,7 +95,7 @@ impl Pending {
 
     /// Returns `true` if there is nothing left to read.
     pub(super) fn is_worked_off(&self) -> bool {
-        self.taken.is_empty() && self.unchecked == 0 && self.pages.iter().all(Option::is_none)
+        self.taken.is_empty() && self.unchecked == 0 && self.pages.is_empty()
     }
 
     /// Reads on when all references read before have been visited: what was newly written to the
@@ -173,15 +158,12 @@ impl Pending {
     /// Reads the next page to search. Its references count as filed, because each is counted as
     /// visited.
     fn read_page<T>(&mut self, engine: &Engine<T>) {
-        let next = self.pages.iter().position(Option::is_some);
-        let Some((number, page)) = next.and_then(|number| Some((number, self.pages[number]?)))
-        else {
-            return;
-        };
+        let Some((number, page)) = self.pages.pop() else { return };
         self.from = Source { shard: number, slot: None };
         let (shard, swept) = (engine.shard(number), engine.progress.swept());
-        let more = shard.read_unfiled(page, swept, &mut self.references, &pin());
-        self.pages[number] = more.then_some(page + 1);
+        if shard.read_unfiled(page, swept, &mut self.references, &pin()) {
+            self.pages.push((number, page + 1));
+        }
         engine.progress.counters().add(SweepCount::Extra, self.references.len() as u64);
     }
 

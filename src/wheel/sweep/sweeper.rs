@@ -134,7 +134,7 @@ const BATCH: usize = 256;
 
 /// The number of references or slots that a bounded sweep examines in one call, unless its limit is
 /// higher. It takes some tens of microseconds if none of them is in a cache.
-const BUDGET: usize = 1 << 9;
+const BUDGET: usize = if cfg!(modelled) { 2 } else { 1 << 9 };
 
 impl<T: Send> Sweeper<T> {
     pub(crate) fn new(inner: Arc<Inner<T>>) -> Self {
@@ -142,7 +142,7 @@ impl<T: Send> Sweeper<T> {
         let start = inner.engine.timeline.instant(swept);
         Self {
             upkeep: Upkeep::new(inner.engine.shards.len()),
-            pending: Pending::new(inner.engine.shards.len()),
+            pending: Pending::new(),
             agenda: Agenda::new(inner.engine.shards.len()),
             inner,
             stage: Stage::Ended,
@@ -261,8 +261,9 @@ impl<T: Send> Sweeper<T> {
     /// resets until it is swept ([`BeyondRange::unswept`](crate::BeyondRange::unswept)). The first
     /// refusal calls the waker.
     ///
-    /// O(shards), O(slots / 64) for each shard in which an earlier timer was armed since the last
-    /// sweep, and once O(pages) after a burst has ended.
+    /// O(slots / 64) for each shard in which an earlier timer was armed since the last sweep,
+    /// O(threads) if no timer has fired since the last call, and once O(pages) after a burst has
+    /// ended.
     ///
     /// # Examples
     ///
@@ -280,11 +281,12 @@ impl<T: Send> Sweeper<T> {
         if !self.has_work() {
             self.upkeep.begin_if_idle(engine);
         }
+        // Until a report is accepted, each further reference of the shard costs its filer a fence.
+        self.agenda.scan_reported(engine, engine.progress.swept());
         if self.has_work() || self.upkeep.is_busy() {
             return Some(engine.timeline.instant(engine.progress.swept()));
         }
         // An estimate, as a first tick to store.
-        self.agenda.scan_reported(engine, engine.progress.swept());
         let mut next = self.agenda.next();
         loop {
             // Steps 1 to 3 of the wake-up protocol.
@@ -387,6 +389,8 @@ impl<T: Send> Sweeper<T> {
         // A sweep that was to end ahead of the clock, and was interrupted by a panic, goes no
         // further now.
         self.end = self.end.min(present);
+        let scans = self.agenda.scan_reported(engine, engine.progress.swept());
+        self.budget = self.budget.saturating_sub(scans);
         let finished = self.go_on(engine, batch, limit);
         let took = self.inner.clock.now().saturating_duration_since(now);
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
@@ -422,7 +426,7 @@ impl<T: Send> Sweeper<T> {
                     self.stage = Stage::Overdue;
                 }
                 Stage::Slots if engine.progress.swept() >= self.end => {
-                    self.pending.take_unfiled(engine);
+                    self.take_unfiled();
                     self.stage = Stage::Unfiled;
                 }
                 Stage::Slots if self.budget == 0 => return false,
@@ -453,10 +457,14 @@ impl<T: Send> Sweeper<T> {
     /// Takes the overdue references, to be visited.
     fn take_overdue(&mut self, engine: &Engine<T>) {
         let swept = engine.progress.swept();
-        let overdue = engine.shards.iter().filter_map(|shard| shard.hierarchy.take_overdue(swept));
-        self.pending.taken.extend(overdue);
-        self.pending.take_unfiled(engine);
+        self.pending.taken.extend(self.agenda.take_overdue(engine, swept));
+        self.take_unfiled();
         self.overdue_taken = swept;
+    }
+
+    /// Starts a search of each shard that could not file references.
+    fn take_unfiled(&mut self) {
+        self.agenda.take_unfiled().for_each(|shard| self.pending.search_pages(shard));
     }
 
     /// Visits the pending references. Returns `false` if the batch is full or the budget is used up
@@ -487,7 +495,8 @@ impl<T: Send> Sweeper<T> {
         let (shard, guard, before) = (engine.shard(number), pin(), self.batch.len());
         let expiry = SlotExpiry { slot, swept: engine.progress.swept() };
         let (hoard, mut blocks) = self.upkeep.hoards(number);
-        let mut gathered = Gathered { requeued: Requeued::NOTHING, released: Released::NONE, hoard };
+        let mut gathered =
+            Gathered { requeued: Requeued::NOTHING, released: Released::NONE, hoard };
         let (mut discarded, mut requeued) = (0, 0);
         while self.batch.len() < limit {
             if self.pending.is_short() && self.budget > 0 {
@@ -509,7 +518,7 @@ impl<T: Send> Sweeper<T> {
                 }
             }
         }
-        self.agenda.lower(engine, number, gathered.requeued.earliest);
+        self.agenda.note_filed(engine, number, gathered.requeued.earliest);
         shard.slab.release(&mut gathered.released, &guard);
         let ended = (self.batch.len() - before) as u64;
         engine.make_room(number, ended);
@@ -537,13 +546,12 @@ impl<T: Send> Sweeper<T> {
     fn next_expiry(&mut self) -> Tick {
         let engine = &self.inner.engine;
         let swept = engine.progress.swept();
-        let overdue = engine.shards.iter().any(|shard| shard.hierarchy.has_overdue());
-        if overdue || self.pending.has_news(engine) {
+        self.agenda.scan_reported(engine, swept);
+        if self.agenda.has_overdue() || self.pending.has_news(engine) {
             return swept;
         }
-        self.agenda.scan_reported(engine, swept);
         let next = self.agenda.next();
-        if self.pending.has_unfiled(engine) { next.min(swept.plus(1)) } else { next }
+        if self.agenda.has_unfiled() { next.min(swept.plus(1)) } else { next }
     }
 }
 

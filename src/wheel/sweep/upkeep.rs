@@ -51,6 +51,8 @@ pub(crate) struct Upkeep {
     tidying: Option<(usize, usize)>,
     /// The rest of the slot that is being tidied.
     in_hand: Option<(SlotIndex, Taken)>,
+    /// The number of timers that had ended by themselves at the last check for an idle wheel.
+    ended_then: u64,
     /// The numbers of references ever filed and of timers ever armed when an idle wheel was last
     /// tidied.
     tidied_idle: Option<(u64, u64)>,
@@ -63,6 +65,8 @@ pub(crate) struct Upkeep {
     trims: Vec<Trims>,
     /// `true` while the sweeper hoards the entries of timers that it ends.
     hoards: bool,
+    /// `true` until the hoarded entries have been given back.
+    holds: bool,
     /// The tick of the sweep at which the last interval of fired timers ended.
     fired_at: Tick,
     /// The number of entries at the last check.
@@ -125,12 +129,14 @@ impl Upkeep {
         Self {
             tidying: None,
             in_hand: None,
+            ended_then: 0,
             tidied_idle: None,
             trimming: None,
             first_part: Part::Entries,
             fired_then: 0,
             trims,
             hoards: false,
+            holds: false,
             fired_at: Tick::NEVER,
             entries_then: 0,
             blocks_then: 0,
@@ -182,6 +188,12 @@ impl Upkeep {
     /// One round suffices until a reference is filed or a timer armed. The remainder of one round
     /// (a reference that its filer has not written yet) would also remain after another.
     pub(crate) fn begin_if_idle<T>(&mut self, engine: &Engine<T>) {
+        // While timers fire, the check waits for the next call, since it reads counters of all
+        // threads. The sweeper may wake up once for stale references alone.
+        let ended = engine.progress.counters().get(SweepCount::Ended);
+        if std::mem::replace(&mut self.ended_then, ended) != ended {
+            return;
+        }
         // While timers are armed, as they mostly are, one check of the threads' counters is enough.
         if self.tidying.is_some() || engine.armed() > 0 || engine.references() == 0 {
             return;
@@ -202,7 +214,7 @@ impl Upkeep {
     /// Called before a rest of so many ticks. If that is long, the hoard is processed first.
     /// Returns `true` if that has made more work.
     pub(crate) fn begin_before_rest<T>(&mut self, engine: &Engine<T>, ticks: u64) -> bool {
-        if ticks > LONG && (self.hoards || self.holds()) {
+        if ticks > LONG && self.holds {
             self.end_hoarding(engine);
             memory::collect();
         }
@@ -213,16 +225,21 @@ impl Upkeep {
     fn decide_hoarding<T>(&mut self, engine: &Engine<T>) {
         let (fired, swept) =
             (engine.progress.counters().get(SweepCount::Ended) / INTERVAL, engine.progress.swept());
+        let hoarded = self.hoards;
         if std::mem::replace(&mut self.fired_then, fired) != fired {
             engine.upkeep.check(engine.usage());
             let held: u64 = self.trims.iter().map(|trims| trims.entries.held()).sum();
             self.hoards = engine.entries() > engine.armed() + held + SLACK;
             self.fired_at = swept;
         }
+        self.holds |= self.hoards;
+        if !self.holds {
+            return;
+        }
         let (entries, blocks) = (engine.entries(), engine.blocks());
         let entries_then = std::mem::replace(&mut self.entries_then, entries);
         let blocks_then = std::mem::replace(&mut self.blocks_then, blocks);
-        let made = entries > entries_then || blocks > blocks_then;
+        let made = hoarded && (entries > entries_then || blocks > blocks_then);
         // Hoarding ends in two cases:
         // - callers make pages, possibly because of the hoard, whose entries are not on their
         //   stack;
@@ -245,12 +262,8 @@ impl Upkeep {
         }
     }
 
-    /// Returns `true` if anything is hoarded.
-    fn holds(&self) -> bool {
-        self.trims.iter().any(|trims| trims.entries.held() + trims.blocks.held() > 0)
-    }
-
     fn give_back<T>(&mut self, engine: &Engine<T>) {
+        self.holds = false;
         let guard = memory::pin();
         for (shard, trims) in engine.shards.iter().zip(&mut self.trims) {
             if trims.entries.held() > 0 {
@@ -310,7 +323,7 @@ impl Upkeep {
         while budget > 0 {
             if let Some((slot, taken)) = &mut self.in_hand {
                 let (looked, done) = tidy_slot(engine, *slot, taken, kept, &mut self.seen, budget);
-                agenda.lower(engine, taken.from.shard, taken.at);
+                agenda.note_filed(engine, taken.from.shard, taken.at);
                 budget = budget.saturating_sub(looked);
                 if done {
                     self.in_hand = None;
