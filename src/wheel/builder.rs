@@ -79,8 +79,11 @@ impl Builder {
         self
     }
 
-    /// Sets the number of shards, 1 to 256. Threads are spread over them. A good number is that of
-    /// the threads that arm timers, or that of the cores, which is the default.
+    /// Sets the number of shards, 1 to 256. Threads are spread over them. The default is the number
+    /// of cores.
+    ///
+    /// A shard costs some memory, and the sweep only looks at the shards in which a timer is due. A
+    /// wheel with one shard suits a program with many wheels, such as one for each session.
     pub fn shards(mut self, shards: usize) -> Self {
         self.shards = Some(shards);
         self
