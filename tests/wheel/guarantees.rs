@@ -557,6 +557,26 @@ fn memory_of_a_burst_goes_though_a_few_timers_go_on() {
     assert!(metrics.bytes < 500_000, "{metrics:?}");
 }
 
+/// The check for stale references waits while timers fire, but not for a whole rest.
+#[test]
+fn a_wheel_whose_last_timer_fires_does_not_rest_for_stale_references() {
+    with_wheels(|mut bench: Bench<u32>| {
+        let far = bench.wheel.insert(1, bench.ticks(100_000)).unwrap();
+        bench.wheel.insert(2, bench.ticks(30)).unwrap();
+        bench.wheel.cancel(far);
+        bench.clock.advance(bench.ticks(31));
+        let mut sweep = bench.sweeper.sweep(|_| ());
+        assert_eq!(sweep.expired, 1);
+        let mut sweeps = 0;
+        while let Some(next) = sweep.next_deadline {
+            assert!(next <= bench.clock.now(), "it rests until {next:?}");
+            sweep = bench.sweeper.sweep(|_| ());
+            sweeps += 1;
+            assert!(sweeps < 20);
+        }
+    });
+}
+
 #[test]
 fn an_idle_wheel_wants_no_sweep() {
     with_wheels(|mut bench: Bench<u32>| {

@@ -51,7 +51,7 @@ impl Row {
         // swap published the clearing to the push.
         if self.marks.load(Relaxed) >> position & 1 == 0 {
             // AcqRel:
-            // - the Release half publishes the push to the sweeper's `first_in`;
+            // - the Release half publishes the push to the sweeper's `first_in` and `first_among`;
             // - the Acquire half keeps the chain unbroken from one marker of the word to the next.
             self.marks.fetch_or(1 << position, AcqRel);
         }

@@ -33,9 +33,9 @@
 //!   has passed, and the inserter files the reference once more.
 //! - If the slot was taken early, or is the overdue one, the taker finds the reference. It checks
 //!   its kept blocks whenever it has published a tick ([`crate::wheel::progress::swept`]), and
-//!   before it rests. Each check follows the fence that makes it see the reference, or else the
-//!   inserter see the suspension of the shard, the tick or the wake-up tick
-//!   ([`crate::wheel::progress::wakeup`]).
+//!   before it rests. Each check follows the fence that makes it see the reference. Otherwise the
+//!   inserter sees the suspension of the shard, the tick or the wake-up tick
+//!   ([`crate::wheel::progress::wakeup`]), or expects a later step, which checks again.
 
 #![forbid(unsafe_code)]
 

@@ -98,10 +98,10 @@
 //! makes the revalidation fail, or leaves the deadline that the sweeper has compared with L.
 //!
 //! **A deadline that is read during a reset.** The deadline can be read from the first exchange on,
-//! and no sweep that begins after step 5 passes it. In between, a thread may read it, and a sweep
-//! that begins then may pass it without visiting the timer. I1 holds again before the reset
-//! returns. A reset therefore takes effect in two steps (`tests/wheel/linearizability.rs` tests
-//! that).
+//! and no sweep that begins after step 4, or after step 5 if the shard was reported, passes it. In
+//! between, a thread may read it, and a sweep that begins then may pass it without visiting the
+//! timer. I1 holds again before the reset returns. A reset therefore takes effect in two steps
+//! (`tests/wheel/linearizability.rs` tests that).
 //!
 //! **A resetter that is held up between steps 2 and 3.** Its reference may be visited before
 //! `next_visit` describes it. If `next_visit` then came to describe a reference that is gone, a

@@ -1,9 +1,10 @@
 //! [`Progress`]: the state that the sweeper and the callers of a wheel publish to each other.
 //!
 //! The sweeper publishes the tick that it has reached ([`swept`]), the tick until which it rests
-//! ([`wakeup`]), when it scans each shard ([`next_scan`]) and its counters. Callers check the first
-//! three after they have filed a reference. They publish that a shard has references that the
-//! sweeper does not expect, and that memory needs upkeep ([`upkeep_flag`]).
+//! ([`wakeup`]), when it scans each shard ([`next_scan`]) and its counters. After a caller has
+//! filed a reference, it checks when the shard is scanned and, if that is too late, the other two.
+//! Callers publish that a shard has references that the sweeper does not expect, and that memory
+//! needs upkeep ([`upkeep_flag`]).
 
 #![forbid(unsafe_code)]
 
@@ -26,8 +27,8 @@ pub(crate) struct Progress {
     rare: CachePadded<RareProgress>,
 }
 
-/// What callers check after each change. The sweeper writes both at the beginning and at the end of
-/// its rests.
+/// What callers read: the first in each operation, the second after a report. The sweeper writes
+/// the first at each step and the second around its rests.
 #[derive(Debug)]
 struct ProgressTicks {
     swept: SweptTick,

@@ -17,7 +17,8 @@
 //!    [`wakeup`](crate::wheel::progress::wakeup).
 //!
 //! No tick is expected for an overdue reference, or for one that could not be filed
-//! ([`unfiled`](crate::wheel::shard)). Its thread always reports the shard.
+//! ([`unfiled`](crate::wheel::shard)). A resetter then always reports the shard. An insert takes
+//! its timer back, and the sweeper notes its own references itself.
 //!
 //! The sweeper, to advance to tick `t`:
 //!
@@ -42,11 +43,11 @@
 //!
 //! *A reference that is expected is taken at `at`.* The filer has loaded a `next_scan` that is not
 //! after `at`. When the sweeper wrote that, it had not reached it, and it cannot reach or pass it
-//! without suspending the shard. If the filer loads it before it is suspended for the first time
-//! since, the scan that follows finds the reference. That step takes the slot if it goes to `at` or
-//! further, and otherwise `next_scan` is again not after `at`, and remains so until a step to `at`
-//! or further. Since the sweeper rests until the earliest `next_scan` of all shards, it does not
-//! rest beyond `at` either. The filer therefore needs no re-check.
+//! without suspending the shard. The filer has loaded it from before the next suspension, so that
+//! the scan after that finds the reference. That step takes the slot if it goes to `at` or further,
+//! and otherwise `next_scan` is again not after `at`, and remains so until a step to `at` or
+//! further. Since the sweeper rests until the earliest `next_scan` of all shards, it does not rest
+//! beyond `at` either. The filer therefore needs no re-check.
 //!
 //! *A reference that is reported is taken at `at`.* Let `t` be the first tick from `at` on that the
 //! sweeper publishes. A filer that returns has found an earlier tick in step 5, so its second fence
@@ -59,8 +60,13 @@
 //! follows the store of the wake-up tick. A filer whose second fence comes after that one finds the
 //! wake-up tick and wakes the sweeper.
 //!
-//! A slot may also be taken early by upkeep. The sweeper then has the reference, and lowers
-//! `next_scan` when it puts it back.
+//! *A slot that upkeep takes early.* The sweeper suspends the shard, passes a fence and scans it.
+//! It then has the references of the slot, and lowers `next_scan` for those that it puts back. A
+//! block with a reference that is not yet written is kept, and checked after each tick that the
+//! sweeper publishes and before it rests. If the filer of that reference is expected and its fence
+//! precedes that of the suspension, each later check finds the reference written. Otherwise the
+//! filer has loaded a `next_scan` whose step suspends the shard, passes a fence and checks the
+//! block again.
 //!
 //! Filers do not lower `next_scan` themselves. A filer could otherwise rely on a tick that another
 //! filer has written too late, when the sweep had already passed it.
@@ -149,7 +155,9 @@ impl Reports {
     pub(crate) fn accept(&self, mut suspend: impl FnMut(usize)) {
         let words = std::iter::once(&self.first).chain(self.more.iter().map(|word| &**word));
         for (word, first) in words.zip((0..).step_by(SHARDS)) {
-            // Relaxed, here and below: ordered by the fences before and after.
+            // Relaxed, here and below: ordered by the fence after, and by that before where a tick
+            // or a wake-up tick was just published. Elsewhere a report may be missed, and is
+            // accepted at the next call.
             if word.load(Relaxed) == 0 {
                 continue;
             }

@@ -3,12 +3,12 @@
 //! The sweeper [`publish`](SweptTick::publish)es a tick before it takes the slots that expire by
 //! it. An inserter chooses its slot by the tick it reads, publishes its reference, and passes a
 //! fence. If the sweeper does not expect the reference
-//! ([`next_scan`](crate::wheel::progress::next_scan)), it reports the shard, passes a second fence
-//! and reads the tick again. The sweeper's fence and that second one are ordered in one of two
-//! ways:
+//! ([`next_scan`](crate::wheel::progress::next_scan)), the inserter reports the shard, passes a
+//! second fence and reads the tick again. The sweeper's fence and that second one are ordered in
+//! one of two ways:
 //!
-//! 1. The inserter's fence is first. Then the sweeper accepts the report after its own fence, and
-//!    its scan of the shard finds the reference.
+//! 1. The inserter's fence is first. Then the sweeper accepts the report after its own fence, or
+//!    has accepted it before, and the scan of the shard that follows finds the reference.
 //! 2. The sweeper's fence is first. Then the inserter's re-check finds the published tick and so
 //!    detects that its slot has expired. It files the reference again in a slot that is still to
 //!    come.
@@ -43,7 +43,8 @@ impl SweptTick {
         Tick(self.0.load(Relaxed))
     }
 
-    /// Step one of the sweeper. From here on the slots up to `tick` are being taken.
+    /// Step 2 of the sweeper ([`next_scan`](super::next_scan)). From here on the slots up to `tick`
+    /// are being taken.
     #[inline]
     pub(crate) fn publish(&self, tick: Tick) {
         // Relaxed: ordered by the fence.
@@ -57,7 +58,8 @@ impl SweptTick {
 ///
 /// - inserter and sweeper ([`SweptTick`], [`next_scan`](super::next_scan));
 /// - inserter and resting sweeper ([`Wakeup`](crate::wheel::progress::wakeup::Wakeup));
-/// - inserter and closer ([`Engine`](crate::wheel::engine::Engine)).
+/// - inserter and closer ([`Engine`](crate::wheel::engine::Engine));
+/// - sweeper and a resetter that could not file its reference ([`unfiled`](crate::wheel::shard)).
 #[inline]
 pub(crate) fn full_fence() {
     // SeqCst: orders a store before a load of another word, against the same with the words

@@ -13,13 +13,13 @@
 //! 5. It passes a full fence.
 //! 6. It loads the tick, and wakes the sweeper if its own slot expires earlier.
 //!
-//! If fence 5 comes before fence 2, search 3 finds the report. Otherwise load 6 finds the tick of
-//! step 1, or a later one, and the inserter wakes the sweeper. The sweeper never rests beyond a
-//! reference that it expects, so its inserter skips steps 5 and 6. Inserters never write the tick,
-//! because an inserter that stalled between its load and its wake-up could otherwise erase a tick
-//! that was stored since. Several inserters may therefore wake the sweeper before it runs, which is
-//! harmless because waking is idempotent. Other requests to the sweeper, such as closing and
-//! upkeep, wake it regardless of the tick.
+//! If fence 5 comes before fence 2, search 3 or an earlier one finds the report. Otherwise load 6
+//! finds the tick of step 1, or a later one, and the inserter wakes the sweeper. The sweeper never
+//! rests beyond a reference that it expects, so its inserter skips steps 5 and 6. Inserters never
+//! write the tick, because an inserter that stalled between its load and its wake-up could
+//! otherwise erase a tick that was stored since. Several inserters may therefore wake the sweeper
+//! before it runs, which is harmless because waking is idempotent. Other requests to the sweeper,
+//! such as closing and upkeep, wake it regardless of the tick.
 
 #![forbid(unsafe_code)]
 

@@ -2,14 +2,14 @@
 //! The functions are in [`lose`](super::lose).
 //!
 //! An insert takes its timer back and returns the value. In all other cases the timer stays armed,
-//! and the shard counts the reference as *unfiled*. A thread that does so reports the shard
-//! ([`next_scan`](crate::wheel::progress::next_scan)), and the sweeper compares the count with the
-//! last one it saw. If references were added, then whenever it takes the overdue references and at
-//! the end of each sweep it reads every entry of the shard for which no reference in time is known,
-//! as if each had an overdue reference. It hands over the timers that are due, and files a
-//! reference for each other timer or, if that fails, tries again one tick later. No timer is lost,
-//! and none is late by more than a tick and the duration of the sweep, which is longer than usual.
-//! A thread that counts a reference wakes the sweeper, unless it is the sweeper.
+//! and the shard counts the reference as *unfiled*. A thread other than the sweeper that does so
+//! reports the shard ([`next_scan`](crate::wheel::progress::next_scan)), and the sweeper compares
+//! the count with the last one it saw. If references were added, then whenever it takes the overdue
+//! references and at the end of each sweep it reads every entry of the shard for which no reference
+//! in time is known, as if each had an overdue reference. It hands over the timers that are due,
+//! and files a reference for each other timer or, if that fails, tries again one tick later. No
+//! timer is lost, and none is late by more than a tick and the duration of the sweep, which is
+//! longer than usual. A thread that counts a reference wakes the sweeper, unless it is the sweeper.
 //!
 //! **`next_visit` must not describe a reference that is not there** (I2):
 //!

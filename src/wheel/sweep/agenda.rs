@@ -11,8 +11,8 @@ use crate::wheel::sweep::earliest::Earliest;
 use crate::wheel::tick::Tick;
 use std::collections::VecDeque;
 
-/// The sweeper's knowledge of all shards. No operation costs more for shards that have nothing to
-/// do, apart from O(log(shards)).
+/// The sweeper's knowledge of all shards. For shards that have nothing to do, an operation costs
+/// O(log(shards)) and a load for each 32 of them.
 #[derive(Debug)]
 pub(super) struct Agenda {
     /// For each shard, the first tick at which an occupied slot is taken, as far as the sweeper

@@ -92,7 +92,7 @@ pub struct Sweeper<T> {
     agenda: Agenda,
     /// The tick that the sweep had reached when it last took the overdue references.
     overdue_taken: Tick,
-    /// The number of references or slots that the present call may still examine.
+    /// The number of references, slots or scans that the present call may still examine.
     budget: usize,
     /// Timers that have ended but have not been handed over yet.
     batch: VecDeque<Expired<T>>,
@@ -132,8 +132,8 @@ impl<T> HandedOver<'_, T> {
 /// The number of timers that a sweep collects before it hands them over.
 const BATCH: usize = 256;
 
-/// The number of references or slots that a bounded sweep examines in one call, unless its limit is
-/// higher. It takes some tens of microseconds if none of them is in a cache.
+/// The number of references, slots or scans that a bounded sweep examines in one call, unless its
+/// limit is higher. It takes some tens of microseconds if none of them is in a cache.
 const BUDGET: usize = if cfg!(modelled) { 2 } else { 1 << 9 };
 
 impl<T: Send> Sweeper<T> {
@@ -261,9 +261,9 @@ impl<T: Send> Sweeper<T> {
     /// resets until it is swept ([`BeyondRange::unswept`](crate::BeyondRange::unswept)). The first
     /// refusal calls the waker.
     ///
-    /// O(slots / 64) for each shard in which an earlier timer was armed since the last sweep,
-    /// O(threads) if no timer has fired since the last call, and once O(pages) after a burst has
-    /// ended.
+    /// O(slots / 64) for each shard that was reported since the last sweep, because a timer was
+    /// armed earlier than all others in it. O(threads) before a long rest or if no timer has fired
+    /// since the last call, and once O(pages) after a burst has ended.
     ///
     /// # Examples
     ///
@@ -278,13 +278,14 @@ impl<T: Send> Sweeper<T> {
     /// ```
     pub fn next_deadline(&mut self) -> Option<Instant> {
         let engine = &self.inner.engine;
-        if !self.has_work() {
-            self.upkeep.begin_if_idle(engine);
-        }
+        let swept = engine.progress.swept();
         // Until a report is accepted, each further reference of the shard costs its filer a fence.
-        self.agenda.scan_reported(engine, engine.progress.swept());
+        self.agenda.scan_reported(engine, swept);
+        if !self.has_work() {
+            self.upkeep.begin_if_idle(engine, self.agenda.next().since(swept));
+        }
         if self.has_work() || self.upkeep.is_busy() {
-            return Some(engine.timeline.instant(engine.progress.swept()));
+            return Some(engine.timeline.instant(swept));
         }
         // An estimate, as a first tick to store.
         let mut next = self.agenda.next();
@@ -298,7 +299,6 @@ impl<T: Send> Sweeper<T> {
             next = again;
         }
         let engine = &self.inner.engine;
-        let swept = engine.progress.swept();
         if self.upkeep.begin_before_rest(engine, next.since(swept)) {
             return Some(engine.timeline.instant(swept));
         }

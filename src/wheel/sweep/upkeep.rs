@@ -183,15 +183,15 @@ impl Upkeep {
     }
 
     /// Begins tidying if only stale references are left, so that a wheel with nothing armed can
-    /// rest.
+    /// rest for longer than the given number of ticks to the next expiry.
     ///
     /// One round suffices until a reference is filed or a timer armed. The remainder of one round
     /// (a reference that its filer has not written yet) would also remain after another.
-    pub(crate) fn begin_if_idle<T>(&mut self, engine: &Engine<T>) {
-        // While timers fire, the check waits for the next call, since it reads counters of all
-        // threads. The sweeper may wake up once for stale references alone.
+    pub(crate) fn begin_if_idle<T>(&mut self, engine: &Engine<T>, ticks: u64) {
+        // While timers fire in short intervals, the check waits for the next call, since it reads
+        // counters of all threads. The sweeper may wake up once for stale references alone.
         let ended = engine.progress.counters().get(SweepCount::Ended);
-        if std::mem::replace(&mut self.ended_then, ended) != ended {
+        if std::mem::replace(&mut self.ended_then, ended) != ended && ticks <= LONG {
             return;
         }
         // While timers are armed, as they mostly are, one check of the threads' counters is enough.
