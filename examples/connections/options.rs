@@ -12,11 +12,11 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     pub(crate) connections: u32,
 
-    /// The number of seconds to measure, after two to learn the rate of a run without pause.
+    /// The number of seconds to measure.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) seconds: u64,
 
-    /// The load, in per cent of the rate of a run without pause.
+    /// The share of the time for which the workers are busy, in per cent.
     #[arg(long, default_value_t = 70, value_parser = clap::value_parser!(u8).range(1..=95))]
     load: u8,
 

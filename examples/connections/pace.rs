@@ -1,53 +1,48 @@
-//! [`Pace`], which keeps a worker at a share of the rate that it reaches flat out.
+//! [`Pace`], which keeps a worker busy for a share of the time.
 //!
-//! A worker first plays without pause, and counts the events. From then on it rests as soon as it
-//! is ahead of its share, as the loop of a server waits for the next events.
+//! A worker rests as soon as it has been busy for longer than its share, as the loop of a server
+//! waits for the next events. The time for which the system runs other threads counts as busy. The
+//! load is therefore the same on a machine that becomes slower.
 
 use std::time::{Duration, Instant};
-
-/// The time for which a worker plays without pause to learn its rate.
-pub(crate) const CALIBRATION: Duration = Duration::from_secs(2);
 
 /// The shortest rest. A sleep of less would mostly be the time that the system takes to end it.
 const SHORTEST_REST: Duration = Duration::from_micros(300);
 
-/// The greatest time by which a worker may be behind and still catch up. A server that was held up
-/// for longer does not get the events it missed.
-const LONGEST_DEBT: Duration = Duration::from_millis(10);
+/// The greatest time that a worker has rested too long and still makes up for.
+const LONGEST_CREDIT: Duration = Duration::from_millis(1);
 
 /// The pace of one worker.
 pub(crate) struct Pace {
-    /// The share of the rate, or `None` to play without pause.
-    load: Option<f64>,
-    /// The instant from which events are counted, and their number.
-    since: Instant,
-    events: u64,
-    /// The seconds for one event, or `None` during the calibration.
-    each: Option<f64>,
+    /// The time to rest for each time that the worker is busy.
+    rest_share: f64,
+    /// The instant up to which the time has been counted.
+    counted: Instant,
+    /// The time that the worker has to rest, and that it has rested too long.
+    owed: Duration,
+    credit: Duration,
 }
 
 impl Pace {
-    pub(crate) fn new(load: Option<f64>, now: Instant) -> Self {
-        Self { load, since: now, events: 0, each: None }
+    /// Begins to be busy for the share `load` of the time.
+    pub(crate) fn new(load: f64, now: Instant) -> Self {
+        let (owed, credit) = (Duration::ZERO, Duration::ZERO);
+        Self { rest_share: (1.0 - load) / load, counted: now, owed, credit }
     }
 
-    /// Counts events that were played, and returns how long the worker should rest, if it should.
-    pub(crate) fn played(&mut self, events: u64, now: Instant) -> Option<Duration> {
-        let load = self.load?;
-        self.events += events;
-        let elapsed = now.saturating_duration_since(self.since);
-        let Some(each) = self.each else {
-            if elapsed >= CALIBRATION {
-                let each = elapsed.as_secs_f64() / self.events as f64 / load;
-                *self = Self { each: Some(each), ..Self::new(Some(load), now) };
-            }
-            return None;
-        };
-        let scheduled = Duration::from_secs_f64(each * self.events as f64);
-        if elapsed > scheduled + LONGEST_DEBT {
-            (self.since, self.events) = (now, 0);
-        }
-        let ahead = scheduled.checked_sub(elapsed)?;
-        (ahead >= SHORTEST_REST).then_some(ahead)
+    /// Counts the time until `now` as busy, and returns how long the worker should rest, if it
+    /// should.
+    pub(crate) fn rest(&mut self, now: Instant) -> Option<Duration> {
+        self.owed += now.saturating_duration_since(self.counted).mul_f64(self.rest_share);
+        self.counted = now;
+        let rest = self.owed.checked_sub(self.credit)?;
+        (rest >= SHORTEST_REST).then_some(rest)
+    }
+
+    /// Counts the time until `now` as a rest.
+    pub(crate) fn rested(&mut self, now: Instant) {
+        let rested = self.credit + now.saturating_duration_since(self.counted);
+        self.credit = rested.saturating_sub(self.owed).min(LONGEST_CREDIT);
+        (self.owed, self.counted) = (Duration::ZERO, now);
     }
 }

@@ -96,7 +96,7 @@ impl fmt::Display for Report<'_> {
         let workers = self.options.workers();
         write!(f, "{connections} connections, {workers} workers, {seconds:.1} s")?;
         match self.options.load() {
-            Some(load) => write!(f, " at {:.0} % of the rate without pause", load * 100.0)?,
+            Some(load) => write!(f, ", workers busy for {:.0} % of the time", load * 100.0)?,
             None => write!(f, " without pause")?,
         }
         writeln!(f, ", {:.0} % of the CPU time of all cores", self.cpu_share() * 100.0)?;

@@ -4,7 +4,7 @@ use crate::cpu;
 use crate::endpoint;
 use crate::ledger::{Faults, Ledger, Ticket};
 use crate::options::Options;
-use crate::pace::{CALIBRATION, Pace};
+use crate::pace::Pace;
 use cpu_time::ProcessTime;
 use hdrhistogram::Histogram;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -72,7 +72,7 @@ const BATCH: usize = 64;
 
 const SAMPLE: Duration = Duration::from_millis(250);
 
-/// The time after the calibration until a backlog that it left has been fired.
+/// The time after the opening until a backlog that it left has been fired.
 const SETTLING: Duration = Duration::from_millis(500);
 
 const TICK_THREAD: &str = "tick";
@@ -113,7 +113,7 @@ pub(crate) fn play(options: &Options) -> Result<Outcome, Box<dyn Error>> {
         .collect();
     opened.wait();
     if options.load().is_some() {
-        std::thread::sleep(CALIBRATION + SETTLING);
+        std::thread::sleep(SETTLING);
     }
     let began = Mark::now(&driver)?;
     world.measures.store(true, Relaxed);
@@ -293,7 +293,7 @@ impl Worker {
         drop(pinned);
         opened.wait();
         let (started, mut silenced) = (Instant::now(), 0);
-        let mut pace = Pace::new(self.load, started);
+        let mut pace = Pace::new(self.load.unwrap_or(1.0), started);
         let mut pinned = wheel.pin();
         while outcome.is_ok() && !self.connections.is_empty() && !self.world.stop.load(Relaxed) {
             pinned.repin();
@@ -307,10 +307,11 @@ impl Worker {
                 let which = self.random.usize(..self.connections.len());
                 outcome = outcome.and_then(|()| self.event(&pinned, which));
             }
-            if let Some(rest) = pace.played(BATCH as u64, pinned.now()) {
+            if let Some(rest) = pace.rest(pinned.now()) {
                 drop(pinned);
                 std::thread::sleep(rest);
                 pinned = wheel.pin();
+                pace.rested(pinned.now());
             }
         }
         assert!(outcome.is_ok(), "an insert was refused: {outcome:?}");
