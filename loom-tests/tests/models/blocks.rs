@@ -1,9 +1,7 @@
 //! Blocks of references that are given back and then reused by any thread that needs one.
 #![cfg(not(crossbeam_loom))]
 
-use loom_tests::{
-    TICK, World, as_if_many_had_fired, beside, model, sweep, sweep_after, sweep_with_upkeep, v,
-};
+use loom_tests::{TICK, World, beside, model, sweep, sweep_after, sweep_with_upkeep, v};
 use std::time::Duration;
 
 /// A head that was read earlier refers to a block that has been given back and reused since, in the
@@ -60,7 +58,7 @@ fn pages_that_are_made_end_the_hoarding_once() {
         let ids = [1, 2, 3, 4, 5, 6].map(insert);
         ids[3..].iter().for_each(|&id| assert!(wheel.cancel(id).is_some()));
         for _ in 0..2 {
-            as_if_many_had_fired(&wheel);
+            loom_tests::as_if_many_had_fired(&wheel);
             assert!(sweep(&mut sweeper).is_empty());
         }
         let before = wheel.metrics().bytes;
