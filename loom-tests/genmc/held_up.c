@@ -9,12 +9,14 @@
 // seen: NEXT_VISIT_RELAXED
 // seen: NO_CHECK_OF_THE_FLAG
 // seen: NO_FENCE_AFTER_FILING
+// seen: NO_FENCE_AFTER_REPORTING
+// seen: NOT_REPORTED
 #include "wheel.h"
 
 static Tick rests;
 
 static void *first(void *unused) {
-  sweep_slot_3();
+  take_next(2);
   rests = rest();
   u32 spare = 4, seen = STATE(1, 9), was = state_compare_exchange(seen, STATE(1, 3) | REFILING);
   if (was != seen) {
@@ -36,7 +38,8 @@ static void *second(void *unused) {
 }
 
 int main(void) {
-  armed_in_slot_3(9);
+  begin(1);
+  armed_in(3, 9);
   run(first, second, 0);
   u32 now = state_load();
   if (IS_ARMED(now) && DEADLINE(now) == 3 && !LOAD(woken, RELAXED)) assert(rests <= 3);

@@ -8,9 +8,7 @@
 #include "wheel.h"
 
 static void *sweeper(void *unused) {
-  reached = 2;
-  publish(2);
-  visit_all(slot_take(3), 3);
+  take_next(2);
   return unused;
 }
 static void *earlier(void *unused) {
@@ -24,7 +22,8 @@ static void *later(void *unused) {
 }
 
 int main(void) {
-  armed_in_slot_3(5);
+  begin(1);
+  armed_in(3, 5);
   run(earlier, later, sweeper);
   if (fired) return 0;
   bool waits = LOAD(heads[OVERDUE], RELAXED) || kept;
