@@ -316,8 +316,8 @@ pub fn percent() -> usize {
     percent.map_or(100, |percent| percent.parse().expect("a number"))
 }
 
-/// Returns the settings of shuttle's runs. Its usual stacks of 60 KiB are too small to build a wheel,
-/// and for functions that hold the bodies of many seeded faults.
+/// Returns the settings of shuttle's runs. Its usual stacks of 60 KiB are too small to build a
+/// wheel, and for functions that hold the bodies of many seeded faults.
 #[cfg(shuttle)]
 pub fn config() -> shuttle::Config {
     let mut config = shuttle::Config::new();
