@@ -222,6 +222,30 @@ fn held_handlers(
 }
 
 #[test]
+fn room_that_comes_in_the_middle_of_a_batch_is_used() {
+    let clock = ManualClock::new();
+    let (executor, jobs) = queue();
+    let (driver, begun, release) =
+        held_handlers(&clock, |builder| builder.executor(executor).max_in_flight(3));
+    for n in 0..4 {
+        driver.wheel().insert(n, TICK).unwrap();
+    }
+    clock.advance(TICK);
+    let batch = receive(&jobs, 1).remove(0);
+    // Moves `release` into the closure, so that a failure lets the handlers end.
+    std::thread::scope(move |scope| {
+        scope.spawn(batch);
+        receive(&begun, 1);
+        release.send(()).unwrap();
+        // Two handlers of the first batch have not ended.
+        let next = receive(&jobs, 1).remove(0);
+        scope.spawn(next);
+        (0..3).for_each(|_| release.send(()).unwrap());
+    });
+    assert_eq!(driver.metrics().timers_in_flight, 0);
+}
+
+#[test]
 fn a_timer_is_in_flight_until_its_own_handler_has_ended() {
     let clock = ManualClock::new();
     let (executor, jobs) = queue();
