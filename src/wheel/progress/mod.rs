@@ -27,7 +27,7 @@ pub(crate) struct Progress {
     rare: CachePadded<RareProgress>,
 }
 
-/// What callers read: the first in each operation, the second after a report. The sweeper writes
+/// Callers read the first in each operation, and the second after a report. The sweeper writes
 /// the first at each step and the second around its rests.
 #[derive(Debug)]
 struct ProgressTicks {
