@@ -12,7 +12,8 @@
 // seen: NO_FENCE_AFTER_TIDYING
 // seen: TIDIED_NOT_SUSPENDED
 // seen: KEPT_NOT_CHECKED
-#include "wheel.h"
+#define DUE 3
+#include "filer.h"
 
 static Tick rests;
 
@@ -25,15 +26,6 @@ static void *sweeper(void *unused) {
 #endif
   return unused;
 }
-static void *filer(void *unused) {
-  u32 spare = 4;
-#ifdef RESET
-  reset(1, 3, &spare);
-#else
-  arm_and_file(3, &spare);
-#endif
-  return unused;
-}
 
 int main(void) {
   begin(2);
@@ -42,6 +34,6 @@ int main(void) {
 #endif
   put(OTHER, 1);
   run(sweeper, filer, 0);
-  assert(LOAD(woken, RELAXED) || rests <= 3);
-  must_fire(3);
+  assert(LOAD(woken, RELAXED) || rests <= DUE);
+  must_fire(DUE);
 }

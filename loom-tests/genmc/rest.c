@@ -15,7 +15,8 @@
 // seen: NOT_WOKEN
 // seen: NOT_ACCEPTED
 // seen: DUE_NOT_SUSPENDED
-#include "wheel.h"
+#define DUE 4
+#include "filer.h"
 
 static Tick rests;
 
@@ -24,15 +25,6 @@ static void *sweeper(void *unused) {
   sweep(3);
 #endif
   rests = rest();
-  return unused;
-}
-static void *filer(void *unused) {
-  u32 spare = 4;
-#ifdef RESET
-  reset(1, 4, &spare);
-#else
-  arm_and_file(4, &spare);
-#endif
   return unused;
 }
 
@@ -45,6 +37,6 @@ int main(void) {
   put(OTHER, 1);
 #endif
   run(sweeper, filer, 0);
-  assert(LOAD(woken, RELAXED) || rests <= 4);
-  must_fire(4);
+  assert(LOAD(woken, RELAXED) || rests <= DUE);
+  must_fire(DUE);
 }

@@ -14,19 +14,11 @@
 // seen: NOT_RECHECKED
 // seen: NOT_ACCEPTED
 // seen: DUE_NOT_SUSPENDED
-#include "wheel.h"
+#define DUE 3
+#include "filer.h"
 
 static void *sweeper(void *unused) {
   sweep(3);
-  return unused;
-}
-static void *filer(void *unused) {
-  u32 spare = 4;
-#ifdef RESET
-  reset(1, 3, &spare);
-#else
-  arm_and_file(3, &spare);
-#endif
   return unused;
 }
 
@@ -39,5 +31,5 @@ int main(void) {
   put(OTHER, 1);
 #endif
   run(sweeper, filer, 0);
-  must_fire(3);
+  must_fire(DUE);
 }
