@@ -97,7 +97,7 @@ impl<T> Engine<T> {
             return self.reset_slow(call, id, deadline);
         };
         let (seen, next_visit) = (entry.state.load(), entry.next_visit.load());
-        // Whether the visit is still to come is checked once, after the exchange.
+        // After the exchange one check suffices, which finds out if the visit is still to come.
         if !seen.is_unflagged_of(id) || next_visit > deadline {
             return self.reset_slow(call, id, deadline);
         }

@@ -22,7 +22,7 @@ pub(crate) struct Gathered<'h> {
     pub(crate) hoard: Option<&'h mut Trim>,
 }
 
-/// What the sweeper has filed, and the earliest expiry of a slot that it filed into.
+/// The number of references that the sweeper has filed, and the earliest expiry of their slots.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Requeued {
     pub(crate) filed: Filed,
