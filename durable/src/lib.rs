@@ -61,6 +61,7 @@ mod backoff;
 mod check;
 mod checking;
 mod clock;
+mod dead_letters;
 #[cfg(feature = "file")]
 mod embedded;
 mod error;
@@ -75,6 +76,7 @@ mod record;
 #[cfg(feature = "redis")]
 mod redis;
 mod store;
+mod timer;
 mod timers;
 mod window;
 mod worker;
@@ -83,6 +85,7 @@ pub use attempt::{Delivery, Event, Outcome};
 pub use backoff::Backoff;
 pub use check::{CheckReport, Finding};
 pub use clock::{StoreClock, SystemClock};
+pub use dead_letters::DeadLetter;
 #[cfg(feature = "file")]
 pub use embedded::{Embedded, EmbeddedOptions};
 pub use error::DurableError;
@@ -91,7 +94,8 @@ pub use record::DeadReason;
 #[cfg(feature = "redis")]
 pub use redis::{Redis, RedisOptions};
 pub use store::{AnyStore, Inserted};
-pub use timers::{DeadLetter, DurableTimer, DurableTimers};
+pub use timer::DurableTimer;
+pub use timers::DurableTimers;
 pub use tourbillon::Refused;
 pub use worker::Worker;
 

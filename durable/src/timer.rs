@@ -1,0 +1,117 @@
+//! [`DurableTimer`], a timer as callers read it, with the methods that read timers.
+
+#![forbid(unsafe_code)]
+
+use super::clock::system;
+use super::error::DurableError;
+use super::record::Record;
+use super::timers::DurableTimers;
+use std::time::SystemTime;
+
+/// The maximum number of timers in a page of a list, because other callers wait for the store
+/// meanwhile.
+pub(super) const LONGEST_PAGE: usize = 1000;
+
+/// A timer in the store.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon_durable::{DurableTimers, Options};
+///
+/// # let file = std::env::temp_dir().join(format!("tourbillon-timer-{}", std::process::id()));
+/// let timers = DurableTimers::open(&file)?;
+/// pollster::block_on(async {
+///     let day = Duration::from_secs(86_400);
+///     timers.insert("order 7", "unpaid", day, Options::new()).await?;
+///     for timer in timers.list(None, 100).await? {
+///         println!("{}: due {:?}, {} attempts", timer.id, timer.due, timer.attempts);
+///         assert_eq!(timer.payload, b"unpaid");
+///         assert!(!timer.running && timer.error.is_empty());
+///         assert_eq!(timer.due, timer.planned); // later, once an attempt has failed
+///     }
+///     Ok::<(), Box<dyn std::error::Error>>(())
+/// })?;
+/// # drop(timers);
+/// # std::fs::remove_file(&file)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DurableTimer {
+    /// The id.
+    pub id: String,
+    /// The payload that was passed to [`insert`](DurableTimers::insert).
+    pub payload: Vec<u8>,
+    /// The time of the delivery. Together with the id it identifies the delivery.
+    pub planned: SystemTime,
+    /// The time at which the next attempt begins or, while one is running, its lease ends.
+    pub due: SystemTime,
+    /// The number of attempts that have begun.
+    pub attempts: u32,
+    /// Set if an attempt is running, or was running when its worker died.
+    pub running: bool,
+    /// The error of the last failed attempt, or an empty string.
+    pub error: String,
+    /// The due time of the delivery that was inserted while this one was running
+    /// ([`Inserted::Next`](super::Inserted::Next)).
+    pub next: Option<SystemTime>,
+}
+
+impl DurableTimer {
+    fn new((id, record): (String, Record)) -> Self {
+        let Record { fence, due, planned, attempt, error, payload, next, .. } = record;
+        let (planned, due, running) = (system(planned), system(due), fence.is_some());
+        let next = next.map(|next| system(next.planned));
+        Self { id, payload, planned, due, attempts: attempt, running, error, next }
+    }
+}
+
+impl DurableTimers {
+    /// Returns the timer with this id.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the store fails.
+    pub async fn get(&self, id: &str) -> Result<Option<DurableTimer>, DurableError> {
+        let found = self.store.get(id).await?;
+        Ok(found.map(|record| DurableTimer::new((id.to_owned(), record))))
+    }
+
+    /// Returns up to `limit` timers after the id `after`. To read all timers, pass the last id of
+    /// each page for the next page until a page is empty. A page has at most 1000 timers, and fewer
+    /// if they are long. The order is stable. In a file it is the order of the ids, in Redis
+    /// another.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the store fails, or if a timer cannot be read. The error then names the timer, and
+    /// the list can continue after it.
+    pub async fn list(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<DurableTimer>, DurableError> {
+        let list = self.store.list(after, limit.min(LONGEST_PAGE)).await?;
+        Ok(list.into_iter().map(DurableTimer::new).collect())
+    }
+
+    /// Returns the number of timers, without dead letters.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the store fails.
+    pub async fn len(&self) -> Result<u64, DurableError> {
+        Ok(self.store.len().await?.0)
+    }
+
+    /// Returns `true` if there are no timers.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the store fails.
+    pub async fn is_empty(&self) -> Result<bool, DurableError> {
+        Ok(self.len().await? == 0)
+    }
+}
