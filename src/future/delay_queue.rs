@@ -554,3 +554,43 @@ impl<T: Send> fmt::Debug for DelayQueueHandle<T> {
         f.debug_struct("DelayQueueHandle").field("len", &self.len()).finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, not(modelled)))]
+mod tests {
+    use super::*;
+    use crate::ManualClock;
+    use crate::wheel::exhaust;
+    use std::task::{Wake, Waker};
+
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_queue_whose_timer_has_no_memory_polls_until_it_has() {
+        let (tick, clock) = (Duration::from_millis(1), ManualClock::new());
+        let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build().unwrap();
+        let mut queue = DelayQueue::new(&Timer::new(wheel), Builder::new()).unwrap();
+        queue.insert(7, tick).unwrap();
+        let wakes = Arc::new(Wakes::default());
+        let task = Waker::from(Arc::clone(&wakes));
+        let mut poll = || {
+            let polled = queue.poll_expired(&mut Context::from_waker(&task));
+            (polled.map(|timer| timer.map(|timer| timer.value)), wakes.0.swap(0, Relaxed))
+        };
+        exhaust(true);
+        for _ in 0..3 {
+            assert_eq!(poll(), (Poll::Pending, 1));
+        }
+        exhaust(false);
+        assert_eq!(poll(), (Poll::Pending, 0));
+        clock.advance(tick);
+        assert_eq!(sweeper.sweep(|timer| timer.value.wake()).expired, 1);
+        assert_eq!(poll(), (Poll::Ready(Some(7)), 1));
+    }
+}

@@ -136,6 +136,8 @@ pub(crate) use children::ClosedInChildren;
 pub(crate) use counters::LATENESS_BUCKETS;
 pub use hierarchy::geometry::Geometry;
 pub use id::TimerId;
+#[cfg(all(test, feature = "future", not(modelled)))]
+pub(crate) use memory::exhaust;
 pub use metrics::{Lateness, Metrics};
 pub use owned::OwnedTimer;
 pub use pinned::Pinned;
