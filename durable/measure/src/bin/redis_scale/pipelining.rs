@@ -4,10 +4,11 @@
 //! with as many resting.
 
 use crate::report::{Beside, Pipelining, Taken};
-use crate::subject::{PAYLOAD, Subject, after, due, each, id, own_cpu};
+use crate::subject::{PAYLOAD, Subject, after, due, id, own_cpu};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, cmd};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use tourbillon_durable_measure::each;
 
 /// As many as a store has partitions.
 const SETS: usize = 16;

@@ -1,12 +1,11 @@
 //! [`Subject`], a server and the timers in it, with the server's statistics.
 
 use crate::servers::Server;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 use tourbillon::Builder;
 use tourbillon::future::Timer;
 use tourbillon_durable::{DurableTimers, Options, Redis};
+use tourbillon_durable_measure::each;
 
 /// The number of milliseconds over which resting timers are spread.
 const MONTH: u64 = 30 * 86_400_000;
@@ -38,34 +37,6 @@ pub(crate) fn due(number: usize) -> u64 {
 /// Returns a time plus milliseconds.
 pub(crate) fn after(time: SystemTime, millis: u64) -> SystemTime {
     time + Duration::from_millis(millis)
-}
-
-/// Calls `call` with each number, from a number of concurrent tasks.
-pub(crate) async fn each<F>(
-    callers: usize,
-    count: usize,
-    call: impl Fn(usize) -> F + Send + Sync + 'static,
-) where
-    F: Future<Output = ()> + Send,
-{
-    let (call, next) = (Arc::new(call), Arc::new(AtomicUsize::new(0)));
-    let caller = |_| {
-        let (call, next) = (Arc::clone(&call), Arc::clone(&next));
-        tokio::spawn(async move {
-            loop {
-                // Relaxed: each number is handed out once, and nothing else is needed.
-                let number = next.fetch_add(1, Relaxed);
-                if number >= count {
-                    return;
-                }
-                call(number).await;
-            }
-        })
-    };
-    let callers: Vec<_> = (0..callers).map(caller).collect();
-    for caller in callers {
-        caller.await.unwrap();
-    }
 }
 
 impl Subject {
