@@ -39,7 +39,7 @@ PLOTS = {"cancel_insert": "CPU time of cancel and insert by armed timers",
          "reset_later": "CPU time of a reset by armed timers",
          "callers_cancel_insert": "throughput of cancel and insert by callers",
          "callers_reset_later": "throughput of resets by callers", "lateness": "lateness of fired timers",
-         "sharing": "throughput computed from the cache lines that move"}
+         "sharing": "throughput by cores, computed from the cache lines that move and measured"}
 
 
 class Section:

@@ -55,7 +55,7 @@ impl Chart {
             .build_cartesian_2d((x.0..x.1).log_scale(), (y.0 * 0.8..y.1 * 1.2).log_scale())?;
         let mut mesh = chart.configure_mesh();
         let (x_label, y_label) = (|x: &f64| self.x.1(*x), |y: &f64| self.y.1(*y));
-        mesh.x_desc(self.x.0).x_label_formatter(&x_label);
+        mesh.max_light_lines(0).x_desc(self.x.0).x_label_formatter(&x_label);
         mesh.y_desc(self.y.0).y_label_formatter(&y_label);
         mesh.draw()?;
         let mut ends = Vec::new();

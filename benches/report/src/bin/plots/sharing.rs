@@ -1,4 +1,4 @@
-//! Throughput by cores, as it follows from the cache lines that move.
+//! Throughput by cores, as it follows from the cache lines that move, beside what was measured.
 //!
 //! An operation costs its time alone (section `operations`) and [`TRANSFER`] for each line that it
 //! fetches or takes away (section `sharing`). A line is in one place at a time, so that throughput
@@ -19,23 +19,46 @@ const KINDS: [(&str, &str, &str); 3] = [
     ("heap", "own", "a heap in a lock"),
 ];
 
+/// Systems that were measured with several callers, and the names of their curves.
+const MEASURED: [(&str, &str); 2] = [("tourbillon", "measured"), ("heap", "heap, measured")];
+
 /// Cancel and insert, and reset to later, of the wheel and of a heap in a lock.
 pub(crate) fn chart(numbers: &Numbers) -> Chart {
     let workloads = [("cancel_insert", "cancel, insert"), ("reset_later", "reset")];
     let all = workloads.into_iter().flat_map(|workload| KINDS.map(|kind| (workload, kind)));
-    let series = all.enumerate().map(|(place, ((workload, verb), (system, whose, name)))| Series {
-        name: format!("{verb}: {name}"),
-        place,
-        is_bold: system == "tourbillon",
-        points: points(numbers, system, workload, whose),
+    let computed = all.map(|((workload, verb), (system, whose, name))| {
+        (format!("{verb}: {name}"), false, points(numbers, system, workload, whose))
     });
+    let all = workloads.into_iter().flat_map(|workload| MEASURED.map(|of| (workload, of)));
+    let measured = all.map(|((workload, verb), (system, name))| {
+        (format!("{verb}: {name}"), true, measured_points(numbers, system, workload))
+    });
+    let series = computed.chain(measured).enumerate();
+    let series =
+        series.map(|(place, (name, is_bold, points))| Series { name, place, is_bold, points });
     Chart {
-        title: "Throughput computed from the cache lines that move".into(),
+        title: "Throughput computed from the cache lines that move, and as measured (bold)".into(),
         caption: numbers.caption("sharing"),
         x: ("cores", chart::short),
         y: ("million operations per second", chart::short),
         series: series.collect(),
     }
+}
+
+/// Callers, and millions of operations per second of all of them together.
+fn measured_points(numbers: &Numbers, system: &str, workload: &str) -> Vec<(f64, f64)> {
+    let sections = ["operations", "callers"].into_iter();
+    let mut points: Vec<_> = sections
+        .flat_map(|section| numbers.medians(section))
+        .filter_map(|(key, per_second)| match key.split('/').collect::<Vec<_>>()[..] {
+            [of, callers, _, name, "per_second"] if of == workload && name == system => {
+                Some((callers.parse::<f64>().ok()?, per_second / 1e6))
+            }
+            _ => None,
+        })
+        .collect();
+    points.sort_by(|one, other| one.0.total_cmp(&other.0));
+    points
 }
 
 /// Cores, and millions of operations per second.
