@@ -74,6 +74,8 @@ pub struct Delivery {
     pub attempt: u32,
     /// The time for which the delivery was planned, rounded up to milliseconds.
     pub planned: SystemTime,
+    /// The names and values that were passed to [`Options::header`](super::Options::header).
+    pub headers: Vec<(String, String)>,
     /// Identifies this delivery. The token is the same for each attempt of one id and planned time,
     /// and different for every other delivery. Use it as an idempotency key for external systems.
     pub token: String,
@@ -86,6 +88,7 @@ impl Delivery {
             payload: record.payload.clone(),
             attempt: record.attempt,
             planned: system(record.planned),
+            headers: record.settings.headers.clone(),
             token: format!("{}:{id}", record.planned),
         }
     }
@@ -197,6 +200,15 @@ pub enum Outcome {
         /// The error of the attempt.
         error: String,
     },
+    /// No attempt was made, because the occurrence was later than its window
+    /// ([`Misfire::SkipAfter`](super::Misfire::SkipAfter)).
+    Missed {
+        /// The time since the occurrence was planned.
+        late: Duration,
+        /// The next occurrence, which is due at once if it is still within the window. `None` if
+        /// the rule has no further one, so that the timer is gone.
+        next: Option<SystemTime>,
+    },
     /// The timer became a dead letter.
     Dead {
         /// The reason.
@@ -263,7 +275,8 @@ impl Attempts {
                 self.window.reinsert((due, id), now);
                 return Ok(());
             }
-            Leasing::NotFound => return Ok(()),
+            // Everything is loaded again when a paused store is resumed.
+            Leasing::NotFound | Leasing::Paused => return Ok(()),
             Leasing::Unreadable(error) => {
                 self.window.plan_reload(self.timer.now());
                 let outcome = Outcome::Unreadable { error: error.to_string() };
@@ -346,7 +359,7 @@ impl Attempts {
     ) -> Result<Finish, DurableError> {
         let Lease { now, overrun, record, .. } = lease;
         // This delivery also makes up for those that were missed while no worker ran.
-        let next = match record.settings.next((*now).max(record.planned)) {
+        let next = match record.settings.next(record.planned, (*now).max(record.planned)) {
             Ok(next) => next,
             Err(error) => {
                 let (reason, error) = (DeadReason::Rule, error.to_string());
@@ -356,6 +369,9 @@ impl Attempts {
         let ran_out = || Ok(failed(id, record, "the lease ran out".to_owned(), next));
         if *overrun {
             return ran_out();
+        }
+        if let Some(missed) = missed(record, *now) {
+            return missed;
         }
         if has_expired(record, *now) {
             let (reason, error) = (DeadReason::Expired, record.error.clone());
@@ -386,6 +402,19 @@ impl Attempts {
     }
 }
 
+/// Returns the end of the lease of an occurrence that is later than its window. The timer continues
+/// with the first occurrence that is still within it.
+fn missed(record: &Record, now: Millis) -> Option<Result<Finish, DurableError>> {
+    let Record { planned, attempt, settings, .. } = record;
+    let late = now.saturating_sub(*planned);
+    let window = settings.window.filter(|window| settings.rule.is_some() && late > *window)?;
+    if *attempt > 1 {
+        return None;
+    }
+    let next = settings.next(*planned, (now - window - 1).max(*planned));
+    Some(next.map(|next| Finish::Missed { late, next }))
+}
+
 fn has_expired(record: &Record, now: Millis) -> bool {
     let lives = record.settings.time_to_live;
     lives.is_some_and(|lives| now > record.planned.saturating_add(lives))
@@ -405,6 +434,9 @@ fn failed(id: &str, record: &Record, mut error: String, next: Option<Millis>) ->
 fn outcome(finish: Finish) -> Outcome {
     match finish {
         Finish::Done { .. } => Outcome::Acknowledged,
+        Finish::Missed { late, next } => {
+            Outcome::Missed { late: Duration::from_millis(late), next: next.map(system) }
+        }
         Finish::Retry { wait, error } => {
             Outcome::Retry { wait: Duration::from_millis(wait), error }
         }

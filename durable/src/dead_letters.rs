@@ -4,6 +4,7 @@
 
 use super::clock::system;
 use super::error::DurableError;
+use super::options::Options;
 use super::record::{Dead, DeadReason, Record};
 use super::timer::LONGEST_PAGE;
 use super::timers::DurableTimers;
@@ -56,14 +57,18 @@ pub struct DeadLetter {
     pub reason: DeadReason,
     /// The error of the last failed attempt, or an empty string.
     pub error: String,
+    /// The options that were passed to [`insert`](DurableTimers::insert), without its policy for
+    /// [existing](super::Options::existing) timers. There is no rule unless it is the reason,
+    /// because the repetition continues without this delivery.
+    pub options: Options,
 }
 
 impl DeadLetter {
     fn new((number, dead): (u64, Dead)) -> Self {
         let Dead { id, died, reason, record } = dead;
-        let Record { planned, attempt, error, payload, .. } = record;
-        let (planned, died) = (system(planned), system(died));
-        Self { number, id, payload, planned, died, attempts: attempt, reason, error }
+        let Record { planned, attempt, settings, error, payload, .. } = record;
+        let (planned, died, options) = (system(planned), system(died), Options::of(settings));
+        Self { number, id, payload, planned, died, attempts: attempt, reason, error, options }
     }
 }
 

@@ -70,14 +70,17 @@ mod json;
 mod key;
 mod options;
 mod panics;
+mod pause;
 mod permits;
 mod ready;
 mod record;
 #[cfg(feature = "redis")]
 mod redis;
+mod rule;
 mod store;
 mod timer;
 mod timers;
+mod update;
 mod window;
 mod worker;
 
@@ -93,8 +96,9 @@ pub use options::{Existing, Options, When};
 pub use record::DeadReason;
 #[cfg(feature = "redis")]
 pub use redis::{Redis, RedisOptions};
+pub use rule::{Misfire, Rule};
 pub use store::{AnyStore, Inserted};
-pub use timer::DurableTimer;
+pub use timer::{DurableTimer, TimerState};
 pub use timers::DurableTimers;
 pub use tourbillon::Refused;
 pub use worker::Worker;

@@ -3,10 +3,14 @@
 #![forbid(unsafe_code)]
 
 use super::backoff::Backoff;
-use super::clock::{Millis, millis_up, system};
+use super::clock::{Millis, millis_up};
 use super::error::DurableError;
 use super::record::Settings;
+use super::rule::{Misfire, Rule};
 use std::time::{Duration, SystemTime};
+
+/// The maximum length of all headers of a timer in bytes.
+const LONGEST_HEADERS: usize = 4096;
 
 /// The due time of a timer by the store's clock. Converts from [`SystemTime`] and [`Duration`].
 ///
@@ -39,7 +43,8 @@ pub enum When {
     At(SystemTime),
     /// This long after the store has accepted the timer.
     After(Duration),
-    /// At the first time of the rule that `Options::cron` sets (feature `cron`).
+    /// At the first time of the rule that [`Options::every`] or `Options::cron` (feature `cron`)
+    /// sets. For an interval that is one interval from now.
     ByRule,
 }
 
@@ -90,6 +95,22 @@ pub enum Existing {
     /// Replace the existing timer. A running attempt of it no longer counts, and its
     /// acknowledgement is too late.
     Replace,
+    /// Change the existing timer, as the deploy of a program does whose nightly job has a new rule
+    /// or payload.
+    ///
+    /// - The payload and all options are replaced, and apply from the next attempt on. A running
+    ///   attempt continues with what it was given, and its result counts. Its number and fencing
+    ///   token stay.
+    /// - The due time is kept if it was not changed, so that an overdue delivery or a retry is not
+    ///   lost. It is unchanged if `when` is [`When::ByRule`] and the rule is the same, or `when` is
+    ///   [`When::At`] the planned time.
+    /// - A changed time is that of the next delivery. A resting timer moves there, with all its
+    ///   attempts. If an attempt is running, that delivery ends first, retries included, and the
+    ///   new time comes [next](super::DurableTimer::next).
+    /// - If a delivery is waiting as [next](super::Inserted::Next), that is the one whose time is
+    ///   compared and changed.
+    /// - A paused timer stays paused.
+    Update,
     /// Fail with [`DurableError::Exists`].
     #[default]
     Refuse,
@@ -97,7 +118,10 @@ pub enum Existing {
 
 /// The delivery options of a timer. The defaults are eight attempts, a backoff of one second to ten
 /// minutes that is shortened by up to half at random, a lease of one minute, no time to live, no
-/// repetition, and refusal of existing ids.
+/// repetition, no headers, and refusal of existing ids.
+///
+/// The methods that begin with `get_` return what was set, for options that were read from a store
+/// ([`DurableTimer::options`](super::DurableTimer::options)).
 ///
 /// # Examples
 ///
@@ -111,7 +135,8 @@ pub enum Existing {
 ///     .backoff(Backoff::new(Duration::from_millis(100), Duration::from_secs(5)))
 ///     .lease(Duration::from_secs(10))
 ///     .time_to_live(Duration::from_secs(3600));
-/// # let _ = options;
+/// assert_eq!(options.get_attempts(), 3);
+/// assert_eq!(options.get_time_to_live(), Some(Duration::from_secs(3600)));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -124,8 +149,15 @@ impl Options {
     #[must_use]
     pub fn new() -> Self {
         let backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(600)).jitter();
-        let settings =
-            Settings { attempts: 8, backoff, lease: 60_000, time_to_live: None, rule: None };
+        let settings = Settings {
+            attempts: 8,
+            backoff,
+            lease: 60_000,
+            time_to_live: None,
+            rule: None,
+            window: None,
+            headers: Vec::new(),
+        };
         Self { existing: Existing::default(), settings }
     }
 
@@ -166,6 +198,73 @@ impl Options {
         self
     }
 
+    /// Adds a text that travels beside the payload, such as the context of a trace, and is shown in
+    /// [`Delivery`](super::Delivery), [`DurableTimer`](super::DurableTimer) and
+    /// [`DeadLetter`](super::DeadLetter). A header with the same name is replaced. The names and
+    /// values of a timer may have 4096 bytes in total.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tourbillon_durable::Options;
+    ///
+    /// let options = Options::new().header("traceparent", "00-af7651916cd43dd8-b7ad6b71-01");
+    /// let headers: Vec<_> = options.get_headers().collect();
+    /// assert_eq!(headers, [("traceparent", "00-af7651916cd43dd8-b7ad6b71-01")]);
+    /// ```
+    #[must_use]
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        let (name, headers) = (name.into(), &mut self.settings.headers);
+        headers.retain(|(other, _)| *other != name);
+        headers.push((name, value.into()));
+        self
+    }
+
+    /// Repeats the timer at an interval of one millisecond to 36,500 days, rounded up to
+    /// milliseconds. Each delivery is planned a whole number of intervals after the one before, so
+    /// deliveries that are late or retried do not shift those that follow. After a delivery is
+    /// acknowledged or becomes a dead letter, the next one is planned for the first such time after
+    /// the last attempt began, unless [`misfire`](Self::misfire) sets otherwise.
+    ///
+    /// The first delivery comes at the time that is passed to
+    /// [`insert`](super::DurableTimers::insert). [`reset`](super::DurableTimers::reset) moves it
+    /// and those that follow.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    /// use tourbillon_durable::{DurableTimers, Options, When};
+    ///
+    /// # let file = std::env::temp_dir().join(format!("tourbillon-every-{}", std::process::id()));
+    /// let timers = DurableTimers::open(&file)?;
+    /// let hourly = Options::new().every(Duration::from_secs(3600));
+    /// pollster::block_on(async {
+    ///     timers.insert("tidy up", "", When::ByRule, hourly.clone()).await?; // in an hour
+    ///     let noon = SystemTime::UNIX_EPOCH + Duration::from_secs(4_102_488_000);
+    ///     timers.insert("report", "", noon, hourly).await?; // at noon, and each hour after it
+    ///     Ok::<(), Box<dyn std::error::Error>>(())
+    /// })?;
+    /// # drop(timers);
+    /// # std::fs::remove_file(&file)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn every(mut self, interval: Duration) -> Self {
+        self.settings.rule = Some(Rule::Every(Duration::from_millis(millis_up(interval))));
+        self
+    }
+
+    /// Sets the treatment of occurrences that were not delivered in time. A window needs a rule.
+    #[must_use]
+    pub fn misfire(mut self, misfire: Misfire) -> Self {
+        self.settings.window = match misfire {
+            Misfire::Once => None,
+            Misfire::SkipAfter(window) => Some(millis_up(window)),
+        };
+        self
+    }
+
     /// Repeats the timer by a cron expression in an IANA time zone, in the syntax of
     /// [`Calendar`](tourbillon::scheduler::Calendar). After a delivery is acknowledged or becomes a
     /// dead letter, the next one is planned for the first time of the rule after the last attempt
@@ -187,25 +286,82 @@ impl Options {
     #[cfg(feature = "cron")]
     #[must_use]
     pub fn cron(mut self, expression: &str, zone: &str) -> Self {
-        self.settings.rule = Some((expression.to_owned(), zone.to_owned()));
+        let (expression, zone) = (expression.to_owned(), zone.to_owned());
+        self.settings.rule = Some(Rule::Cron { expression, zone });
         self
     }
 
+    /// Returns the number of attempts after which the timer becomes a dead letter.
+    #[must_use]
+    pub fn get_attempts(&self) -> u32 {
+        self.settings.attempts
+    }
+
+    /// Returns the wait after a failed attempt.
+    #[must_use]
+    pub fn get_backoff(&self) -> Backoff {
+        self.settings.backoff
+    }
+
+    /// Returns the maximum duration of an attempt.
+    #[must_use]
+    pub fn get_lease(&self) -> Duration {
+        Duration::from_millis(self.settings.lease)
+    }
+
+    /// Returns the time after the planned time within which an attempt may begin.
+    #[must_use]
+    pub fn get_time_to_live(&self) -> Option<Duration> {
+        self.settings.time_to_live.map(Duration::from_millis)
+    }
+
+    /// Returns the rule by which the timer repeats.
+    #[must_use]
+    pub fn get_rule(&self) -> Option<&Rule> {
+        self.settings.rule.as_ref()
+    }
+
+    /// Returns the treatment of occurrences that were not delivered in time.
+    #[must_use]
+    pub fn get_misfire(&self) -> Misfire {
+        let window = self.settings.window;
+        window.map_or(Misfire::Once, |window| Misfire::SkipAfter(Duration::from_millis(window)))
+    }
+
+    /// Returns the names and values of the headers, in the order in which they were set.
+    pub fn get_headers(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.settings.headers.iter().map(|(name, value)| (&**name, &**value))
+    }
+
+    /// Returns the options of a timer that was read from a store.
+    pub(super) fn of(settings: Settings) -> Self {
+        Self { existing: Existing::default(), settings }
+    }
+
     pub(super) fn check(&self, now: Millis) -> Result<(), DurableError> {
-        let Settings { attempts, lease, rule, .. } = &self.settings;
+        let Settings { attempts, lease, rule, window, headers, .. } = &self.settings;
         if *attempts == 0 {
             return Err(DurableError::Option("the number of attempts must be at least 1"));
         }
         if !(1..=86_400_000).contains(lease) {
             return Err(DurableError::Option("the lease must be 1 ms to one day"));
         }
-        if let Some((expression, zone)) = rule {
-            if expression.len() + zone.len() > 512 {
-                return Err(DurableError::Rule("more than 512 bytes".to_owned()));
-            }
-            if self.settings.next(now)?.is_none() {
-                return Err(DurableError::Rule("no future occurrence".to_owned()));
-            }
+        if headers.iter().any(|(name, _)| name.is_empty()) {
+            return Err(DurableError::Option("a header must have a name"));
+        }
+        let length: usize = headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+        if length > LONGEST_HEADERS {
+            return Err(DurableError::Option("the headers must have at most 4096 bytes in total"));
+        }
+        let Some(rule) = rule else {
+            return match window {
+                Some(_) => Err(DurableError::Option("a misfire window needs a rule")),
+                None => Ok(()),
+            };
+        };
+        rule.check()?;
+        if self.settings.next(now, now)?.is_none() {
+            return Err(DurableError::Rule("no future occurrence".to_owned()));
         }
         Ok(())
     }
@@ -214,38 +370,5 @@ impl Options {
 impl Default for Options {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl Settings {
-    /// Returns the first time of the rule after `after`, or `None` if there is no rule or no
-    /// further time.
-    #[cfg(feature = "cron")]
-    pub(super) fn next(&self, after: Millis) -> Result<Option<Millis>, DurableError> {
-        let Some((expression, zone)) = &self.rule else { return Ok(None) };
-        let after = system(after);
-        let calendar = tourbillon::scheduler::Calendar::builder(expression)
-            .zone(zone)
-            .wall_clock(move || after)
-            .build();
-        match calendar {
-            Ok(calendar) => Ok(calendar.next_after(after).map(super::clock::due)),
-            Err(tourbillon::scheduler::CalendarError::Never(_)) => Ok(None),
-            Err(error) => Err(DurableError::Rule(error.to_string())),
-        }
-    }
-
-    /// Fails for every rule, because this build has no calendars and the rule was stored by another
-    /// build.
-    #[cfg(not(feature = "cron"))]
-    pub(super) fn next(&self, after: Millis) -> Result<Option<Millis>, DurableError> {
-        match &self.rule {
-            None => Ok(None),
-            Some((expression, _)) => {
-                let after = system(after);
-                let why = format!("{expression:?} after {after:?} needs the feature `cron`");
-                Err(DurableError::Rule(why))
-            }
-        }
     }
 }

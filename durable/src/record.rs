@@ -1,24 +1,33 @@
 //! [`Record`], the stored form of a timer, and its encoding.
 //!
 //! ```text
-//! layout 1 │ state 1 │ fence 8 │ due 8 │ planned 8 │ attempt 4 │ settings │ error │ payload │ next
+//! layout 1 │ fence │ paused 1 │ due 8 │ planned 8 │ attempt 4 │ settings │ error │ payload │ next
 //! │ sum
-//! settings: attempts 4 │ first 8 │ most 8 │ jitter 1 │ lease 8 │ time to live │ rule
+//! settings: attempts 4 │ first 8 │ most 8 │ jitter 1 │ lease 8 │ time to live │ rule │ window
+//! │ headers
 //! ```
 //!
-//! `next` is the delivery that was inserted while this one was running, encoded as the part from
-//! the layout number to its own `next`. Numbers are little-endian. An optional field is preceded by
-//! a byte that is 0 or 1. Texts and bytes are preceded by their length in four bytes. The sum is
-//! the CRC-32 of all preceding bytes and the timer's id, so a record that is damaged on the disk,
-//! or is stored under another id, is not delivered. A store with another layout is not read.
+//! A rule is preceded by a byte that is 1 for a cron expression and 2 for an interval. Headers are
+//! preceded by their number in four bytes. `next` is the delivery that was inserted while this one
+//! was running, encoded as the part from the layout number to its own `next`. Numbers are
+//! little-endian. An optional field is preceded by a byte that is 0 or 1. Texts and bytes are
+//! preceded by their length in four bytes. The sum is the CRC-32 of all preceding bytes and the
+//! timer's id, so a record that is damaged on the disk, or is stored under another id, is not
+//! delivered. A store with another layout is not read.
 
 #![forbid(unsafe_code)]
 
 use super::backoff::Backoff;
-use super::clock::Millis;
+use super::clock::{Millis, whole_millis};
+use super::rule::Rule;
+use std::time::Duration;
 
 /// The version of this layout.
-const LAYOUT: u8 = 2;
+const LAYOUT: u8 = 3;
+
+/// The kinds of rules.
+const CRON: u8 = 1;
+const EVERY: u8 = 2;
 
 /// The delivery options of a timer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,8 +36,11 @@ pub(super) struct Settings {
     pub(super) backoff: Backoff,
     pub(super) lease: Millis,
     pub(super) time_to_live: Option<Millis>,
-    /// A cron expression and its time zone.
-    pub(super) rule: Option<(String, String)>,
+    pub(super) rule: Option<Rule>,
+    /// The delay after which an occurrence is skipped.
+    pub(super) window: Option<Millis>,
+    /// Names and values.
+    pub(super) headers: Vec<(String, String)>,
 }
 
 /// A timer as a store keeps it.
@@ -36,6 +48,8 @@ pub(super) struct Settings {
 pub(super) struct Record {
     /// The fencing token of the current lease, or `None` if the timer rests.
     pub(super) fence: Option<u64>,
+    /// Set if no attempt begins until the timer is resumed.
+    pub(super) paused: bool,
     /// The time of the next action, which is an attempt or the end of a lease.
     pub(super) due: Millis,
     /// The time of the delivery. Together with the id it identifies the delivery.
@@ -50,7 +64,17 @@ pub(super) struct Record {
     pub(super) next: Option<Box<Record>>,
 }
 
+/// The distance by which the keys of paused timers follow those of all others in the index of due
+/// times, so that workers do not load them. It is greater than [`LATEST`](super::clock::LATEST).
+pub(super) const PARKED: Millis = 1 << 48;
+
 impl Record {
+    /// Returns the time in the key of the timer in the index. A paused timer that rests is parked
+    /// behind all others, in the order of due times.
+    pub(super) fn indexed(&self) -> Millis {
+        if self.paused && self.fence.is_none() { self.due + PARKED } else { self.due }
+    }
+
     pub(super) fn encode(&self, id: &str) -> Vec<u8> {
         let mut bytes = Bytes(vec![LAYOUT]);
         self.fields(&mut bytes);
@@ -66,9 +90,10 @@ impl Record {
     }
 
     fn delivery(&self, bytes: &mut Bytes) {
-        let Settings { attempts, backoff, lease, time_to_live, rule } = &self.settings;
-        bytes.flag(self.fence.is_some());
-        bytes.long(self.fence.unwrap_or(0));
+        let Settings { attempts, backoff, lease, time_to_live, rule, window, headers } =
+            &self.settings;
+        bytes.optional(self.fence);
+        bytes.flag(self.paused);
         bytes.long(self.due);
         bytes.long(self.planned);
         bytes.int(self.attempt);
@@ -77,12 +102,25 @@ impl Record {
         bytes.long(backoff.most);
         bytes.flag(backoff.jitter);
         bytes.long(*lease);
-        bytes.flag(time_to_live.is_some());
-        bytes.long(time_to_live.unwrap_or(0));
-        bytes.flag(rule.is_some());
-        if let Some((expression, zone)) = rule {
-            bytes.text(expression.as_bytes());
-            bytes.text(zone.as_bytes());
+        bytes.optional(*time_to_live);
+        match rule {
+            None => bytes.0.push(0),
+            Some(Rule::Cron { expression, zone }) => {
+                bytes.0.push(CRON);
+                bytes.text(expression.as_bytes());
+                bytes.text(zone.as_bytes());
+            }
+            Some(Rule::Every(interval)) => {
+                bytes.0.push(EVERY);
+                bytes.long(whole_millis(*interval));
+            }
+        }
+        bytes.optional(*window);
+        // Their number is bounded by their length in bytes.
+        bytes.int(u32::try_from(headers.len()).unwrap_or(u32::MAX));
+        for (name, value) in headers {
+            bytes.text(name.as_bytes());
+            bytes.text(value.as_bytes());
         }
         bytes.text(self.error.as_bytes());
         bytes.text(&self.payload);
@@ -104,27 +142,36 @@ impl Record {
     }
 
     fn read_delivery(rest: &mut Reader<'_>) -> Option<Self> {
-        let (leased, fence) = (rest.flag()?, rest.long()?);
+        let (fence, paused) = (rest.optional()?, rest.flag()?);
         let (due, planned, attempt) = (rest.long()?, rest.long()?, rest.int()?);
         let attempts = rest.int()?;
         let (first, most, jitter) = (rest.long()?, rest.long()?, rest.flag()?);
         let lease = rest.long()?;
-        let (lives, time_to_live) = (rest.flag()?, rest.long()?);
-        let rule = match rest.flag()? {
-            true => Some((rest.string()?, rest.string()?)),
-            false => None,
+        let time_to_live = rest.optional()?;
+        let rule = match *rest.take(1)? {
+            [0] => None,
+            [CRON] => {
+                let (expression, zone) = (rest.string()?, rest.string()?);
+                Some(Rule::Cron { expression, zone })
+            }
+            [EVERY] => Some(Rule::Every(Duration::from_millis(rest.long()?))),
+            _ => return None,
         };
+        let window = rest.optional()?;
+        let headers = (0..rest.int()?).map(|_| Some((rest.string()?, rest.string()?)));
+        let headers = headers.collect::<Option<_>>()?;
         let settings = Settings {
             attempts,
             backoff: Backoff { first, most, jitter },
             lease,
-            time_to_live: lives.then_some(time_to_live),
+            time_to_live,
             rule,
+            window,
+            headers,
         };
         let (error, payload) = (rest.string()?, rest.text()?.to_vec());
-        let fence = leased.then_some(fence);
         let next = None;
-        Some(Self { fence, due, planned, attempt, settings, error, payload, next })
+        Some(Self { fence, paused, due, planned, attempt, settings, error, payload, next })
     }
 }
 
@@ -232,6 +279,13 @@ impl Bytes {
         self.0.extend(number.to_le_bytes());
     }
 
+    fn optional(&mut self, number: Option<u64>) {
+        self.flag(number.is_some());
+        if let Some(number) = number {
+            self.long(number);
+        }
+    }
+
     /// Appends the checksum.
     fn sealed(mut self, id: &str) -> Vec<u8> {
         self.int(sum(id, &self.0));
@@ -290,6 +344,10 @@ impl<'a> Reader<'a> {
         Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
     }
 
+    fn optional(&mut self) -> Option<Option<u64>> {
+        Some(if self.flag()? { Some(self.long()?) } else { None })
+    }
+
     fn text(&mut self) -> Option<&'a [u8]> {
         let length = usize::try_from(self.int()?).ok()?;
         self.take(length)
@@ -305,8 +363,10 @@ mod tests {
     use super::*;
 
     fn record(fence: Option<u64>, rule: bool) -> Record {
+        let (expression, zone) = ("* * * * *".to_owned(), "UTC".to_owned());
         Record {
             fence,
+            paused: rule,
             due: 1,
             planned: 2,
             attempt: 3,
@@ -315,7 +375,12 @@ mod tests {
                 backoff: Backoff { first: 5, most: 6, jitter: rule },
                 lease: 7,
                 time_to_live: rule.then_some(8),
-                rule: rule.then(|| ("* * * * *".to_owned(), "UTC".to_owned())),
+                rule: Some(match rule {
+                    true => Rule::Cron { expression, zone },
+                    false => Rule::Every(Duration::from_millis(9)),
+                }),
+                window: rule.then_some(10),
+                headers: vec![("trace".to_owned(), "7".to_owned()); usize::from(rule)],
             },
             error: "out of paper".to_owned(),
             payload: vec![0, 255],

@@ -41,6 +41,17 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
     /// Resting → resting with another due and planned time and no attempts, `true`.
     fn reset(&self, id: &str, due: Due) -> Answer<bool>;
 
+    /// Any state → the same, paused or not, `true`. A leased timer is paused once it rests. A
+    /// paused timer has no attempt, and its key is parked behind all others.
+    fn pause_timer(&self, id: &str, pauses: bool) -> Answer<bool>;
+
+    /// Pauses the store, so that no lease is granted from now on, or resumes it. Afterwards all
+    /// workers load again.
+    fn pause(&self, pauses: bool) -> Answer<()>;
+
+    /// Returns `true` if the store is paused.
+    fn is_paused(&self) -> Answer<bool>;
+
     /// Returns the record of a timer.
     fn get(&self, id: &str) -> Answer<Option<Record>>;
 
@@ -128,13 +139,15 @@ pub(super) type Stalled = Box<dyn Send>;
 pub(super) enum Due {
     At(Millis),
     After(Millis),
+    /// At this time, which is an occurrence of the timer's rule.
+    ByRule(Millis),
 }
 
 impl Due {
     /// Converts it to a time of the store, whose clock reads `now`.
     pub(super) fn time(self, now: Millis) -> Result<Millis, DurableError> {
         let time = match self {
-            Due::At(time) => time,
+            Due::At(time) | Due::ByRule(time) => time,
             Due::After(delay) => now.saturating_add(delay),
         };
         match time {
@@ -219,6 +232,8 @@ pub enum Inserted {
     Next,
     /// A timer existed and was replaced.
     Replaced,
+    /// A timer existed and was [updated](super::Existing::Update).
+    Updated,
 }
 
 /// The outcome of a request for a lease.
@@ -231,6 +246,8 @@ pub(super) enum Leasing {
         now: Millis,
     },
     NotFound,
+    /// The store is paused.
+    Paused,
     /// The record cannot be read. Nothing was changed.
     Unreadable(DurableError),
 }
@@ -251,6 +268,8 @@ pub(super) struct Lease {
 pub(super) enum Finish {
     /// Acknowledged. A repetition continues at `next`.
     Done { next: Option<Millis> },
+    /// Skipped, because it was `late` by more than its window. A repetition continues at `next`.
+    Missed { late: Millis, next: Option<Millis> },
     /// Failed, to be retried after `wait`.
     Retry { wait: Millis, error: String },
     /// Given up. A repetition continues at `next`.

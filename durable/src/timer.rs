@@ -4,6 +4,7 @@
 
 use super::clock::system;
 use super::error::DurableError;
+use super::options::Options;
 use super::record::Record;
 use super::timers::DurableTimers;
 use std::time::SystemTime;
@@ -18,7 +19,7 @@ pub(super) const LONGEST_PAGE: usize = 1000;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tourbillon_durable::{DurableTimers, Options};
+/// use tourbillon_durable::{DurableTimers, Options, TimerState};
 ///
 /// # let file = std::env::temp_dir().join(format!("tourbillon-timer-{}", std::process::id()));
 /// let timers = DurableTimers::open(&file)?;
@@ -28,7 +29,8 @@ pub(super) const LONGEST_PAGE: usize = 1000;
 ///     for timer in timers.list(None, 100).await? {
 ///         println!("{}: due {:?}, {} attempts", timer.id, timer.due, timer.attempts);
 ///         assert_eq!(timer.payload, b"unpaid");
-///         assert!(!timer.running && timer.error.is_empty());
+///         assert_eq!(timer.state, TimerState::Resting);
+///         assert_eq!((timer.options.get_attempts(), timer.error.as_str()), (8, ""));
 ///         assert_eq!(timer.due, timer.planned); // later, once an attempt has failed
 ///     }
 ///     Ok::<(), Box<dyn std::error::Error>>(())
@@ -50,8 +52,12 @@ pub struct DurableTimer {
     pub due: SystemTime,
     /// The number of attempts that have begun.
     pub attempts: u32,
-    /// Set if an attempt is running, or was running when its worker died.
-    pub running: bool,
+    /// The state.
+    pub state: TimerState,
+    /// The options that were passed to [`insert`](DurableTimers::insert). The policy for
+    /// [existing](super::Options::existing) timers is not kept, so it is the default. The rule is
+    /// missing if the timer was cancelled while an attempt was running.
+    pub options: Options,
     /// The error of the last failed attempt, or an empty string.
     pub error: String,
     /// The due time of the delivery that was inserted while this one was running
@@ -59,12 +65,67 @@ pub struct DurableTimer {
     pub next: Option<SystemTime>,
 }
 
+/// The state of a timer in the store.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon_durable::{DurableTimers, Options, TimerState};
+///
+/// # let file = std::env::temp_dir().join(format!("tourbillon-state-{}", std::process::id()));
+/// let timers = DurableTimers::open(&file)?;
+/// let state = || async { timers.get("order 7").await.map(|found| found.map(|it| it.state)) };
+/// pollster::block_on(async {
+///     let hour = Duration::from_secs(3600);
+///     timers.insert("order 7", "unpaid", hour, Options::new()).await?;
+///     assert_eq!(state().await?, Some(TimerState::Resting));
+///     timers.pause_timer("order 7").await?;
+///     assert_eq!(state().await?, Some(TimerState::Paused));
+///     Ok::<(), Box<dyn std::error::Error>>(())
+/// })?;
+/// # drop(timers);
+/// # std::fs::remove_file(&file)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TimerState {
+    /// The timer waits for its due time.
+    Resting,
+    /// An attempt is running, or was running when its worker died.
+    Running,
+    /// Like [`Running`](Self::Running), but the timer is paused afterwards.
+    Pausing,
+    /// The timer rests, and no attempt begins until it is
+    /// [resumed](DurableTimers::resume_timer).
+    Paused,
+}
+
 impl DurableTimer {
-    fn new((id, record): (String, Record)) -> Self {
-        let Record { fence, due, planned, attempt, error, payload, next, .. } = record;
-        let (planned, due, running) = (system(planned), system(due), fence.is_some());
+    pub(super) fn new((id, record): (String, Record)) -> Self {
+        let state = TimerState::of(&record);
+        let Record { due, planned, attempt, settings, error, payload, next, .. } = record;
+        let (planned, due, options) = (system(planned), system(due), Options::of(settings));
         let next = next.map(|next| system(next.planned));
-        Self { id, payload, planned, due, attempts: attempt, running, error, next }
+        Self { id, payload, planned, due, attempts: attempt, state, options, error, next }
+    }
+
+    /// Returns `true` if an attempt is running, or was running when its worker died.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        matches!(self.state, TimerState::Running | TimerState::Pausing)
+    }
+}
+
+impl TimerState {
+    fn of(record: &Record) -> Self {
+        match (record.fence, record.paused) {
+            (None, false) => Self::Resting,
+            (None, true) => Self::Paused,
+            (Some(_), false) => Self::Running,
+            (Some(_), true) => Self::Pausing,
+        }
     }
 }
 

@@ -141,8 +141,8 @@ impl DurableTimers {
         };
         options.check(now)?;
         let due = match when {
-            When::ByRule => match options.settings.next(now)? {
-                Some(first) => Due::At(first),
+            When::ByRule => match options.settings.next(now, now)? {
+                Some(first) => Due::ByRule(first),
                 None => {
                     return Err(DurableError::Rule(
                         "`When::ByRule` needs a rule, set one in `Options`".to_owned(),

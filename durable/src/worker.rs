@@ -149,7 +149,7 @@ impl Worker {
     ///     let _ = begun.unbounded_send(());
     ///     std::future::pending::<Result<(), String>>() // far longer than that
     /// }))?;
-    /// assert!(pollster::block_on(timers.get("order 7"))?.is_some_and(|timer| timer.running));
+    /// assert!(pollster::block_on(timers.get("order 7"))?.is_some_and(|timer| timer.is_running()));
     /// # drop(timers);
     /// # std::fs::remove_file(&file)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())

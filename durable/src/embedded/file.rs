@@ -14,7 +14,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 
 /// The version of the tables.
-const LAYOUT: u64 = 2;
+const LAYOUT: u64 = 3;
 
 /// The length below which a file is not compacted.
 const SMALL: u64 = 16 << 20;

@@ -49,7 +49,8 @@ impl Snapshot {
             match Record::decode(&id, bytes) {
                 None => checked.findings.push(Finding::Unreadable { id: id.clone().into_owned() }),
                 Some(record) => {
-                    let found = timers.get(key)?.is_some() && due.get((record.due, key))?.is_some();
+                    let found =
+                        timers.get(key)?.is_some() && due.get((record.indexed(), key))?.is_some();
                     if !found {
                         checked.findings.push(Finding::Unindexed { id: id.clone().into_owned() });
                     }
@@ -76,7 +77,9 @@ impl Snapshot {
             let stray = match timers.get(key.value().1)? {
                 None => true,
                 // An unreadable record is found among the records.
-                Some(found) => Record::decode(&id, found.value()).is_some_and(|it| it.due != time),
+                Some(found) => {
+                    Record::decode(&id, found.value()).is_some_and(|it| it.indexed() != time)
+                }
             };
             if stray {
                 checked.findings.push(Finding::stray(time, &id));
@@ -117,7 +120,7 @@ impl Transaction {
             let (time, id) = key.value();
             let found = timers.get(id)?;
             let found = found.and_then(|found| Record::decode(&named(id), found.value()));
-            if found.is_none_or(|record| record.due != time) {
+            if found.is_none_or(|record| record.indexed() != time) {
                 loose.push((time, id.to_vec()));
             }
         }
@@ -140,7 +143,7 @@ impl Transaction {
             new_due.insert((time, id.as_bytes()), ())?;
             if due.get((time, id.as_bytes()))?.is_none() {
                 let added = Some((time, Arc::from(id)));
-                self.changes.push(Change { removed: None, added });
+                self.changes.keys.push(Change { removed: None, added });
             }
         }
         for (mut id, bytes) in unreadable {
@@ -157,7 +160,7 @@ impl Transaction {
         for (time, id) in loose {
             if new_due.get((*time, &id[..]))?.is_none() {
                 let removed = Some((*time, Arc::from(named(id))));
-                self.changes.push(Change { removed, added: None });
+                self.changes.keys.push(Change { removed, added: None });
             }
         }
         Ok(())
@@ -168,11 +171,11 @@ impl Transaction {
 /// record is stored, or else that of a key without a record with the same due time.
 fn owner<'a>(id: &'a str, bytes: &[u8], loose: &'a [Loose]) -> Option<(&'a str, Millis)> {
     if let Some(record) = Record::decode(id, bytes) {
-        return Some((id, record.due));
+        return Some((id, record.indexed()));
     }
     loose.iter().find_map(|(time, id)| {
         let id = std::str::from_utf8(id).ok()?;
         let record = Record::decode(id, bytes)?;
-        (record.due == *time).then_some((id, *time))
+        (record.indexed() == *time).then_some((id, *time))
     })
 }

@@ -232,6 +232,19 @@ impl Store for Embedded {
         })
     }
 
+    fn pause_timer(&self, id: &str, pauses: bool) -> Answer<bool> {
+        let id = id.to_owned();
+        self.write(OnFailure::Report, move |transaction, _| transaction.pause_timer(&id, pauses))
+    }
+
+    fn pause(&self, pauses: bool) -> Answer<()> {
+        self.write(OnFailure::Report, move |transaction, _| transaction.pause(pauses))
+    }
+
+    fn is_paused(&self) -> Answer<bool> {
+        self.read(OnFailure::Report, |snapshot, _| snapshot.is_paused())
+    }
+
     fn get(&self, id: &str) -> Answer<Option<Record>> {
         let id = id.to_owned();
         self.read(OnFailure::Report, move |snapshot, _| snapshot.get(&id))

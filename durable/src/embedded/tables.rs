@@ -5,10 +5,11 @@
 //! | `timers` | id | [`Record`] |
 //! | `due` | due time, id | nothing |
 //! | `dead` | number | [`Dead`] |
-//! | `meta` | `layout`, `fence`, `dead` | a number |
+//! | `meta` | `layout`, `fence`, `dead`, `paused` | a number |
 //!
-//! A timer has one record, and one key in `due` with the time in its record's [`due`](Record::due).
-//! Both are written in one transaction. A slice is a range of the keys of `due`.
+//! A timer has one record, and one key in `due` with the time at which its record is
+//! [indexed](Record::indexed). Both are written in one transaction. A slice is a range of the keys
+//! of `due`.
 //!
 //! **A key may be damaged on the disk**, because our checksums do not cover keys. Ids are therefore
 //! bytes here, as the database would panic at a text that is not UTF-8. The checksum of a record
@@ -75,21 +76,29 @@ fn is_kept(found: &Record, due: Millis) -> bool {
     found.fence.is_none() || repeats || found.planned == due
 }
 
+/// The changes of a batch, for the workers.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    pub(super) keys: Vec<Change>,
+    /// Set if all workers have to load again.
+    pub(super) reload: bool,
+}
+
 /// A batch of transitions.
 pub(super) struct Transaction {
     pub(super) inner: WriteTransaction,
-    pub(super) changes: Vec<Change>,
+    pub(super) changes: Changes,
     /// The number of bytes of records that were read and written.
     weight: usize,
 }
 
 impl Transaction {
     pub(super) fn new(inner: WriteTransaction) -> Self {
-        Self { inner, changes: Vec::new(), weight: 0 }
+        Self { inner, changes: Changes::default(), weight: 0 }
     }
 
     /// Writes the batch to the disk. After that none of it can be lost.
-    pub(super) fn commit(self) -> Result<Vec<Change>, TransitionError> {
+    pub(super) fn commit(self) -> Result<Changes, TransitionError> {
         self.inner.commit()?;
         Ok(self.changes)
     }
@@ -124,13 +133,13 @@ impl Transaction {
                 let bytes = record.encode(id);
                 self.weight += bytes.len();
                 timers.insert(id.as_bytes(), &bytes[..])?;
-                due.insert((record.due, id.as_bytes()), ())?;
+                due.insert((record.indexed(), id.as_bytes()), ())?;
             }
             None => drop(timers.remove(id.as_bytes())?),
         }
         let removed = before.map(|time| (time, Arc::clone(&name)));
-        let added = after.map(|record| (record.due, name));
-        self.changes.push(Change { removed, added });
+        let added = after.map(|record| (record.indexed(), name));
+        self.changes.keys.push(Change { removed, added });
         Ok(())
     }
 
@@ -158,7 +167,7 @@ impl Transaction {
         let key: Key = (due, Arc::from(id));
         if !self.is_indexed(&key)? {
             self.inner.open_table(DUE)?.insert((due, id.as_bytes()), ())?;
-            self.changes.push(Change { removed: None, added: Some(key) });
+            self.changes.keys.push(Change { removed: None, added: Some(key) });
         }
         Ok(())
     }
@@ -178,37 +187,33 @@ impl Transaction {
     ) -> Result<Inserted, TransitionError> {
         let due = timer.due.time(now)?;
         let before = self.find(&timer.id)?;
-        let new = || Record {
-            fence: None,
-            due,
-            planned: due,
-            attempt: 0,
-            settings: timer.settings.clone(),
-            error: String::new(),
-            payload: timer.payload.to_vec(),
-            next: None,
-        };
+        let new = || Record::new(timer, due);
         let scheduled = match (&before, timer.existing) {
             (None, _) => Inserted::New,
             (Some(found), Existing::Keep) if is_kept(found, due) => {
-                self.index(&timer.id, found.due)?;
+                self.index(&timer.id, found.indexed())?;
                 return Ok(Inserted::Kept);
             }
             (Some(found), Existing::Keep) => {
                 let kept = Record { next: Some(Box::new(new())), ..found.clone() };
-                self.write(&timer.id, Some(found.due), Some(&kept))?;
+                self.write(&timer.id, Some(found.indexed()), Some(&kept))?;
                 return Ok(Inserted::Next);
+            }
+            (Some(found), Existing::Update) => {
+                let after = found.updated(timer, due);
+                self.write(&timer.id, Some(found.indexed()), Some(&after))?;
+                return Ok(Inserted::Updated);
             }
             (Some(_), Existing::Refuse) => return Err(DurableError::Exists.into()),
             (Some(_), Existing::Replace) => Inserted::Replaced,
         };
-        self.write(&timer.id, before.map(|record| record.due), Some(&new()))?;
+        self.write(&timer.id, before.map(|record| record.indexed()), Some(&new()))?;
         Ok(scheduled)
     }
 
     pub(super) fn cancel(&mut self, id: &str) -> Result<bool, TransitionError> {
         let Some(mut found) = self.find(id)? else { return Ok(false) };
-        let before = Some(found.due);
+        let before = Some(found.indexed());
         if found.fence.is_none() {
             self.write(id, before, None)?;
             return Ok(true);
@@ -229,13 +234,31 @@ impl Transaction {
         let due = due.time(now)?;
         match self.find(id)? {
             Some(found) if found.fence.is_none() => {
-                let before = Some(found.due);
+                let before = Some(found.indexed());
                 let after = Record { due, planned: due, attempt: 0, error: String::new(), ..found };
                 self.write(id, before, Some(&after))?;
                 Ok(true)
             }
             _ => Ok(false),
         }
+    }
+
+    pub(super) fn pause_timer(&mut self, id: &str, pauses: bool) -> Result<bool, TransitionError> {
+        let Some(found) = self.find(id)? else { return Ok(false) };
+        let after = Record { paused: pauses, ..found.clone() };
+        self.write(id, Some(found.indexed()), Some(&after))?;
+        Ok(true)
+    }
+
+    pub(super) fn pause(&mut self, pauses: bool) -> Result<(), TransitionError> {
+        self.inner.open_table(META)?.insert("paused", u64::from(pauses))?;
+        self.changes.reload = true;
+        Ok(())
+    }
+
+    fn is_paused(&self) -> Result<bool, TransitionError> {
+        let meta = self.inner.open_table(META)?;
+        Ok(meta.get("paused")?.is_some_and(|paused| paused.value() != 0))
     }
 
     pub(super) fn lease(&mut self, key: &Key, now: Millis) -> Result<Leasing, TransitionError> {
@@ -249,17 +272,21 @@ impl Transaction {
             Err(TransitionError::Rejected(error)) => return Ok(Leasing::Unreadable(error)),
             Err(broken) => return Err(broken),
         };
-        if found.due != key.0 && self.is_indexed(key)? {
+        let indexed = found.indexed();
+        if indexed != key.0 && self.is_indexed(key)? {
             // The due time in the key is damaged, and the record's is right.
             self.inner.open_table(DUE)?.remove((key.0, id.as_bytes()))?;
-            self.changes.push(Change { removed: Some(key.clone()), added: None });
-            self.index(id, found.due)?;
+            self.changes.keys.push(Change { removed: Some(key.clone()), added: None });
+            self.index(id, indexed)?;
         }
-        if found.due > now {
-            return Ok(Leasing::NotDue { due: found.due, now });
+        if indexed > now {
+            return Ok(Leasing::NotDue { due: indexed, now });
+        }
+        if self.is_paused()? {
+            return Ok(Leasing::Paused);
         }
         let fence = self.number("fence")?;
-        let before = Some(found.due);
+        let before = Some(indexed);
         let overrun = found.fence.replace(fence).is_some();
         found.attempt = found.attempt.saturating_add(u32::from(!overrun));
         found.due = now.saturating_add(found.settings.lease);
@@ -276,7 +303,7 @@ impl Transaction {
     ) -> Result<bool, TransitionError> {
         let found = self.find(id)?.filter(|record| record.fence == Some(fence));
         let Some(mut found) = found else { return Ok(false) };
-        let before = Some(found.due);
+        let before = Some(found.indexed());
         // A cancel in the meantime has ended the repetition.
         let repeats = found.settings.rule.is_some();
         let planned = match finish {
@@ -287,13 +314,15 @@ impl Transaction {
                 self.write(id, before, Some(&found))?;
                 return Ok(true);
             }
-            Finish::Done { next } => next,
+            Finish::Done { next } | Finish::Missed { next, .. } => next,
             Finish::Dead { reason, error, next } => {
                 self.add_letter(id, reason, error, &found, now.passed)?;
                 next
             }
         };
-        let after = found.next.take().map(|next| *next).or_else(|| {
+        let paused = found.paused;
+        let next = found.next.take().map(|next| Record { paused, ..*next });
+        let after = next.or_else(|| {
             let due = planned.filter(|_| repeats)?;
             let error = String::new();
             Some(Record { fence: None, due, planned: due, attempt: 0, error, ..found })
@@ -310,7 +339,7 @@ impl Transaction {
         found: &Record,
         now: Millis,
     ) -> Result<(), TransitionError> {
-        let mut record = Record { fence: None, error, next: None, ..found.clone() };
+        let mut record = Record { fence: None, paused: false, error, next: None, ..found.clone() };
         if reason != DeadReason::Rule {
             // The repetition continues without this delivery.
             record.settings.rule = None;
@@ -364,7 +393,7 @@ impl Transaction {
         }
         for (time, of) in &some {
             due.remove((*time, &of[..]))?;
-            self.changes.push(Change { removed: Some((*time, Arc::from(id))), added: None });
+            self.changes.keys.push(Change { removed: Some((*time, Arc::from(id))), added: None });
         }
         Ok(found || !some.is_empty())
     }
@@ -402,6 +431,11 @@ impl Snapshot {
         Ok((self.0.open_table(TIMERS)?.len()?, self.0.open_table(DEAD)?.len()?))
     }
 
+    pub(super) fn is_paused(&self) -> Result<bool, TransitionError> {
+        let meta = self.0.open_table(META)?;
+        Ok(meta.get("paused")?.is_some_and(|paused| paused.value() != 0))
+    }
+
     pub(super) fn load(
         &self,
         from: &Key,
@@ -409,6 +443,9 @@ impl Snapshot {
         limit: usize,
         now: Millis,
     ) -> Result<Page, TransitionError> {
+        if self.is_paused()? {
+            return Ok(Page { now, until, keys: Vec::new(), more: false, misplaced: None });
+        }
         let due = self.0.open_table(DUE)?;
         let (mut keys, mut beyond, mut misplaced) = (Vec::<Key>::new(), Vec::<Key>::new(), None);
         for entry in due.range::<(u64, &[u8])>((from.0, from.1.as_bytes())..)? {

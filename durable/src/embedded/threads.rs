@@ -12,13 +12,12 @@
 #![forbid(unsafe_code)]
 
 use super::super::error::DurableError;
-use super::super::key::Change;
 use super::super::store::Answer;
 use super::super::window::Watchers;
 use super::error::{TransitionError, ambiguous, asserted, not_executed};
 use super::file::File;
 use super::reopen::ReopeningFile;
-use super::tables::{Snapshot, Transaction};
+use super::tables::{Changes, Snapshot, Transaction};
 use crate::panics::quietly;
 use futures_channel::oneshot;
 use std::io;
@@ -130,7 +129,10 @@ pub(super) fn writer(
         serve(&works, |batch| {
             let changes = store_file.with(|file| commit(file, batch, &works))?;
             // A waker that panics must not end the thread.
-            quietly(|| watchers.notify(&changes));
+            quietly(|| watchers.notify(&changes.keys));
+            if changes.reload {
+                quietly(|| watchers.invalidate());
+            }
             Ok(())
         });
     })
@@ -141,7 +143,7 @@ fn commit(
     file: &File,
     batch: &mut WorkBatch<Transaction>,
     works: &Works<Transaction>,
-) -> Result<Vec<Change>, DurableError> {
+) -> Result<Changes, DurableError> {
     asserted(|| {
         let begun = asserted(|| file.begin());
         let mut transaction = begun.map_err(not_executed).map_err(TransitionError::Failed)?;
@@ -298,7 +300,7 @@ mod tests {
                 let _ = calls.send(insert(id, length));
             }
             let mut batch = vec![insert(0, length)];
-            assert_eq!(commit(&file, &mut batch, &works)?.len(), most);
+            assert_eq!(commit(&file, &mut batch, &works)?.keys.len(), most);
             assert_eq!((batch.len(), works.try_iter().count()), (most, most));
         }
         // Records that are only read count as well.
@@ -307,7 +309,7 @@ mod tests {
             let _ = calls.send(call(|to| to.lease(&(1, Arc::from("0")), 0)));
         }
         let mut batch = vec![call(|to| to.lease(&(1, Arc::from("0")), 0))];
-        assert!(commit(&file, &mut batch, &works)?.is_empty());
+        assert!(commit(&file, &mut batch, &works)?.keys.is_empty());
         assert_eq!(batch.len(), WEIGHT / MEGABYTE);
         drop(file);
         let _ = std::fs::remove_file(path);

@@ -4,14 +4,16 @@
 //! ```text
 //! record: layout 1 │ flags 1 │ due 6 │ planned 6 │ fence 6 │ attempt 4 │ lease 4 │ error │ next?
 //!         │ rest
-//! rest:   sum 4 │ attempts │ first │ most │ which 1 │ time to live? │ rule? │ payload, to the end
+//! rest:   sum 4 │ attempts │ first │ most │ which 1 │ time to live? │ cron rule? │ interval?
+//!         │ window? │ headers? │ payload, to the end
 //! letter: died 6 │ reason 1 │ id │ record
 //! ```
 //!
 //! Numbers of the head are little-endian, and `error` and `id` are preceded by their length in two
 //! bytes. `scripts/change.lua` reads the same layout. `next` is the record of the delivery that was
 //! inserted while this one was running, preceded by its length in four bytes. A flag indicates its
-//! presence. Numbers of the rest have seven bits per byte, lowest first. The sum is the CRC-32 of
+//! presence. Numbers of the rest have seven bits per byte, lowest first, and a text is preceded by
+//! its length. A part that is absent takes no byte. Headers are preceded by their number. The sum is the CRC-32 of
 //! the bytes after it, which no script changes, and of the timer's id, so a record whose rest is
 //! damaged, or that is stored under another id, is not delivered. With a short payload a record
 //! stays below the 64 bytes up to which Redis packs a small hash without pointers.
@@ -19,11 +21,13 @@
 #![forbid(unsafe_code)]
 
 use super::super::backoff::Backoff;
-use super::super::clock::Millis;
+use super::super::clock::{Millis, whole_millis};
 use super::super::record::{Dead, DeadReason, Reader, Record, Settings, sum};
+use super::super::rule::Rule;
+use std::time::Duration;
 
 /// The version of this encoding and of the keys.
-pub(super) const LAYOUT: u8 = 2;
+pub(super) const LAYOUT: u8 = 3;
 
 /// Flag of a record that repeats. A cancel clears it while the timer is leased.
 const REPEATS: u8 = 1;
@@ -31,15 +35,21 @@ const REPEATS: u8 = 1;
 /// Flag of a record that has a next delivery.
 const NEXT: u8 = 2;
 
+/// Flag of a record that is paused.
+const PAUSED: u8 = 8;
+
 /// Flag of a record that a worker could not read. Scripts only remove such a record.
 const DAMAGED: u8 = 128;
 
 /// Flags of the optional parts of a rest.
 const JITTER: u8 = 1;
 const LIVES: u8 = 2;
-const RULE: u8 = 4;
+const CRON: u8 = 4;
+const EVERY: u8 = 8;
+const WINDOW: u8 = 16;
+const HEADERS: u8 = 32;
 
-/// Encodes a record that rests and has had no attempt.
+/// Encodes a record that rests, is not paused, and has had no attempt.
 pub(super) fn resting(
     id: &str,
     settings: &Settings,
@@ -48,31 +58,94 @@ pub(super) fn resting(
     error: &str,
     payload: &[u8],
 ) -> Vec<u8> {
-    let Settings { attempts, backoff, lease, time_to_live, rule } = settings;
-    let mut bytes = Vec::with_capacity(48 + error.len() + payload.len());
-    bytes.extend([LAYOUT, rule.as_ref().map_or(0, |_| REPEATS)]);
-    let (fence, attempt, length) = (0, 0, error.len() as u64);
+    let head = Head { flags: repeats(settings), due, planned, fence: 0, attempt: 0 };
+    whole(id, &head, settings, error, &[], payload)
+}
+
+/// Encodes a record.
+pub(super) fn encode(id: &str, record: &Record) -> Vec<u8> {
+    let Record { due, planned, attempt, settings, error, payload, .. } = record;
+    let (due, planned, attempt) = (*due, *planned, *attempt);
+    let next = record.next.as_ref().map(|next| encode(id, next)).unwrap_or_default();
+    let flags = [(record.next.is_some(), NEXT), (record.paused, PAUSED)];
+    let flags = repeats(settings) | set(&flags);
+    let head = Head { flags, due, planned, fence: record.fence.unwrap_or(0), attempt };
+    whole(id, &head, settings, error, &next, payload)
+}
+
+/// The fields of a head that do not come from the settings.
+struct Head {
+    flags: u8,
+    due: Millis,
+    planned: Millis,
+    fence: u64,
+    attempt: u32,
+}
+
+fn repeats(settings: &Settings) -> u8 {
+    settings.rule.as_ref().map_or(0, |_| REPEATS)
+}
+
+/// Returns the sum of the flags that are set.
+fn set(flags: &[(bool, u8)]) -> u8 {
+    flags.iter().filter(|(set, _)| *set).map(|(_, flag)| flag).sum()
+}
+
+fn whole(
+    id: &str,
+    head: &Head,
+    settings: &Settings,
+    error: &str,
+    next: &[u8],
+    payload: &[u8],
+) -> Vec<u8> {
+    let Settings { attempts, backoff, lease, time_to_live, rule, window, headers } = settings;
+    let Head { flags, due, planned, fence, attempt } = *head;
+    let mut bytes = Vec::with_capacity(64 + error.len() + next.len() + payload.len());
+    bytes.extend([LAYOUT, flags]);
+    let (attempt, length) = (u64::from(attempt), error.len() as u64);
     for (number, size) in
         [(due, 6), (planned, 6), (fence, 6), (attempt, 4), (*lease, 4), (length, 2)]
     {
         bytes.extend(&number.to_le_bytes()[..size]);
     }
     bytes.extend(error.as_bytes());
+    if !next.is_empty() {
+        bytes.extend(&(next.len() as u64).to_le_bytes()[..4]);
+        bytes.extend(next);
+    }
     let begin = bytes.len();
     bytes.extend([0; 4]);
     number(&mut bytes, u64::from(*attempts));
     number(&mut bytes, backoff.first);
     number(&mut bytes, backoff.most);
-    let jitter = if backoff.jitter { JITTER } else { 0 };
-    let lives = time_to_live.map_or(0, |_| LIVES);
-    bytes.push(jitter | lives | rule.as_ref().map_or(0, |_| RULE));
+    bytes.push(set(&[
+        (backoff.jitter, JITTER),
+        (time_to_live.is_some(), LIVES),
+        (matches!(rule, Some(Rule::Cron { .. })), CRON),
+        (matches!(rule, Some(Rule::Every(_))), EVERY),
+        (window.is_some(), WINDOW),
+        (!headers.is_empty(), HEADERS),
+    ]));
     if let Some(lives) = time_to_live {
         number(&mut bytes, *lives);
     }
-    if let Some((expression, zone)) = rule {
-        for text in [expression, zone] {
-            number(&mut bytes, text.len() as u64);
-            bytes.extend(text.as_bytes());
+    match rule {
+        None => {}
+        Some(Rule::Cron { expression, zone }) => {
+            text(&mut bytes, expression);
+            text(&mut bytes, zone);
+        }
+        Some(Rule::Every(interval)) => number(&mut bytes, whole_millis(*interval)),
+    }
+    if let Some(window) = window {
+        number(&mut bytes, *window);
+    }
+    if !headers.is_empty() {
+        number(&mut bytes, headers.len() as u64);
+        for (name, value) in headers {
+            text(&mut bytes, name);
+            text(&mut bytes, value);
         }
     }
     bytes.extend(payload);
@@ -100,18 +173,27 @@ pub(super) fn record(id: &str, bytes: &[u8]) -> Option<Record> {
     let attempts = u32::try_from(rest.number()?).ok()?;
     let (first, most) = (rest.number()?, rest.number()?);
     let which = rest.take(1)?[0];
-    let time_to_live = if which & LIVES == 0 { None } else { Some(rest.number()?) };
-    let rule = if which & RULE == 0 { None } else { Some((rest.short()?, rest.short()?)) };
+    let time_to_live = rest.packed(which & LIVES)?;
+    let rule = match which & (CRON | EVERY) {
+        0 => None,
+        CRON => Some(Rule::Cron { expression: rest.short()?, zone: rest.short()? }),
+        EVERY => Some(Rule::Every(Duration::from_millis(rest.number()?))),
+        _ => return None,
+    };
+    let window = rest.packed(which & WINDOW)?;
+    let headers = if which & HEADERS == 0 { Vec::new() } else { rest.headers()? };
     let settings = Settings {
         attempts,
         backoff: Backoff { first, most, jitter: which & JITTER != 0 },
         lease,
         time_to_live,
         rule: rule.filter(|_| flags & REPEATS != 0),
+        window,
+        headers,
     };
-    let fence = (fence != 0).then_some(fence);
+    let (fence, paused) = ((fence != 0).then_some(fence), flags & PAUSED != 0);
     let payload = rest.0.to_vec();
-    Some(Record { fence, due, planned, attempt, settings, error, payload, next })
+    Some(Record { fence, paused, due, planned, attempt, settings, error, payload, next })
 }
 
 /// Returns the number that encodes a reason in a letter.
@@ -147,6 +229,11 @@ fn number(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number.to_le_bytes()[0]);
 }
 
+fn text(bytes: &mut Vec<u8>, text: &str) {
+    number(bytes, text.len() as u64);
+    bytes.extend(text.as_bytes());
+}
+
 /// Reads the numbers and texts of this layout.
 impl Reader<'_> {
     fn fixed(&mut self, count: usize) -> Option<u64> {
@@ -178,9 +265,17 @@ impl Reader<'_> {
         String::from_utf8(self.take(length)?.to_vec()).ok()
     }
 
+    fn packed(&mut self, flag: u8) -> Option<Option<u64>> {
+        Some(if flag == 0 { None } else { Some(self.number()?) })
+    }
+
     fn short(&mut self) -> Option<String> {
         let length = self.number()?;
         self.counted(length)
+    }
+
+    fn headers(&mut self) -> Option<Vec<(String, String)>> {
+        (0..self.number()?).map(|_| Some((self.short()?, self.short()?))).collect()
     }
 }
 
@@ -197,12 +292,15 @@ mod tests {
     }
 
     fn settings(rule: bool) -> Settings {
+        let (expression, zone) = ("* * * * *".to_owned(), "UTC".to_owned());
         Settings {
             attempts: 4,
             backoff: Backoff { first: 1000, most: u64::MAX, jitter: rule },
             lease: 86_400_000,
             time_to_live: rule.then_some(128),
-            rule: rule.then(|| ("* * * * *".to_owned(), "UTC".to_owned())),
+            rule: rule.then_some(Rule::Cron { expression, zone }),
+            window: rule.then_some(300),
+            headers: vec![("trace".to_owned(), "7".to_owned()); usize::from(rule)],
         }
     }
 
@@ -216,6 +314,7 @@ mod tests {
             let settings = settings(rule);
             let expected = Record {
                 fence,
+                paused: false,
                 due: 1,
                 planned: 2,
                 attempt: 3,
@@ -225,6 +324,7 @@ mod tests {
                 next: None,
             };
             assert_eq!(found, expected);
+            assert_eq!(encode("id", &found), bytes);
             assert_eq!(record("ie", &bytes), None, "the record of another id");
             for end in 0..bytes.len() {
                 assert_eq!(record("id", &bytes[..end]), None, "cut at {end}");
@@ -255,6 +355,7 @@ mod tests {
         let (length, flag) = ((second.len() as u64).to_le_bytes(), [LAYOUT, NEXT]);
         let both = [&flag, &first[2..front], &length[..4], &second, &first[front..]].concat();
         let found = record("id", &both).expect("a record");
+        assert_eq!(encode("id", &found), both);
         let next = record("id", &second).map(Box::new);
         assert_eq!(found, Record { next, ..record("id", &first).expect("a record") });
         for bit in 8 * (front + 4 + 30)..8 * both.len() {
@@ -274,6 +375,29 @@ mod tests {
         let mut bytes = bytes(&settings(true), 1);
         bytes[1] -= REPEATS;
         assert_eq!(record("id", &bytes).expect("a record").settings.rule, None);
+    }
+
+    #[test]
+    fn each_option_alone_is_read_as_it_was_written() {
+        let plain = settings(false);
+        let (rule, headers) = (Rule::Every(Duration::from_millis(200)), settings(true).headers);
+        for settings in [
+            Settings { rule: Some(rule.clone()), ..plain.clone() },
+            Settings { rule: Some(rule), window: Some(0), ..plain.clone() },
+            Settings { headers, ..plain.clone() },
+            Settings { time_to_live: Some(0), ..plain },
+        ] {
+            let bytes = resting("id", &settings, 1, 2, "", &[7]);
+            let found = record("id", &bytes).map(|found| (found.settings, found.payload));
+            assert_eq!(found, Some((settings, vec![7])));
+        }
+    }
+
+    #[test]
+    fn a_record_tells_if_it_is_paused() {
+        let found = record("id", &bytes(&settings(true), 1)).expect("a record");
+        let paused = Record { paused: true, ..found };
+        assert_eq!(record("id", &encode("id", &paused)), Some(paused));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! | key | type | what |
 //! |---|---|---|
-//! | `{tb:NAME}` | hash | layout, number of partitions |
+//! | `{tb:NAME}` | hash | layout, number of partitions, `paused` |
 //! | `{tb:NAME}:workers` | sorted set | workers, by the time of their last heartbeat |
 //! | `{tb:NAME}:owners` | hash | partition → worker |
 //! | `{tb:NAME:p}:b:BUCKET` | hash | id → record |
@@ -10,7 +10,7 @@
 //! | `{tb:NAME:p}:slices` | sorted set | the slices that are not empty |
 //! | `{tb:NAME:p}:answers` | hash | process → its last batch and the reply |
 //! | `{tb:NAME:p}:ages` | sorted set | processes with a reply, by a time at which it was younger |
-//! | `{tb:NAME:p}:counters` | hash | timers, last fence, last dead letter |
+//! | `{tb:NAME:p}:counters` | hash | timers, last fence, last dead letter, `paused` |
 //! | `{tb:NAME:p}:letters` | hash | number → dead letter |
 //! | `{tb:NAME:p}:dead` | sorted set | the numbers of the dead letters |
 //!
@@ -61,6 +61,11 @@ impl Keys {
     pub(super) fn workers(&self) -> [String; 2] {
         let store = Self::store(&self.name);
         [store.clone() + ":workers", store + ":owners"]
+    }
+
+    /// Returns the key of this store's description.
+    pub(super) fn description(&self) -> String {
+        Self::store(&self.name)
     }
 
     /// Returns the channel of the notices.

@@ -67,10 +67,12 @@ impl Operations {
     /// Sends a heartbeat. Updates the partitions that the worker owns, and returns the time.
     async fn heartbeat(&self, worker: u64) -> Result<Millis, DurableError> {
         let more = vec![text(worker), text(self.keys.partitions())];
-        let beat =
-            self.run(&self.scripts.beat, &self.keys.workers(), "", &more, RetryPolicy::Probe).await;
-        let (now, owned): (Millis, BTreeSet<u64>) = beat?;
+        let [workers, owners] = self.keys.workers();
+        let keys = [workers, owners, self.keys.description()];
+        let beat = self.run(&self.scripts.beat, &keys, "", &more, RetryPolicy::Probe).await;
+        let (now, owned, paused): (Millis, BTreeSet<u64>, u8) = beat?;
         self.ownership.set_owned(worker, &owned);
+        self.ownership.set_paused(worker, paused == 1);
         Ok(now)
     }
 
@@ -168,6 +170,9 @@ impl Operations {
         self.damaged.now(now);
         let owned = self.ownership.readable(worker);
         let until = until.min(now + AHEAD);
+        if self.ownership.is_paused(worker) {
+            return Ok(Page { now, until, keys: Vec::new(), more: false, misplaced: None });
+        }
         // A partition returns more than its share of a page only if it has more than its share.
         let share = (limit * 2 / owned.len().max(1) + 16).min(limit);
         let asked = owned.into_iter().filter_map(|partition| {

@@ -10,6 +10,7 @@ use super::super::check::{Checked, Cursor, Finding};
 use super::super::clock::{LATEST, Millis};
 use super::super::error::DurableError;
 use super::super::key::Key;
+use super::super::record::PARKED;
 use super::super::store::LONGEST_LIST;
 use super::bytes;
 use super::keys::{BUCKETS, Location};
@@ -84,7 +85,8 @@ impl Operations {
         mends: bool,
     ) -> Result<(Checked, Option<Key>), DurableError> {
         let (script, retry) = (&self.scripts.load, RetryPolicy::Caller);
-        let args = vec![text(from.0), from.1.as_bytes().to_vec(), text(LATEST), text(STEP)];
+        let args =
+            vec![text(from.0), from.1.as_bytes().to_vec(), text(PARKED + LATEST), text(STEP)];
         let page = self.call(ScriptCall { script, partition, args, retry }).await?;
         let (_, more, _, keys): (Millis, u8, i64, Vec<(String, Millis)>) = page;
         let mut args = vec![word(mends)];

@@ -35,16 +35,19 @@ mod mend;
 mod node;
 mod operations;
 mod ownership;
+mod pause;
 mod policy;
 mod pubsub;
 mod queue;
 mod reopen;
 mod scripts;
+mod update;
 
 use super::check::{Checked, Cursor};
 use super::clock::{Millis, StoreClock};
 use super::error::DurableError;
 use super::key::{Key, Page};
+use super::options::Existing;
 use super::record::{Dead, Record};
 use super::store::{Answer, AnyStore, Due, Finish, Insert, Inserted, Leasing, Stalled, Store};
 use super::window::Window;
@@ -312,7 +315,10 @@ impl Store for Redis {
     }
 
     fn insert(&self, timer: Insert) -> Answer<Inserted> {
-        self.operations.insert(timer)
+        match timer.existing {
+            Existing::Update => self.ask(move |operations| operations.update(timer)),
+            _ => self.operations.insert(timer),
+        }
     }
 
     fn cancel(&self, id: &str) -> Answer<bool> {
@@ -321,6 +327,18 @@ impl Store for Redis {
 
     fn reset(&self, id: &str, due: Due) -> Answer<bool> {
         self.operations.reset(id.to_owned(), due)
+    }
+
+    fn pause_timer(&self, id: &str, pauses: bool) -> Answer<bool> {
+        self.operations.pause_timer(id, pauses)
+    }
+
+    fn pause(&self, pauses: bool) -> Answer<()> {
+        self.ask(move |operations| async move { operations.pause(pauses).await })
+    }
+
+    fn is_paused(&self) -> Answer<bool> {
+        self.ask(|operations| async move { operations.is_paused().await })
     }
 
     fn get(&self, id: &str) -> Answer<Option<Record>> {

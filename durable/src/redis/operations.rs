@@ -63,7 +63,7 @@ pub(super) fn text(value: impl ToString) -> Vec<u8> {
     value.to_string().into_bytes()
 }
 
-fn beyond() -> DurableError {
+pub(super) fn beyond() -> DurableError {
     DurableError::BeyondRange { latest: system(LATEST) }
 }
 
@@ -71,18 +71,18 @@ pub(super) fn unexpected_reply() -> DurableError {
     DurableError::corrupt("unexpected reply of a script")
 }
 
-fn record(id: &str, bytes: &[u8]) -> Result<Record, DurableError> {
+pub(super) fn record(id: &str, bytes: &[u8]) -> Result<Record, DurableError> {
     bytes::record(id, bytes).ok_or_else(|| DurableError::corrupt_timer(id))
 }
 
-fn read<T: FromRedisValue>(answer: Value) -> Result<T, DurableError> {
+pub(super) fn read<T: FromRedisValue>(answer: Value) -> Result<T, DurableError> {
     redis::from_redis_value(answer).map_err(|_| unexpected_reply())
 }
 
 /// Returns the due time of a record, or 0 if the store computes it from a delay.
 fn known(due: Due) -> Millis {
     match due {
-        Due::At(time) => time,
+        Due::At(time) | Due::ByRule(time) => time,
         Due::After(_) => 0,
     }
 }
@@ -120,7 +120,11 @@ impl Operations {
     }
 
     /// Sends a read-only command about a key.
-    async fn query<T: FromRedisValue>(&self, key: &str, command: Cmd) -> Result<T, DurableError> {
+    pub(super) async fn query<T: FromRedisValue>(
+        &self,
+        key: &str,
+        command: Cmd,
+    ) -> Result<T, DurableError> {
         let ask = |connection: Connection| connection.command(command.clone());
         self.link.ask(key, RetryPolicy::Caller, ask).await
     }
@@ -130,7 +134,7 @@ impl Operations {
         self.clock.as_ref().map_or(String::new(), |clock| present(clock.now()).to_string())
     }
 
-    fn of_id(&self, name: &str, id: &str) -> Operation {
+    pub(super) fn of_id(&self, name: &str, id: &str) -> Operation {
         let Location { partition, bucket } = self.keys.location(id);
         Operation::new(partition, name).text(id.as_bytes()).number(bucket)
     }
@@ -144,7 +148,7 @@ impl Operations {
     }
 
     /// Notifies the workers if the key is in their window, as the script does.
-    fn notify_if_near(&self, id: &str, due: Millis, now: Millis) {
+    pub(super) fn notify_if_near(&self, id: &str, due: Millis, now: Millis) {
         if due <= now + NOTIFY_AHEAD {
             self.notify(id, due);
         }
@@ -163,18 +167,20 @@ impl Operations {
         self.call(ScriptCall { script, partition, args: Vec::new(), retry }).await
     }
 
+    /// Inserts a timer. An update refuses an id that exists, because the existing record has to be
+    /// read for it.
     pub(super) fn insert(self: &Arc<Self>, timer: Insert) -> Answer<Inserted> {
         let Insert { id, payload, due, existing, settings } = timer;
         let existing: &[u8] = match existing {
             Existing::Keep => b"keep",
             Existing::Replace => b"replace",
-            Existing::Refuse => b"refuse",
+            Existing::Refuse | Existing::Update => b"refuse",
         };
         let time = known(due);
         let record = bytes::resting(&id, &settings, time, time, "", &payload);
         let operation = self.of_id("insert", &id).text(existing).due(due);
         let operation = match due {
-            Due::At(time) => operation.number(slice(time)),
+            Due::At(time) | Due::ByRule(time) => operation.number(slice(time)),
             Due::After(_) => operation.text(b""),
         };
         let operation = operation.text(&record);
@@ -224,7 +230,7 @@ impl Operations {
     }
 
     /// Returns the bytes of a timer's record.
-    async fn bytes(&self, id: &str) -> Result<Option<Vec<u8>>, DurableError> {
+    pub(super) async fn bytes(&self, id: &str) -> Result<Option<Vec<u8>>, DurableError> {
         let bucket = self.keys.bucket(self.keys.location(id));
         let mut command = cmd("HGET");
         command.arg(&bucket).arg(id);
@@ -333,6 +339,7 @@ impl Operations {
                 Leasing::Taken(Box::new(Lease { fence, now, overrun, record }))
             }
             3 => return Ok(Leased::Missing),
+            4 => Leasing::Paused,
             _ => return Err(unexpected_reply()),
         }))
     }
@@ -344,7 +351,7 @@ impl Operations {
             None => operation.text(b""),
         };
         let operation = match finish {
-            Finish::Done { next } => {
+            Finish::Done { next } | Finish::Missed { next, .. } => {
                 planned(operation.text(b"done"), next).text(b"").number(0).number(0)
             }
             Finish::Retry { wait, error } => {

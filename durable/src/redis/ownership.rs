@@ -51,6 +51,8 @@ struct LocalWorker {
     last_check: (u64, Millis),
     /// `true` if the master with the list of workers does not reply.
     lost_heartbeat: bool,
+    /// `true` if the store was paused at the last heartbeat.
+    paused: bool,
     /// `true` if the store was emptied and the worker has not yet reported it.
     emptied: bool,
 }
@@ -74,6 +76,7 @@ impl Ownership {
             stalled,
             last_check,
             lost_heartbeat: false,
+            paused: false,
             emptied: false,
         };
         self.lock().insert(number, worker);
@@ -91,6 +94,17 @@ impl Ownership {
             worker.missed.retain(|partition| owned.contains(partition));
             new
         });
+    }
+
+    /// Records whether the store is paused. If that has changed, the window of the worker is loaded
+    /// again.
+    pub(super) fn set_paused(&self, number: u64, paused: bool) {
+        self.change(number, |worker| std::mem::replace(&mut worker.paused, paused) != paused);
+    }
+
+    /// Returns `true` if the store was paused at the worker's last heartbeat.
+    pub(super) fn is_paused(&self, number: u64) -> bool {
+        self.lock().get(&number).is_some_and(|worker| worker.paused)
     }
 
     /// Returns the partitions of a worker that can be read, as far as is known.

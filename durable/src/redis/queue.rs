@@ -48,7 +48,7 @@ impl Operation {
     /// Appends a due time. A delay is preceded by `+`.
     pub(super) fn due(self, due: Due) -> Self {
         match due {
-            Due::At(time) => self.number(time),
+            Due::At(time) | Due::ByRule(time) => self.number(time),
             Due::After(delay) => self.written(format_args!("+{delay}")),
         }
     }

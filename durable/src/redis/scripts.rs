@@ -14,6 +14,7 @@ pub(super) struct Scripts {
     pub(super) strays: Script,
     pub(super) beat: Script,
     pub(super) leave: Script,
+    pub(super) hold: Script,
     /// The script with all changing operations.
     pub(super) batch: Script,
 }
@@ -35,6 +36,7 @@ impl Scripts {
             strays: script!("common", "change", "strays"),
             beat: script!("common", "beat"),
             leave: script!("common", "leave"),
+            hold: script!("common", "hold"),
             batch: script!(
                 "common",
                 "change",
@@ -47,6 +49,8 @@ impl Scripts {
                 "delete_letter",
                 "discard",
                 "mark",
+                "update",
+                "pause",
                 "batch"
             ),
         }

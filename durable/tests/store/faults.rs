@@ -551,5 +551,5 @@ fn a_worker_ends_in_time_though_a_handler_does_not() {
         assert!(told.elapsed().unwrap() < 60 * SECOND, "the worker never ends");
     }
     assert_eq!(thread.join().unwrap(), Ok(()));
-    assert!(wait(timers.get("id")).unwrap().unwrap().running);
+    assert!(wait(timers.get("id")).unwrap().unwrap().is_running());
 }

@@ -10,8 +10,10 @@ mod crash;
 mod cron;
 mod disk;
 mod faults;
+mod pause;
 mod power;
 mod random_runs;
+mod schedule;
 #[cfg(unix)]
 mod starts;
 mod suite;

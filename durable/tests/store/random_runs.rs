@@ -3,33 +3,54 @@
 //! A crash is a copy of the file that is taken while the store is open, as a kill would leave it.
 //! The test continues with the copy.
 
-use crate::common::bench::{Bench, OneFile, Running, SECOND, TempFile, start, wait};
+use crate::common::bench::{Bench, MILLISECOND, OneFile, Running, SECOND, TempFile, start, wait};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
-use tourbillon_durable::{Backoff, DurableError, Existing, Inserted, Options, Outcome};
+use tourbillon_durable::{
+    Backoff, DurableError, Existing, Inserted, Misfire, Options, Outcome, TimerState, When,
+};
 
 #[derive(Clone, Debug)]
 enum Op {
-    Schedule { id: u8, delay: u16, existing: Existing, failures: u8 },
+    Schedule { id: u8, delay: u16, existing: Existing, kind: Kind },
     Cancel { id: u8 },
     Reschedule { id: u8, delay: u16 },
+    Pause { id: u8, pauses: bool },
+    PauseAll { pauses: bool },
     Advance { seconds: u16 },
     Reopen,
     Crash,
 }
 
+/// The options of a timer.
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    /// The number of attempts of each delivery that fail.
+    failures: u8,
+    /// The interval in seconds, and the window.
+    every: Option<(u8, Option<u8>)>,
+}
+
 fn any_op() -> impl Strategy<Value = Op> {
-    let existing =
-        prop_oneof![Just(Existing::Keep), Just(Existing::Replace), Just(Existing::Refuse)];
+    let existing = prop_oneof![
+        Just(Existing::Keep),
+        Just(Existing::Replace),
+        Just(Existing::Refuse),
+        Just(Existing::Update)
+    ];
+    let every = prop::option::of((1..40_u8, prop::option::of(0..60_u8)));
+    let kind = (0..3_u8, every).prop_map(|(failures, every)| Kind { failures, every });
     // Within the window, and beyond it.
     let delay = || prop_oneof![0..9_u16, 0..99_u16];
     prop_oneof![
-        6 => (0..12_u8, delay(), existing, 0..3_u8).prop_map(|(id, delay, existing, failures)| {
-            Op::Schedule { id, delay, existing, failures }
+        6 => (0..12_u8, delay(), existing, kind).prop_map(|(id, delay, existing, kind)| {
+            Op::Schedule { id, delay, existing, kind }
         }),
         2 => (0..12_u8).prop_map(|id| Op::Cancel { id }),
         2 => (0..12_u8, delay()).prop_map(|(id, delay)| Op::Reschedule { id, delay }),
+        2 => (0..12_u8, any::<bool>()).prop_map(|(id, pauses)| Op::Pause { id, pauses }),
+        1 => any::<bool>().prop_map(|pauses| Op::PauseAll { pauses }),
         4 => delay().prop_map(|seconds| Op::Advance { seconds }),
         1 => Just(Op::Reopen),
         1 => Just(Op::Crash),
@@ -42,13 +63,36 @@ struct Modelled {
     planned: SystemTime,
     due: SystemTime,
     attempt: u32,
-    failures: u8,
+    paused: bool,
+    kind: Kind,
+}
+
+impl Modelled {
+    fn new(due: SystemTime, kind: Kind) -> Self {
+        Self { planned: due, due, attempt: 0, paused: false, kind }
+    }
+
+    fn window(&self) -> Option<Duration> {
+        let (_, window) = self.kind.every?;
+        window.map(|seconds| SECOND * u32::from(seconds))
+    }
+
+    /// Returns the first occurrence after a time.
+    fn next(&self, after: SystemTime) -> Option<SystemTime> {
+        let (interval, _) = self.kind.every?;
+        let mut next = self.planned;
+        while next <= after {
+            next += SECOND * u32::from(interval);
+        }
+        Some(next)
+    }
 }
 
 struct Trial {
     bench: Bench<OneFile>,
     running: Option<Running>,
     model: BTreeMap<String, Modelled>,
+    paused: bool,
 }
 
 /// The wait after each failure.
@@ -58,13 +102,13 @@ impl Trial {
     fn new() -> Self {
         let bench = Bench::new(OneFile::new());
         let running = Some(work(&bench));
-        Self { bench, running, model: BTreeMap::new() }
+        Self { bench, running, model: BTreeMap::new(), paused: false }
     }
 
     fn apply(&mut self, op: &Op) {
         match op {
-            Op::Schedule { id, delay, existing, failures } => {
-                self.insert(format!("{id}"), *delay, *existing, *failures);
+            Op::Schedule { id, delay, existing, kind } => {
+                self.insert(format!("{id}"), *delay, *existing, *kind);
             }
             Op::Cancel { id } => {
                 let id = format!("{id}");
@@ -80,6 +124,24 @@ impl Trial {
                     (timer.planned, timer.due, timer.attempt) = (at, at, 0);
                 }
             }
+            Op::Pause { id, pauses } => {
+                let id = format!("{id}");
+                let timers = self.bench.timers();
+                let paused = match pauses {
+                    true => wait(timers.pause_timer(&id)),
+                    false => wait(timers.resume_timer(&id)),
+                };
+                assert_eq!(paused, Ok(self.model.contains_key(&id)));
+                if let Some(timer) = self.model.get_mut(&id) {
+                    timer.paused = *pauses;
+                }
+            }
+            Op::PauseAll { pauses } => {
+                let timers = self.bench.timers();
+                let paused = if *pauses { wait(timers.pause()) } else { wait(timers.resume()) };
+                assert_eq!(paused, Ok(()));
+                self.paused = *pauses;
+            }
             Op::Advance { seconds } => {
                 self.bench.advance(SECOND * u32::from(*seconds));
             }
@@ -94,53 +156,93 @@ impl Trial {
         self.compare();
     }
 
-    fn insert(&mut self, id: String, delay: u16, existing: Existing, failures: u8) {
-        let options = Options::new().existing(existing).backoff(Backoff::new(WAIT, WAIT));
+    fn insert(&mut self, id: String, delay: u16, existing: Existing, kind: Kind) {
+        let mut options = Options::new().existing(existing).backoff(Backoff::new(WAIT, WAIT));
+        if let Some((interval, window)) = kind.every {
+            options = options.every(SECOND * u32::from(interval));
+            if let Some(window) = window {
+                options = options.misfire(Misfire::SkipAfter(SECOND * u32::from(window)));
+            }
+        }
+        let now = self.bench.now();
+        let found = self.model.get(&id);
+        let same = found.map(|timer| timer.planned).filter(|_| delay % 2 == 1);
         let delay = SECOND * u32::from(delay) + SECOND;
-        let due = self.bench.now() + delay;
-        let scheduled = wait(self.bench.timers().insert(&id, vec![failures], delay, options));
-        let expected = match (self.model.contains_key(&id), existing) {
+        let when = same.map_or(When::After(delay), When::At);
+        let due = same.unwrap_or(now + delay);
+        let scheduled = wait(self.bench.timers().insert(&id, vec![kind.failures], when, options));
+        let expected = match (found.is_some(), existing) {
             (false, _) => Ok(Inserted::New),
             (true, Existing::Keep) => Ok(Inserted::Kept),
             (true, Existing::Replace) => Ok(Inserted::Replaced),
+            (true, Existing::Update) => Ok(Inserted::Updated),
             (true, Existing::Refuse) => Err(DurableError::Exists),
         };
-        if matches!(expected, Ok(Inserted::New | Inserted::Replaced)) {
-            self.model.insert(id, Modelled { planned: due, due, attempt: 0, failures });
+        let new = Modelled::new(due, kind);
+        match (found.cloned(), expected.clone()) {
+            (Some(timer), Ok(Inserted::Updated)) if same.is_some() => {
+                self.model.insert(id, Modelled { kind, ..timer });
+            }
+            (Some(Modelled { paused, .. }), Ok(Inserted::Updated)) => {
+                self.model.insert(id, Modelled { paused, ..new });
+            }
+            (_, Ok(Inserted::New | Inserted::Replaced)) => drop(self.model.insert(id, new)),
+            _ => {}
         }
         assert_eq!(scheduled.map_err(|error| error.reason), expected);
     }
 
+    fn is_due(&self, timer: &Modelled) -> bool {
+        !self.paused && !timer.paused && timer.due <= self.bench.now()
+    }
+
     /// Delivers timers until none is due.
     fn deliver(&mut self) {
-        let now = self.bench.now();
-        let mut due: usize = self.model.values().filter(|timer| timer.due <= now).count();
-        while due > 0 {
+        while self.model.values().any(|timer| self.is_due(timer)) {
             let event = self.running.as_ref().unwrap().next();
-            let timer = self.model.get_mut(&event.id).expect("it was scheduled");
-            assert!(timer.due <= now, "{event:?} is early");
-            timer.attempt += 1;
-            assert_eq!((event.planned, event.attempt), (timer.planned, timer.attempt));
-            if timer.attempt > u32::from(timer.failures) {
-                assert_eq!(event.outcome, Outcome::Acknowledged);
-                self.model.remove(&event.id);
-            } else {
-                let outcome = Outcome::Retry { wait: WAIT, error: "no".to_owned() };
-                assert_eq!(event.outcome, outcome);
-                timer.due = now + WAIT;
+            let timer = self.model.get(&event.id).expect("it was scheduled");
+            assert!(self.is_due(timer), "{event:?} is early or paused");
+            assert_eq!((event.planned, event.attempt), (timer.planned, timer.attempt + 1));
+            let (outcome, after) = self.outcome(timer.clone());
+            assert_eq!(event.outcome, outcome);
+            match after {
+                Some(timer) => drop(self.model.insert(event.id, timer)),
+                None => drop(self.model.remove(&event.id)),
             }
-            due -= 1;
         }
+    }
+
+    /// Returns the outcome of the next attempt of a timer, and the timer after it.
+    fn outcome(&self, timer: Modelled) -> (Outcome, Option<Modelled>) {
+        let (now, attempt) = (self.bench.now(), timer.attempt + 1);
+        let continued = |next: Option<SystemTime>| {
+            let (paused, kind) = (timer.paused, timer.kind);
+            next.map(|next| Modelled { paused, ..Modelled::new(next, kind) })
+        };
+        let late = now.duration_since(timer.planned).expect("it is due");
+        if let Some(window) = timer.window().filter(|window| attempt == 1 && late > *window) {
+            let next = timer.next((now - window - MILLISECOND).max(timer.planned));
+            return (Outcome::Missed { late, next }, continued(next));
+        }
+        if attempt > u32::from(timer.kind.failures) {
+            return (Outcome::Acknowledged, continued(timer.next(now)));
+        }
+        let outcome = Outcome::Retry { wait: WAIT, error: "no".to_owned() };
+        (outcome, Some(Modelled { due: now + WAIT, attempt, ..timer }))
     }
 
     fn compare(&self) {
         let kept = wait(self.bench.timers().list(None, 99)).unwrap();
-        let kept: Vec<_> =
-            kept.into_iter().map(|kept| (kept.id, kept.planned, kept.due, kept.attempts)).collect();
-        let model = self.model.iter();
-        let model: Vec<_> = model
-            .map(|(id, timer)| (id.clone(), timer.planned, timer.due, timer.attempt))
-            .collect();
+        let kept = kept.into_iter().map(|kept| {
+            let paused = kept.state == TimerState::Paused;
+            (kept.id, kept.planned, kept.due, kept.attempts, paused)
+        });
+        let kept: Vec<_> = kept.collect();
+        let model = self
+            .model
+            .iter()
+            .map(|(id, timer)| (id.clone(), timer.planned, timer.due, timer.attempt, timer.paused));
+        let model: Vec<_> = model.collect();
         assert_eq!(kept, model);
         assert_eq!(wait(self.bench.timers().len()), Ok(model.len() as u64));
     }
@@ -181,7 +283,15 @@ proptest! {
         for op in &ops {
             trial.apply(op);
         }
-        // All resting timers are delivered in the end.
+        // All resting timers are delivered in the end, and repetitions go on until then.
+        let ids: Vec<String> = trial.model.keys().cloned().collect();
+        for id in ids {
+            let repeats = trial.model[&id].kind.every.is_some();
+            let id: u8 = id.parse().unwrap();
+            let op = if repeats { Op::Cancel { id } } else { Op::Pause { id, pauses: false } };
+            trial.apply(&op);
+        }
+        trial.apply(&Op::PauseAll { pauses: false });
         for _ in 0..5 {
             trial.apply(&Op::Advance { seconds: 100 });
         }

@@ -57,7 +57,10 @@ fn a_timer_is_delivered_and_gone<P: Place>(bench: Bench<P>) {
     assert_eq!(wait(timers.insert("id", "payload", due, quick())), Ok(Inserted::New));
     let kept = wait(timers.get("id")).unwrap().unwrap();
     let planned = start() + Duration::from_millis(5001);
-    assert_eq!((kept.planned, kept.due, kept.attempts, kept.running), (planned, planned, 0, false));
+    assert_eq!(
+        (kept.planned, kept.due, kept.attempts, kept.is_running()),
+        (planned, planned, 0, false)
+    );
     assert_eq!(wait(timers.len()), Ok(1));
 
     bench.advance(5 * SECOND);
@@ -209,7 +212,7 @@ fn a_handler_that_schedules_itself_again<P: Place>(bench: Bench<P>) {
             let kept = again(&timers, "another", SECOND, Existing::Keep).await;
             assert_eq!(kept, Ok(Inserted::Kept));
             let found = timers.get("id").await.unwrap().unwrap();
-            assert_eq!((&found.payload[..], found.running), (&b"first"[..], true));
+            assert_eq!((&found.payload[..], found.is_running()), (&b"first"[..], true));
             assert_eq!(found.next, Some(delivery.planned + 5 * SECOND));
             Ok(())
         }
@@ -220,7 +223,7 @@ fn a_handler_that_schedules_itself_again<P: Place>(bench: Bench<P>) {
     let found = wait(timers.get("id")).unwrap().unwrap();
     let planned = start() + 6 * SECOND;
     assert_eq!((&found.payload[..], found.planned, found.due), (&b"last"[..], planned, planned));
-    assert_eq!((found.running, found.attempts, found.next), (false, 0, None));
+    assert_eq!((found.is_running(), found.attempts, found.next), (false, 0, None));
     assert_eq!(wait(timers.len()), Ok(1));
     bench.advance(5 * SECOND);
     let event = running.next();
@@ -439,7 +442,7 @@ fn a_handler_that_overruns_its_lease<P: Place>(bench: Bench<P>) {
     wait(bench.timers().insert("id", "", SECOND, options)).unwrap();
     bench.advance(SECOND);
     assert_eq!(begun.recv(), Ok(1));
-    assert!(wait(bench.timers().get("id")).unwrap().unwrap().running);
+    assert!(wait(bench.timers().get("id")).unwrap().unwrap().is_running());
     bench.advance(30 * SECOND);
     // By the handler's timeout, or by the wheel's key of the lease's end, whichever is first.
     let mut retries = 0;
@@ -691,7 +694,7 @@ fn a_worker_ends_in_peace<P: Place>(bench: Bench<P>) {
     assert_eq!((ended.len(), &*ended[0].id), (1, "first"));
     assert_eq!(ended[0].outcome, Outcome::Acknowledged);
     assert_eq!(wait(bench.timers().len()), Ok(1));
-    assert!(!wait(bench.timers().get("second")).unwrap().unwrap().running);
+    assert!(!wait(bench.timers().get("second")).unwrap().unwrap().is_running());
 }
 
 fn workers_share_the_work<P: Place>(bench: Bench<P>) {

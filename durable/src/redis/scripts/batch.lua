@@ -17,6 +17,7 @@ local OPERATIONS = {
   insert = taking(6, insert), cancel = taking(2, cancel), reset = taking(3, reset),
   lease = taking(3, lease), finish = taking(8, finish), redrive = taking(4, redrive),
   delete_letter = taking(1, delete_letter), discard = taking(3, discard), mark = taking(6, mark),
+  update = taking(6, update), pause = taking(3, pause), hold = taking(1, hold),
   -- An operation whose caller has timed out.
   nothing = taking(0, function() return 0 end),
 }

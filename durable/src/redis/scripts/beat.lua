@@ -1,9 +1,10 @@
 -- The heartbeat of a worker. Assigns its partitions.
 --
--- KEYS[1] the workers by the time of their last heartbeat, KEYS[2] partition → its worker
+-- KEYS[1] the workers by the time of their last heartbeat, KEYS[2] partition → its worker, KEYS[3]
+--   the description of the store
 -- ARGV[2] the time, or '' for the server's
 -- ARGV[6] the worker, ARGV[7] the number of partitions
--- returns {now, {partition, …}}
+-- returns {now, {partition, …}, 1 if the store is paused}
 --
 -- After a while without a heartbeat a worker counts as dead, and its partitions are free. Only the
 -- calling worker takes partitions. It takes free ones until it has its share rounded up, and then
@@ -59,4 +60,4 @@ local mine = {}
 for partition = 0, count - 1 do
   if owners[partition] == me then mine[#mine + 1] = partition end
 end
-return {now, mine}
+return {now, mine, redis.call('HEXISTS', KEYS[3], 'paused')}

@@ -12,8 +12,10 @@ local byte, sub = string.byte, string.sub
 local PREFIX = ARGV[1]
 local NOTIFY_AHEAD = 30000      -- the distance from now up to which changes are published
 local LATEST = 253402300799999
-local LAYOUT = 2        -- of a record
+local LAYOUT = 3        -- of a record
+local NEXT, PAUSED = 2, 8       -- flags of a record
 local DAMAGED = 128     -- flag of a record that a worker could not read
+local PARKED = 281474976710656  -- the distance of the keys of paused timers behind all others
 local CORRUPT = 'TBCORRUPT damaged record of a timer'
 
 -- The current time, and the current time rounded up, from which a delay counts so that it passes
@@ -31,7 +33,8 @@ end
 -- Changes that a batch writes once, at its end.
 local changed = false   -- true if it has changed anything
 local timers = 0        -- the number of added timers
-local fence = nil       -- the last fencing token, if one was issued
+local fence = nil       -- the last fencing token, if it was read
+local held = nil        -- true if the partition is paused, once it was read
 local added = {}        -- slices with added keys: their numbers, as texts → true
 local left = {}         -- slices with removed keys: number → name
 
@@ -44,15 +47,24 @@ end
 -- A record: layout 1 | flags 1 | due 6 | planned 6 | fence 6 | attempt 4 | lease 4 | error | next?
 -- | rest.
 -- Flag 1: the timer repeats. Flag 2: there is `next`, the record of the next delivery, preceded by
--- its length in four bytes. Flag 128: the record is damaged. Fencing token 0: the timer rests. The
--- error is preceded by its length in two bytes.
---
--- Returns the flags, due time, planned time, fencing token, attempt and lease, or nothing if it is
--- not a record or a damaged one.
+-- its length in four bytes. Flag 8: the timer is paused. Flag 128: the record is damaged. Fencing
+-- token 0: the timer rests. The error is preceded by its length in two bytes.
+
+local function is_paused(flags) return floor(flags / PAUSED) % 2 == 1 end
+
+-- Returns the time in the key of a timer. A paused timer that rests is parked behind all others.
+local function indexed(flags, due, fence_)
+  return fence_ == 0 and is_paused(flags) and due + PARKED or due
+end
+
+-- Returns the flags, the time in the key, the planned time, fencing token, attempt and lease, or
+-- nothing if it is not a record or a damaged one.
 local function head(record)
   if #record < 30 then return nil end
   local layout, flags, due, planned, fence_, attempt, lease = read('<BBI6I6I6I4I4', record)
-  if layout == LAYOUT and flags < DAMAGED then return flags, due, planned, fence_, attempt, lease end
+  if layout == LAYOUT and flags < DAMAGED then
+    return flags, indexed(flags, due, fence_), planned, fence_, attempt, lease
+  end
 end
 
 -- Returns the part of a record after its error, that is, `next` and the rest.
@@ -74,6 +86,11 @@ end
 -- Returns a record with other flags, up to `next`.
 local function front(record, flags)
   return pack('<BB', LAYOUT, flags) .. sub(record, 3, 30 + read('<I2', record, 29))
+end
+
+-- Returns a record with another due and planned time.
+local function planned_at(record, due)
+  return sub(record, 1, 2) .. pack('<I6I6', due, due) .. sub(record, 15)
 end
 
 -- Returns a due time. A value that begins with + is a delay.

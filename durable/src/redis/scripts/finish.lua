@@ -26,9 +26,10 @@ local function finish(id, bucket, under, how, given, error, reason, clear)
   local due, record = nil, nil
   if how ~= 'retry' then record = parts(found) end
   if record then
-    local readable
-    readable, due = head(record)
-    if not readable then return CORRUPT end
+    local kept
+    kept, due = head(record)
+    if not kept then return CORRUPT end
+    if is_paused(flags) then record = pack('<BB', LAYOUT, kept + PAUSED) .. sub(record, 3) end
   elseif how == 'retry' or given ~= '' and flags % 2 == 1 then
     -- Unless a cancel in the meantime has ended the repetition.
     due = math.min(time(given), LATEST)
@@ -39,7 +40,8 @@ local function finish(id, bucket, under, how, given, error, reason, clear)
     call('EXISTS', PREFIX .. 'letters', PREFIX .. 'dead')
   end
 
-  if due then move(id, before, due) else take(slice(before), id) end
+  local key = due and indexed(flags, due, 0)
+  if due then move(id, before, key) else take(slice(before), id) end
   if last then
     local kept = flags % 2 * (1 - tonumber(clear))
     local head_ = pack('<I6I6I6I4I4', before, planned, 0, attempt, length)
@@ -58,6 +60,6 @@ local function finish(id, bucket, under, how, given, error, reason, clear)
     record = record .. error .. tail(found)
   end
   call('HSET', bucket, id, record)
-  notify_if_near(id, due)
-  return {1, due}
+  notify_if_near(id, key)
+  return {1, key}
 end

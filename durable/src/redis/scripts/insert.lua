@@ -15,7 +15,7 @@ local function insert(id, bucket, existing, given, place, record)
   local delayed = place == ''
   if delayed then
     given, place = whole(due), slice(due)
-    record = sub(record, 1, 2) .. pack('<I6I6', due, due) .. sub(record, 15)
+    record = planned_at(record, due)
   end
   bucket = PREFIX .. 'b:' .. bucket
   local found = existing ~= 'refuse' and call('HGET', bucket, id)
@@ -24,7 +24,7 @@ local function insert(id, bucket, existing, given, place, record)
     if not flags then return CORRUPT end
     -- It rests, repeats, has a next delivery already, or is the same delivery.
     if leased == 0 or flags % 4 ~= 0 or planned == due then return 1 end
-    record = front(found, flags + 2) .. pack('<I4', #record) .. record .. rest(found)
+    record = front(found, flags + NEXT) .. pack('<I4', #record) .. record .. rest(found)
     call('HSET', bucket, id, record)
     changed = true
     return 5

@@ -4,7 +4,8 @@
 -- key: the due time in the key by which the timer was found
 -- returns {0} no such timer
 --   | {3} no such timer, although the index has the key
---   | {1, due} not due, or leased until then
+--   | {1, due} not due, paused, or leased until then
+--   | {4} the partition is paused
 --   | {2, fence, 1 if it was taken over, when it was due, the fence before or 0, record}
 
 local MOST = 4194304    -- the maximum number of bytes of records in a reply with several
@@ -21,10 +22,14 @@ local function lease(id, bucket, key)
   local flags, before, planned, leased, attempt, length = head(found)
   if not flags then return CORRUPT end
   if before > now then return {1, before} end
+  if not fence then
+    local counters = call('HMGET', COUNTERS, 'fence', 'paused')
+    fence, held = tonumber(counters[1] or 0), counters[2] and true or false
+  end
+  if held then return {4} end
   -- A record that is too long for this reply is requested again, in a batch of its own.
   if given > 0 and given + #found > MOST then return 'TRYAGAIN the answer is long' end
   given = given + #found
-  fence = fence or tonumber(call('HGET', COUNTERS, 'fence') or 0)
   local due, overrun = now + length, 1
   move(id, before, due)
   if leased == 0 then

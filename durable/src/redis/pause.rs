@@ -1,0 +1,66 @@
+//! Pausing timers and the store.
+//!
+//! Each partition has a mark that makes it grant no lease. The store has another mark, which workers
+//! read with their heartbeat, so that they do not ask for leases in vain. It is set after the marks
+//! of the partitions and removed before them. While it is set, every partition is therefore paused.
+
+#![forbid(unsafe_code)]
+
+use super::super::clock::Millis;
+use super::super::error::DurableError;
+use super::super::store::Answer;
+use super::link::RetryPolicy;
+use super::operations::{Operations, read, text, unexpected_reply};
+use super::queue::Operation;
+use futures_util::future::try_join_all;
+use redis::cmd;
+use std::sync::Arc;
+
+fn word(pauses: bool) -> &'static str {
+    if pauses { "1" } else { "" }
+}
+
+impl Operations {
+    pub(super) fn pause_timer(self: &Arc<Self>, id: &str, pauses: bool) -> Answer<bool> {
+        let operation = self.of_id("pause", id).text(word(pauses).as_bytes());
+        let id = id.to_owned();
+        self.change(RetryPolicy::Caller, operation, move |operations, answer, now| {
+            let (answer, due): (u8, Millis) = read(answer)?;
+            match answer {
+                0 => return Ok(false),
+                1 => operations.notify_if_near(&id, due, now),
+                _ => return Err(unexpected_reply()),
+            }
+            Ok(true)
+        })
+    }
+
+    pub(super) async fn pause(self: &Arc<Self>, pauses: bool) -> Result<(), DurableError> {
+        if !pauses {
+            self.mark(pauses).await?;
+        }
+        let each = (0..self.keys.partitions()).map(|partition| {
+            let operation = Operation::new(partition, "hold").text(word(pauses).as_bytes());
+            self.change(RetryPolicy::Caller, operation, |_, answer, _| read::<u8>(answer))
+        });
+        try_join_all(each).await?;
+        if pauses {
+            self.mark(pauses).await?;
+        }
+        Ok(())
+    }
+
+    /// Sets or removes the mark of the store.
+    async fn mark(&self, pauses: bool) -> Result<(), DurableError> {
+        let (script, keys) = (&self.scripts.hold, [self.keys.description()]);
+        let _: u8 = self.run(script, &keys, "", &[text(word(pauses))], RetryPolicy::Caller).await?;
+        Ok(())
+    }
+
+    pub(super) async fn is_paused(&self) -> Result<bool, DurableError> {
+        let key = self.keys.description();
+        let mut command = cmd("HEXISTS");
+        command.arg(&key).arg("paused");
+        self.query(&key, command).await
+    }
+}

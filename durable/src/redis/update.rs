@@ -1,0 +1,66 @@
+//! [`Existing::Update`](crate::Existing::Update), which reads a record, changes it here because
+//! scripts cannot compare rules, and writes it unless it was changed meanwhile.
+
+#![forbid(unsafe_code)]
+
+use super::super::clock::Millis;
+use super::super::error::DurableError;
+use super::super::record::Record;
+use super::super::store::{Due, Insert, Inserted};
+use super::bytes;
+use super::link::RetryPolicy;
+use super::operations::{Operations, beyond, read, record, unexpected_reply};
+use std::sync::Arc;
+
+impl Operations {
+    /// Updates a timer, or inserts it if there is none.
+    pub(super) async fn update(self: Arc<Self>, timer: Insert) -> Result<Inserted, DurableError> {
+        loop {
+            let Some(found) = self.bytes(&timer.id).await? else {
+                match self.insert(timer.clone()).await {
+                    Err(DurableError::Exists) => continue,
+                    inserted => return inserted,
+                }
+            };
+            if self.update_found(&timer, &found).await? {
+                return Ok(Inserted::Updated);
+            }
+        }
+    }
+
+    /// Updates a record. Returns `false` if it was changed meanwhile.
+    async fn update_found(
+        self: &Arc<Self>,
+        timer: &Insert,
+        found: &[u8],
+    ) -> Result<bool, DurableError> {
+        let before = record(&timer.id, found)?;
+        // The script computes the time from a delay.
+        let due = match timer.due {
+            Due::At(time) | Due::ByRule(time) => time,
+            Due::After(_) => 0,
+        };
+        let mut after = before.updated(timer, due);
+        let next = after.next.take().map(|next: Box<Record>| bytes::encode(&timer.id, &next));
+        let after = bytes::encode(&timer.id, &after);
+        let operation = self.of_id("update", &timer.id).text(found).text(&after);
+        let operation = operation.text(&next.unwrap_or_default());
+        let operation = match timer.due {
+            Due::After(_) => operation.due(timer.due),
+            Due::At(_) | Due::ByRule(_) => operation.text(b""),
+        };
+        let id = timer.id.clone();
+        let updated =
+            self.change(RetryPolicy::Caller, operation, move |operations, answer, now| {
+                let (answer, due): (u8, Millis) = read(answer)?;
+                match answer {
+                    0 => return Ok(false),
+                    1 => operations.notify_if_near(&id, due, now),
+                    4 => return Err(beyond()),
+                    _ => return Err(unexpected_reply()),
+                }
+                Ok(true)
+            });
+        updated.await
+    }
+}

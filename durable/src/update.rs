@@ -1,0 +1,52 @@
+//! [`Record::updated`], the effect of [`Existing::Update`](super::Existing::Update).
+
+#![forbid(unsafe_code)]
+
+use super::clock::Millis;
+use super::record::Record;
+use super::store::{Due, Insert};
+
+impl Record {
+    /// Creates the record of a new timer that is due at `due`.
+    pub(super) fn new(timer: &Insert, due: Millis) -> Self {
+        Self {
+            fence: None,
+            paused: false,
+            due,
+            planned: due,
+            attempt: 0,
+            settings: timer.settings.clone(),
+            error: String::new(),
+            payload: timer.payload.to_vec(),
+            next: None,
+        }
+    }
+
+    /// Returns the record after an update whose time is `due` if it changes the time. A delivery
+    /// that has begun ends first.
+    pub(super) fn updated(&self, timer: &Insert, due: Millis) -> Self {
+        let new = Self::new(timer, due);
+        let (settings, payload) = (new.settings.clone(), new.payload.clone());
+        let mut after = Self { settings, payload, ..self.clone() };
+        let current = self.next.as_deref().unwrap_or(self);
+        if current.has_time_of(timer) {
+            if let Some(next) = &mut after.next {
+                (next.settings, next.payload) = (new.settings, new.payload);
+            }
+        } else if self.fence.is_some() || self.next.is_some() {
+            after.next = Some(Box::new(new));
+        } else {
+            after = Self { paused: self.paused, ..new };
+        }
+        after
+    }
+
+    /// Returns `true` if an update does not change the time of this delivery.
+    fn has_time_of(&self, timer: &Insert) -> bool {
+        match timer.due {
+            Due::ByRule(_) => self.settings.rule == timer.settings.rule,
+            Due::At(time) => self.planned == time,
+            Due::After(_) => false,
+        }
+    }
+}

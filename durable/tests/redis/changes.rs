@@ -1,0 +1,68 @@
+//! Stores in Redis that are paused, and timers that are changed, from several processes.
+
+#![allow(clippy::disallowed_methods, reason = "workers are waited for")]
+
+use crate::common::bench::{SECOND, wait};
+use crate::common::process::{Process, quick};
+use crate::common::redis::OneNode;
+use crate::common::servers::Server;
+use futures_util::future::join;
+use tourbillon_durable::{Existing, Inserted};
+
+#[test]
+fn a_paused_store_is_paused_for_other_processes() {
+    let Some(server) = Server::start(&[]) else { return };
+    let (process, other) = (Process::new(&server), Process::new(&server));
+    let work = other.work();
+    wait(process.timers.pause()).unwrap();
+    for id in ["a", "b"] {
+        wait(process.timers.insert(id, "", SECOND / 10, quick())).unwrap();
+    }
+    assert_eq!(wait(other.timers.is_paused()), Ok(true));
+    assert!(work.acknowledged.recv_timeout(2 * SECOND).is_err(), "the store is paused");
+    wait(process.timers.resume()).unwrap();
+    // Long before everything is loaded again in any case.
+    for _ in 0..2 {
+        assert!(work.acknowledged.recv_timeout(20 * SECOND).is_ok(), "the store is resumed");
+    }
+    assert_eq!(work.stop(), [""; 0]);
+}
+
+#[test]
+fn a_paused_partition_grants_no_lease_to_a_worker_that_has_not_noticed() {
+    let Some(server) = Server::start(&[]) else { return };
+    let process = Process::new(&server);
+    wait(process.timers.pause()).unwrap();
+    // Without this mark workers do not know.
+    assert!(server.say("HDEL {tb:timers} paused").is_some());
+    let work = process.work();
+    wait(process.timers.insert("id", "", SECOND / 10, quick())).unwrap();
+    assert!(work.acknowledged.recv_timeout(2 * SECOND).is_err(), "its partition is paused");
+    assert_eq!(wait(process.timers.get("id")).unwrap().map(|timer| timer.attempts), Some(0));
+    assert_eq!(work.stop(), [""; 0]);
+}
+
+#[test]
+fn an_update_that_is_overtaken_is_repeated() {
+    let Some(bench) = OneNode::bench() else { return };
+    let timers = bench.timers();
+    let far = |hours: u32| 3600 * SECOND * hours;
+    let id = |number: u32| format!("timer {number}");
+    for number in 0..10 {
+        wait(timers.insert(&id(number), "", far(9), quick())).unwrap();
+    }
+    // Each timer is moved between two slices while it is updated.
+    let all = (0..2000_u32).map(|turn| {
+        let update = quick().existing(Existing::Update);
+        let (id, when) = (id(turn % 10), bench.now() + far(9));
+        async move {
+            let updated = timers.insert(&id, "new", when, update);
+            let (updated, moved) = join(updated, timers.reset(&id, far(1 + turn % 5))).await;
+            assert_eq!((updated, moved), (Ok(Inserted::Updated), Ok(true)));
+        }
+    });
+    wait(futures_util::future::join_all(all));
+    let report = wait(timers.check()).unwrap();
+    assert!(report.is_sound(), "{report:?}");
+    assert_eq!((report.timers, report.keys), (10, 10));
+}
