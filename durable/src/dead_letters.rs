@@ -2,13 +2,20 @@
 
 #![forbid(unsafe_code)]
 
-use super::clock::system;
+use super::clock::{Millis, millis_up, system};
 use super::error::DurableError;
-use super::options::Options;
+use super::options::{Existing, Options};
 use super::record::{Dead, DeadReason, Record};
+use super::store::{Due, Insert};
 use super::timer::LONGEST_PAGE;
-use super::timers::DurableTimers;
-use std::time::SystemTime;
+use super::timers::{DurableTimers, check_id};
+use futures_util::future::try_join_all;
+use futures_util::stream::{self, StreamExt};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// The number of letters that are redriven at a time.
+const AT_ONCE: usize = 64;
 
 /// A timer that was given up.
 ///
@@ -63,6 +70,29 @@ pub struct DeadLetter {
     pub options: Options,
 }
 
+/// The result of [`DurableTimers::redrive_dead_letters`].
+///
+/// # Examples
+///
+/// ```
+/// use tourbillon_durable::Redriven;
+///
+/// let nothing = Redriven::default();
+/// assert_eq!((nothing.redriven, nothing.last), (0, None));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Redriven {
+    /// The number of letters that were redriven.
+    pub redriven: u64,
+    /// The number of letters that stay because a timer with their id exists.
+    pub existing: u64,
+    /// The number of letters that stay because they cannot be read.
+    pub unreadable: u64,
+    /// The number of the last letter of the page, or `None` if there was no letter.
+    pub last: Option<u64>,
+}
+
 impl DeadLetter {
     fn new((number, dead): (u64, Dead)) -> Self {
         let Dead { id, died, reason, record } = dead;
@@ -93,28 +123,25 @@ impl DurableTimers {
     ///
     /// # Examples
     ///
-    /// All dead letters, redriven page by page:
+    /// All dead letters, page by page:
     ///
     /// ```
     /// use tourbillon_durable::{DurableError, DurableTimers};
     ///
-    /// async fn redrive_all(timers: &DurableTimers) -> Result<(), DurableError> {
+    /// async fn show(timers: &DurableTimers) -> Result<(), DurableError> {
     ///     let mut last = None;
     ///     loop {
     ///         let page = timers.dead_letters(last, 100).await?;
     ///         let Some(letter) = page.last() else { return Ok(()) };
     ///         last = Some(letter.number);
     ///         for letter in page {
-    ///             match timers.redrive(letter.number).await {
-    ///                 Ok(_) | Err(DurableError::Exists) => {}
-    ///                 Err(error) => return Err(error),
-    ///             }
+    ///             println!("{} failed: {}", letter.id, letter.error);
     ///         }
     ///     }
     /// }
     /// # let file = std::env::temp_dir().join(format!("tourbillon-dead-{}", std::process::id()));
     /// # let timers = DurableTimers::open(&file)?;
-    /// # pollster::block_on(redrive_all(&timers))?;
+    /// # pollster::block_on(show(&timers))?;
     /// # drop(timers);
     /// # std::fs::remove_file(&file)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -134,11 +161,165 @@ impl DurableTimers {
     /// # Errors
     ///
     /// Fails with [`DurableError::Exists`] if a timer with its id exists, such as its own next
-    /// repetition. The letter stays. To deliver it anyway, insert its [payload](Self::dead_letter)
-    /// under another id and [delete](Self::delete_dead_letter) the letter. Also fails if the store
-    /// fails.
+    /// repetition. The letter stays, and can be redriven [under another id](Self::redrive_as). Also
+    /// fails if the store fails.
     pub async fn redrive(&self, number: u64) -> Result<bool, DurableError> {
         self.store.redrive(number).await
+    }
+
+    /// Redrives a dead letter like [`redrive`](Self::redrive), but under another id, and so with
+    /// another token. Returns `false` if the number does not exist.
+    ///
+    /// The timer is inserted before the letter is deleted. If the process is killed in between, a
+    /// repeated call with the same id finishes it, unless the timer was delivered meanwhile. It is
+    /// then delivered again.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`DurableError::Exists`] if another timer with the new id exists, and like
+    /// [`insert`](Self::insert) if the id is too long. The letter stays.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tourbillon_durable::{DurableError, DurableTimers};
+    ///
+    /// /// Redrives an occurrence of a nightly timer, whose id has the next occurrence already.
+    /// async fn redrive(timers: &DurableTimers, number: u64) -> Result<bool, DurableError> {
+    ///     let Some(letter) = timers.dead_letter(number).await? else { return Ok(false) };
+    ///     timers.redrive_as(number, &format!("{} again", letter.id)).await
+    /// }
+    /// # let file = std::env::temp_dir().join(format!("tourbillon-as-{}", std::process::id()));
+    /// # let timers = DurableTimers::open(&file)?;
+    /// # assert!(!pollster::block_on(redrive(&timers, 1))?);
+    /// # drop(timers);
+    /// # std::fs::remove_file(&file)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn redrive_as(&self, number: u64, id: &str) -> Result<bool, DurableError> {
+        check_id(id)?;
+        let Some(dead) = self.store.letter(number).await? else { return Ok(false) };
+        if dead.id == id {
+            return self.redrive(number).await;
+        }
+        let Record { planned, mut settings, payload, .. } = dead.record;
+        settings.time_to_live = None;
+        let (id, due, payload) = (id.to_owned(), Due::At(planned), Arc::new(payload));
+        let existing = Existing::Refuse;
+        let timer = Insert { id, payload, due, existing, settings };
+        match self.store.insert(timer.clone()).await {
+            Err(DurableError::Exists) if self.has(&timer, planned).await? => {}
+            inserted => drop(inserted?),
+        }
+        self.store.delete_dead_letter(number).await?;
+        Ok(true)
+    }
+
+    /// Returns `true` if a call that was interrupted has inserted the timer already.
+    async fn has(&self, timer: &Insert, planned: Millis) -> Result<bool, DurableError> {
+        let found = self.store.get(&timer.id).await?;
+        Ok(found.is_some_and(|found| found.planned == planned && found.payload == *timer.payload))
+    }
+
+    /// Redrives up to `limit` dead letters with numbers greater than `after`, oldest first, each
+    /// like [`redrive`](Self::redrive). To redrive all of them, pass the
+    /// [last](Redriven::last) number of each page until it is `None`. A page has at most 1000
+    /// letters. Letters that cannot be redriven stay.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the store fails. A part of the page may have been redriven. Repeat it with the same
+    /// `after`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tourbillon_durable::{DurableError, DurableTimers};
+    ///
+    /// /// Returns the number of letters that were redriven.
+    /// async fn redrive_all(timers: &DurableTimers) -> Result<u64, DurableError> {
+    ///     let (mut all, mut after) = (0, None);
+    ///     loop {
+    ///         let page = timers.redrive_dead_letters(after, 1000).await?;
+    ///         all += page.redriven;
+    ///         match page.last {
+    ///             Some(last) => after = Some(last),
+    ///             None => return Ok(all),
+    ///         }
+    ///     }
+    /// }
+    /// # let file = std::env::temp_dir().join(format!("tourbillon-all-{}", std::process::id()));
+    /// # let timers = DurableTimers::open(&file)?;
+    /// # assert_eq!(pollster::block_on(redrive_all(&timers))?, 0);
+    /// # drop(timers);
+    /// # std::fs::remove_file(&file)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn redrive_dead_letters(
+        &self,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Redriven, DurableError> {
+        let page = self.store.letter_ages(after, limit.min(LONGEST_PAGE)).await?;
+        let mut redriven =
+            Redriven { last: page.last().map(|(number, _)| *number), ..Redriven::default() };
+        let each = page.into_iter().map(|(number, _)| self.store.redrive(number));
+        let mut each = stream::iter(each).buffered(AT_ONCE);
+        while let Some(done) = each.next().await {
+            match done {
+                Ok(done) => redriven.redriven += u64::from(done),
+                Err(DurableError::Exists) => redriven.existing += 1,
+                Err(DurableError::Corrupt { .. }) => redriven.unreadable += 1,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(redriven)
+    }
+
+    /// Deletes the oldest dead letters until at most `most` are left, and none that was given up
+    /// more than `age` ago. Pass `u64::MAX` or [`Duration::MAX`] for no limit. Returns the number of
+    /// deleted letters.
+    ///
+    /// Dead letters have no bound otherwise. Call this regularly, for example from the handler of a
+    /// timer that [repeats](super::Options::every). It deletes up to 1000 letters at a time, between
+    /// which other calls continue, and reads no payloads. In Redis, letters of one millisecond are
+    /// told apart by later times, so after a burst of more than 1000 a letter may stay for some
+    /// milliseconds longer.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the store fails. Some letters may have been deleted.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon_durable::DurableTimers;
+    ///
+    /// # let file = std::env::temp_dir().join(format!("tourbillon-trim-{}", std::process::id()));
+    /// let timers = DurableTimers::open(&file)?;
+    /// let month = Duration::from_secs(30 * 86_400);
+    /// let deleted = pollster::block_on(timers.trim_dead_letters(10_000, month))?;
+    /// assert_eq!(deleted, 0);
+    /// # drop(timers);
+    /// # std::fs::remove_file(&file)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn trim_dead_letters(&self, most: u64, age: Duration) -> Result<u64, DurableError> {
+        let mut deleted = 0;
+        loop {
+            let before = self.store.now().await?.saturating_sub(millis_up(age));
+            let excess = self.dead_len().await?.saturating_sub(most);
+            let page = self.store.letter_ages(None, LONGEST_PAGE).await?;
+            let old =
+                (0..).zip(page).take_while(|(place, (_, died))| *place < excess || *died < before);
+            let delete = old.map(|(_, (number, _))| self.store.delete_dead_letter(number));
+            let done = try_join_all(delete).await?;
+            if done.is_empty() {
+                return Ok(deleted);
+            }
+            deleted += done.into_iter().map(u64::from).sum::<u64>();
+        }
     }
 
     /// Returns the dead letter with this number.

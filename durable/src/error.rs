@@ -67,6 +67,8 @@ pub enum DurableError {
     /// A timer with this id exists, and [`Existing::Refuse`](super::Existing::Refuse) was chosen or
     /// a dead letter cannot be redriven because of it.
     Exists,
+    /// The store must be paused for this.
+    NotPaused,
     /// An option is out of range.
     Option(&'static str),
     /// The address of a server is unusable. It cannot be parsed, needs a feature that this build
@@ -186,6 +188,7 @@ impl fmt::Display for DurableError {
             }
             Self::BeyondRange { .. } => f.write_str("the time is after the end of the year 9999"),
             Self::Exists => f.write_str("a timer with this id already exists"),
+            Self::NotPaused => f.write_str("the store is not paused"),
             Self::Option(what) => write!(f, "invalid option: {what}"),
             Self::Address(what) => write!(f, "invalid address: {what}"),
             Self::Evicts { policy } => write!(

@@ -61,6 +61,7 @@ mod backoff;
 mod check;
 mod checking;
 mod clock;
+mod copy;
 mod dead_letters;
 #[cfg(feature = "file")]
 mod embedded;
@@ -68,6 +69,7 @@ mod error;
 mod feed;
 mod json;
 mod key;
+mod lists;
 mod options;
 mod panics;
 mod pause;
@@ -88,7 +90,8 @@ pub use attempt::{Delivery, Event, Outcome};
 pub use backoff::Backoff;
 pub use check::{CheckReport, Finding};
 pub use clock::{StoreClock, SystemClock};
-pub use dead_letters::DeadLetter;
+pub use copy::CopyProgress;
+pub use dead_letters::{DeadLetter, Redriven};
 #[cfg(feature = "file")]
 pub use embedded::{Embedded, EmbeddedOptions};
 pub use error::DurableError;

@@ -235,6 +235,11 @@ pub enum DeadReason {
 }
 
 impl Dead {
+    /// Returns the first number that the letter may have in a store into which it is copied.
+    pub(super) fn first_number(&self) -> u64 {
+        self.died * 1024
+    }
+
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = Bytes(vec![LAYOUT]);
         bytes.text(self.id.as_bytes());

@@ -59,6 +59,11 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
     /// The list is shorter if the records are long, and empty at the end.
     fn list(&self, after: Option<&str>, limit: usize) -> Answer<Vec<(String, Record)>>;
 
+    /// Returns the timers whose keys are in the index from `from` on and up to the time `until`, in
+    /// order. Reads up to `limit` keys, at least 1, or fewer if the records are long. A timer that cannot be
+    /// read is left out.
+    fn find(&self, from: Key, until: Millis, limit: usize) -> Answer<Found>;
+
     /// Returns the number of timers and the number of dead letters.
     fn len(&self) -> Answer<(u64, u64)>;
 
@@ -88,6 +93,9 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
     /// and the result is `Unreadable`.
     fn lease(&self, key: &Key) -> Answer<Leasing>;
 
+    /// Leased with an expired lease → leased again, even if the store is paused.
+    fn take_over(&self, key: &Key) -> Answer<Leasing>;
+
     /// Leased under this fencing token → the state that `finish` selects, `true`. The result is
     /// `false`, and nothing changes, if the lease was taken over or the timer was replaced.
     fn finish(&self, id: &str, fence: u64, finish: Finish) -> Answer<bool>;
@@ -108,6 +116,11 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
     /// is shorter if the letters are long, and empty at the end.
     fn dead(&self, after: Option<u64>, limit: usize) -> Answer<Vec<(u64, Dead)>>;
 
+    /// Returns the numbers of up to `limit` dead letters after `after`, oldest first, with the time
+    /// at which each was given up. The time of a letter that cannot be read may be unknown, and is
+    /// then in the far future.
+    fn letter_ages(&self, after: Option<u64>, limit: usize) -> Answer<Vec<(u64, Millis)>>;
+
     /// Dead letter → resting and due now, `true`. The result is `false` if the number does not
     /// exist.
     fn redrive(&self, number: u64) -> Answer<bool>;
@@ -122,6 +135,12 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
     /// `false` if there is no such timer, or if it can be read.
     fn discard(&self, id: &str) -> Answer<bool>;
 
+    /// Writes timers as they are in another store, in place of existing ones.
+    fn copy_timers(&self, timers: Vec<(String, Record)>) -> Answer<()>;
+
+    /// Writes dead letters as they are in another store, unless they exist already.
+    fn copy_letters(&self, letters: Vec<Dead>) -> Answer<()>;
+
     /// Compares records with the index of due times in both directions, in one bounded step from a
     /// position. Changes nothing.
     fn check(&self, from: Cursor) -> Answer<Checked>;
@@ -129,6 +148,14 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
     /// Rebuilds the index from the records, and moves records under a damaged id back to their own
     /// id. Unreadable records stay, with their keys.
     fn repair(&self) -> Answer<()>;
+}
+
+/// Timers in the order of the index.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) timers: Vec<(String, Record)>,
+    /// The position from which there may be more, or `None` at the end.
+    pub(super) next: Option<Key>,
 }
 
 /// Marks a part of a store as unresponsive until it is dropped.

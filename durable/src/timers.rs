@@ -244,7 +244,7 @@ fn plain(when: When) -> Due {
     }
 }
 
-fn check_id(id: &str) -> Result<(), DurableError> {
+pub(super) fn check_id(id: &str) -> Result<(), DurableError> {
     match id.len() {
         1..=LONGEST_ID => Ok(()),
         length => Err(DurableError::IdLength { length, most: LONGEST_ID }),

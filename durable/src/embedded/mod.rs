@@ -6,8 +6,10 @@
 
 #![forbid(unsafe_code)]
 
+mod copying;
 mod error;
 mod file;
+mod lists;
 mod mend;
 mod reopen;
 mod tables;
@@ -19,7 +21,7 @@ use super::clock::{Millis, Present, StoreClock, SystemClock, present};
 use super::error::DurableError;
 use super::key::{Key, Page};
 use super::record::{Dead, Record};
-use super::store::{Answer, AnyStore, Due, Finish, Insert, Inserted, Leasing, Store};
+use super::store::{Answer, AnyStore, Due, Finish, Found, Insert, Inserted, Leasing, Store};
 use super::timers::DurableTimers;
 use super::window::{Watchers, Window};
 use error::TransitionError;
@@ -47,7 +49,7 @@ use tourbillon::future::Timer;
 /// Calls that wait for the disk are held in memory with their payloads. Their number is not bounded
 /// except by the number of waiting callers. Dead letters are not bounded either. They stay until
 /// they are [redriven](super::DurableTimers::redrive) or
-/// [deleted](super::DurableTimers::delete_dead_letter).
+/// [deleted](super::DurableTimers::trim_dead_letters).
 ///
 /// # Examples
 ///
@@ -255,6 +257,10 @@ impl Store for Embedded {
         self.read(OnFailure::Report, move |snapshot, _| snapshot.list(after.as_deref(), limit))
     }
 
+    fn find(&self, from: Key, until: Millis, limit: usize) -> Answer<Found> {
+        self.read(OnFailure::Report, move |snapshot, _| snapshot.find(&from, until, limit))
+    }
+
     fn len(&self) -> Answer<(u64, u64)> {
         self.read(OnFailure::Report, |snapshot, _| snapshot.len())
     }
@@ -279,7 +285,16 @@ impl Store for Embedded {
 
     fn lease(&self, key: &Key) -> Answer<Leasing> {
         let key = key.clone();
-        self.write(OnFailure::Retry, move |transaction, now| transaction.lease(&key, now.passed))
+        self.write(OnFailure::Retry, move |transaction, now| {
+            transaction.lease(&key, now.passed, false)
+        })
+    }
+
+    fn take_over(&self, key: &Key) -> Answer<Leasing> {
+        let key = key.clone();
+        self.write(OnFailure::Report, move |transaction, now| {
+            transaction.lease(&key, now.passed, true)
+        })
     }
 
     fn finish(&self, id: &str, fence: u64, finish: Finish) -> Answer<bool> {
@@ -291,6 +306,10 @@ impl Store for Embedded {
 
     fn dead(&self, after: Option<u64>, limit: usize) -> Answer<Vec<(u64, Dead)>> {
         self.read(OnFailure::Report, move |snapshot, _| snapshot.dead(after, limit))
+    }
+
+    fn letter_ages(&self, after: Option<u64>, limit: usize) -> Answer<Vec<(u64, Millis)>> {
+        self.read(OnFailure::Report, move |snapshot, _| snapshot.letter_ages(after, limit))
     }
 
     fn redrive(&self, number: u64) -> Answer<bool> {
@@ -310,6 +329,18 @@ impl Store for Embedded {
     fn discard(&self, id: &str) -> Answer<bool> {
         let id = id.to_owned();
         self.write(OnFailure::Report, move |transaction, _| transaction.discard(&id))
+    }
+
+    fn copy_timers(&self, timers: Vec<(String, Record)>) -> Answer<()> {
+        self.write(OnFailure::Report, move |transaction, _| {
+            timers.iter().try_for_each(|(id, record)| transaction.copy_timer(id, record))
+        })
+    }
+
+    fn copy_letters(&self, letters: Vec<Dead>) -> Answer<()> {
+        self.write(OnFailure::Report, move |transaction, _| {
+            letters.iter().try_for_each(|dead| transaction.copy_letter(dead))
+        })
     }
 
     fn check(&self, from: Cursor) -> Answer<Checked> {

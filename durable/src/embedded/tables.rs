@@ -108,7 +108,7 @@ impl Transaction {
         self.weight
     }
 
-    fn find(&mut self, id: &str) -> Result<Option<Record>, TransitionError> {
+    pub(super) fn find(&mut self, id: &str) -> Result<Option<Record>, TransitionError> {
         let timers = self.inner.open_table(TIMERS)?;
         let Some(found) = timers.get(id.as_bytes())? else { return Ok(None) };
         self.weight += found.value().len();
@@ -116,7 +116,7 @@ impl Transaction {
     }
 
     /// Writes the new record of a timer, or removes the timer, and updates its key.
-    fn write(
+    pub(super) fn write(
         &mut self,
         id: &str,
         before: Option<Millis>,
@@ -261,7 +261,14 @@ impl Transaction {
         Ok(meta.get("paused")?.is_some_and(|paused| paused.value() != 0))
     }
 
-    pub(super) fn lease(&mut self, key: &Key, now: Millis) -> Result<Leasing, TransitionError> {
+    /// Grants a lease. With `takes_over`, a paused store grants that of a timer whose lease has
+    /// expired.
+    pub(super) fn lease(
+        &mut self,
+        key: &Key,
+        now: Millis,
+        takes_over: bool,
+    ) -> Result<Leasing, TransitionError> {
         let id = &*key.1;
         let mut found = match self.find(id) {
             Ok(Some(found)) => found,
@@ -282,7 +289,7 @@ impl Transaction {
         if indexed > now {
             return Ok(Leasing::NotDue { due: indexed, now });
         }
-        if self.is_paused()? {
+        if self.is_paused()? && !(takes_over && found.fence.is_some()) {
             return Ok(Leasing::Paused);
         }
         let fence = self.number("fence")?;

@@ -306,9 +306,9 @@ mod tests {
         // Records that are only read count as well.
         let (calls, works) = channel();
         for _ in 0..WEIGHT / MEGABYTE {
-            let _ = calls.send(call(|to| to.lease(&(1, Arc::from("0")), 0)));
+            let _ = calls.send(call(|to| to.lease(&(1, Arc::from("0")), 0, false)));
         }
-        let mut batch = vec![call(|to| to.lease(&(1, Arc::from("0")), 0))];
+        let mut batch = vec![call(|to| to.lease(&(1, Arc::from("0")), 0, false))];
         assert!(commit(&file, &mut batch, &works)?.keys.is_empty());
         assert_eq!(batch.len(), WEIGHT / MEGABYTE);
         drop(file);

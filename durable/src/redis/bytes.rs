@@ -196,6 +196,18 @@ pub(super) fn record(id: &str, bytes: &[u8]) -> Option<Record> {
     Some(Record { fence, paused, due, planned, attempt, settings, error, payload, next })
 }
 
+/// Encodes a dead letter.
+pub(super) fn encode_letter(dead: &Dead) -> Vec<u8> {
+    let Dead { id, died, reason: why, record } = dead;
+    let mut bytes = Vec::new();
+    for (number, size) in [(*died, 6), (reason(*why), 1), (id.len() as u64, 2)] {
+        bytes.extend(&number.to_le_bytes()[..size]);
+    }
+    bytes.extend(id.as_bytes());
+    bytes.extend(encode(id, record));
+    bytes
+}
+
 /// Returns the number that encodes a reason in a letter.
 pub(super) fn reason(reason: DeadReason) -> u64 {
     match reason {
@@ -335,7 +347,9 @@ mod tests {
                 assert_eq!(record("id", &damaged), None, "bit {bit}");
             }
             let dead = [&[9, 0, 0, 0, 0, 0, 1, 2, 0, b'i', b'd'], &bytes[..]].concat();
-            let dead = letter(&dead).expect("a letter");
+            let encoded = dead;
+            let dead = letter(&encoded).expect("a letter");
+            assert_eq!(encode_letter(&dead), encoded);
             assert_eq!((dead.died, &*dead.id, dead.reason), (9, "id", DeadReason::Expired));
             assert_eq!(dead.record, expected);
         }

@@ -56,6 +56,26 @@ fn unreachable<T>(said: &Result<T, DurableError>) -> bool {
     matches!(said, Err(DurableError::Unreachable(_)))
 }
 
+/// Merges pages of partitions, each with `true` if it has more. Returns the keys in order up to the
+/// end of the first page that has more, and that end.
+pub(super) fn merged(pages: Vec<(Vec<Key>, bool)>) -> (Vec<Key>, Option<Key>) {
+    let mut keys = Vec::new();
+    let mut end: Option<Key> = None;
+    for (some, more) in pages {
+        if more {
+            // Beyond its last key, this partition may have keys before those of the others.
+            let last = some.last().cloned();
+            end = if end.is_none() { last } else { end.min(last) };
+        }
+        keys.extend(some);
+    }
+    keys.sort_unstable();
+    if let Some(end) = &end {
+        keys.retain(|key| key <= end);
+    }
+    (keys, end)
+}
+
 impl Operations {
     /// Adds a worker of this process, which owns no partition yet.
     pub(super) fn join(&self, window: &Arc<Window>) -> u64 {
@@ -181,25 +201,15 @@ impl Operations {
                 PartitionLoad { partition, notices, from: from.clone(), until, limit: share };
             Some(async move { (partition, self.load_partition(request, RetryPolicy::Probe).await) })
         });
-        let mut keys = Vec::new();
-        let mut end: Option<Key> = None;
+        let mut pages = Vec::new();
         for (partition, page) in join_all(asked).await {
             if unreachable(&page) {
                 self.miss(worker, partition);
                 continue;
             }
-            let (some, more) = page?;
-            if more {
-                // Beyond its last key, this partition may have keys before those of the others.
-                let last = some.last().cloned();
-                end = if end.is_none() { last } else { end.min(last) };
-            }
-            keys.extend(some);
+            pages.push(page?);
         }
-        keys.sort_unstable();
-        if let Some(end) = &end {
-            keys.retain(|key| key <= end);
-        }
+        let (mut keys, end) = merged(pages);
         let more = end.is_some() || keys.len() > limit;
         keys.truncate(limit);
         if !more && limit > keys.len() + TAKEN_ON {

@@ -24,8 +24,10 @@
 mod batch;
 mod bytes;
 mod cluster;
+mod copying;
 mod damaged;
 mod fault;
+mod find;
 mod identity;
 mod idle;
 mod keys;
@@ -49,7 +51,9 @@ use super::error::DurableError;
 use super::key::{Key, Page};
 use super::options::Existing;
 use super::record::{Dead, Record};
-use super::store::{Answer, AnyStore, Due, Finish, Insert, Inserted, Leasing, Stalled, Store};
+use super::store::{
+    Answer, AnyStore, Due, Finish, Found, Insert, Inserted, Leasing, Stalled, Store,
+};
 use super::window::Window;
 use damaged::Damaged;
 use fault::refused;
@@ -351,6 +355,10 @@ impl Store for Redis {
         self.ask(move |operations| async move { operations.list(after, limit).await })
     }
 
+    fn find(&self, from: Key, until: Millis, limit: usize) -> Answer<Found> {
+        self.ask(move |operations| async move { operations.find(from, until, limit).await })
+    }
+
     fn len(&self) -> Answer<(u64, u64)> {
         self.ask(|operations| async move { operations.len().await })
     }
@@ -378,7 +386,11 @@ impl Store for Redis {
     }
 
     fn lease(&self, key: &Key) -> Answer<Leasing> {
-        self.operations.lease(key)
+        self.operations.lease(key, false)
+    }
+
+    fn take_over(&self, key: &Key) -> Answer<Leasing> {
+        self.operations.lease(key, true)
     }
 
     fn finish(&self, id: &str, fence: u64, finish: Finish) -> Answer<bool> {
@@ -397,6 +409,10 @@ impl Store for Redis {
         self.ask(move |operations| async move { operations.dead(after, limit).await })
     }
 
+    fn letter_ages(&self, after: Option<u64>, limit: usize) -> Answer<Vec<(u64, Millis)>> {
+        self.ask(move |operations| async move { operations.letter_ages(after, limit).await })
+    }
+
     fn redrive(&self, number: u64) -> Answer<bool> {
         self.ask(move |operations| operations.redrive(number))
     }
@@ -412,6 +428,14 @@ impl Store for Redis {
     fn discard(&self, id: &str) -> Answer<bool> {
         let id = id.to_owned();
         self.ask(move |operations| operations.discard(id))
+    }
+
+    fn copy_timers(&self, timers: Vec<(String, Record)>) -> Answer<()> {
+        self.ask(move |operations| operations.copy_timers(timers))
+    }
+
+    fn copy_letters(&self, letters: Vec<Dead>) -> Answer<()> {
+        self.ask(move |operations| operations.copy_letters(letters))
     }
 
     fn check(&self, from: Cursor) -> Answer<Checked> {

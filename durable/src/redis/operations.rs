@@ -285,17 +285,20 @@ impl Operations {
         Ok(counts.into_iter().fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1)))
     }
 
-    pub(super) fn lease(self: &Arc<Self>, key: &Key) -> Answer<Leasing> {
+    /// Requests a lease. With `takes_over`, a paused store grants that of a timer whose lease has
+    /// expired.
+    pub(super) fn lease(self: &Arc<Self>, key: &Key, takes_over: bool) -> Answer<Leasing> {
         let (due, id) = (key.0, key.1.to_string());
         if self.damaged.has(&id) {
             return Box::pin(std::future::ready(Ok(Leasing::NotFound)));
         }
-        let operation = self.of_id("lease", &id).number(due).skip_if_dropped();
+        let operation = self.of_id("lease", &id).number(due);
+        let operation = operation.text(if takes_over { b"1" } else { b"" }).skip_if_dropped();
         let name = id.clone();
-        let leasing =
-            self.change(RetryPolicy::Worker, operation, move |operations, answer, now| {
-                operations.leased(&name, read(answer)?, now)
-            });
+        let retry = if takes_over { RetryPolicy::Caller } else { RetryPolicy::Worker };
+        let leasing = self.change(retry, operation, move |operations, answer, now| {
+            operations.leased(&name, read(answer)?, now)
+        });
         let operations = Arc::clone(self);
         Box::pin(async move {
             let error = match leasing.await {
@@ -375,11 +378,11 @@ impl Operations {
     }
 
     /// Combines a partition and a letter's number there to a number in the order of time.
-    fn number(&self, partition: u64, inner: u64) -> u64 {
+    pub(super) fn number(&self, partition: u64, inner: u64) -> u64 {
         inner * self.keys.partitions() + partition
     }
 
-    fn of_number(&self, number: u64) -> (u64, u64) {
+    pub(super) fn of_number(&self, number: u64) -> (u64, u64) {
         (number % self.keys.partitions(), number / self.keys.partitions())
     }
 
@@ -388,21 +391,7 @@ impl Operations {
         after: Option<u64>,
         limit: usize,
     ) -> Result<Vec<(u64, Dead)>, DurableError> {
-        let each = (0..self.keys.partitions()).map(|partition| async move {
-            // The first number of this partition after `after`.
-            let first = after.map_or(0, |after| {
-                let (last, inner) = self.of_number(after);
-                inner + u64::from(partition <= last)
-            });
-            let [_, order] = self.keys.dead(partition);
-            let mut command = cmd("ZRANGEBYSCORE");
-            command.arg(&order).arg(first).arg("+inf").arg("LIMIT").arg(0).arg(limit);
-            let inner: Vec<u64> = self.query(&order, command).await?;
-            Ok::<_, DurableError>(inner.into_iter().map(move |inner| self.number(partition, inner)))
-        });
-        let mut numbers: Vec<u64> = try_join_all(each).await?.into_iter().flatten().collect();
-        numbers.sort_unstable();
-        numbers.truncate(limit);
+        let numbers = self.letter_numbers(after, limit).await?;
         let letters = numbers.into_iter().map(|number| async move {
             Ok::<_, DurableError>((number, self.letter_bytes(number).await?))
         });

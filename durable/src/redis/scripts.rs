@@ -10,6 +10,7 @@ pub(super) struct Scripts {
     pub(super) now: Script,
     pub(super) load: Script,
     pub(super) list: Script,
+    pub(super) fetch: Script,
     pub(super) records: Script,
     pub(super) strays: Script,
     pub(super) beat: Script,
@@ -32,6 +33,7 @@ impl Scripts {
             now: script!("common", "now"),
             load: script!("common", "load"),
             list: script!("common", "list"),
+            fetch: script!("common", "fetch"),
             records: script!("common", "change", "records"),
             strays: script!("common", "change", "strays"),
             beat: script!("common", "beat"),
@@ -51,6 +53,7 @@ impl Scripts {
                 "mark",
                 "update",
                 "pause",
+                "copy",
                 "batch"
             ),
         }

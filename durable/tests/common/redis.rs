@@ -18,12 +18,19 @@ pub(crate) struct OneNode {
     runtime: Runtime,
     pub(crate) server: Server,
     clock: ManualClock,
+    partitions: u16,
 }
 
 impl OneNode {
     pub(crate) fn start(options: &[&str]) -> Option<Self> {
         let server = Server::start(options)?;
-        Some(Self { runtime: runtime(), server, clock: bench::clock() })
+        Some(Self { runtime: runtime(), server, clock: bench::clock(), partitions: 16 })
+    }
+
+    /// Starts a server for a store with another clock and number of partitions.
+    #[allow(dead_code, reason = "each test binary uses a part")]
+    pub(crate) fn beside(clock: &ManualClock, partitions: u16) -> Option<Self> {
+        Some(Self { clock: clock.clone(), partitions, ..Self::start(&[])? })
     }
 
     /// Creates timers on a server with its defaults.
@@ -32,7 +39,8 @@ impl OneNode {
     }
 
     pub(crate) fn try_open(&self) -> Result<AnyStore, DurableError> {
-        let options = RedisOptions::new("timers").clock(self.clock.clone());
+        let options = RedisOptions::new("timers").partitions(self.partitions);
+        let options = options.clock(self.clock.clone());
         let store = self.runtime.block_on(Redis::connect(&self.server.url(), options));
         store.map(AnyStore::from)
     }

@@ -5,11 +5,13 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod copies;
 mod crash;
 #[cfg(feature = "cron")]
 mod cron;
 mod disk;
 mod faults;
+mod lists;
 mod pause;
 mod power;
 mod random_runs;

@@ -61,6 +61,8 @@ fn a_paused_timer_can_be_changed<P: Place>(bench: Bench<P>) {
     let paused = wait(timers.get("id")).unwrap().unwrap();
     assert_eq!((paused.state, &paused.payload[..]), (TimerState::Paused, &b"c"[..]));
     assert_eq!(paused.due, start() + 3 * SECOND);
+    let report = wait(timers.check()).unwrap();
+    assert!(report.is_sound(), "{report:?}");
     // One that is replaced is gone with its pause.
     assert_eq!(insert("d", Existing::Replace), Ok(Inserted::Replaced));
     bench.advance(2 * SECOND);

@@ -331,12 +331,14 @@ fn an_update_changes_what_comes_next<P: Place>(bench: Bench<P>) {
     wait(timers.insert("id", "a", SECOND, quick())).unwrap();
     bench.advance(SECOND);
     let (inside, _) = during(&bench, true, |timers| {
-        let keep = quick().existing(Existing::Keep);
-        assert_eq!(wait(timers.insert("id", "next", HOUR, keep)), Ok(Inserted::Next));
+        let keep = hourly().existing(Existing::Keep);
+        assert_eq!(wait(timers.insert("id", "next", 2 * HOUR, keep)), Ok(Inserted::Next));
     });
-    let next = start() + SECOND + HOUR;
+    let next = start() + SECOND + 2 * HOUR;
     assert_eq!(inside.next, Some(next));
-    // It rests between two attempts, with a next delivery whose time is the same.
+    // It rests between two attempts, with a next delivery whose rule or time is the same.
+    assert_eq!(update(timers, "a", When::ByRule, hourly()), Ok(Inserted::Updated));
+    assert_eq!(found(timers).next, Some(next));
     assert_eq!(update(timers, "b", next, quick().attempts(7)), Ok(Inserted::Updated));
     let kept = found(timers);
     assert_eq!((&kept.payload[..], kept.attempts, kept.next), (&b"b"[..], 1, Some(next)));

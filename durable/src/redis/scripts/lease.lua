@@ -2,6 +2,7 @@
 --
 -- id, bucket
 -- key: the due time in the key by which the timer was found
+-- takes_over: '1' if a paused partition grants an expired lease, or ''
 -- returns {0} no such timer
 --   | {3} no such timer, although the index has the key
 --   | {1, due} not due, paused, or leased until then
@@ -11,7 +12,7 @@
 local MOST = 4194304    -- the maximum number of bytes of records in a reply with several
 local given = 0         -- the number so far
 
-local function lease(id, bucket, key)
+local function lease(id, bucket, key, takes_over)
   bucket = PREFIX .. 'b:' .. bucket
   local found = call('HGET', bucket, id)
   if not found then
@@ -26,7 +27,7 @@ local function lease(id, bucket, key)
     local counters = call('HMGET', COUNTERS, 'fence', 'paused')
     fence, held = tonumber(counters[1] or 0), counters[2] and true or false
   end
-  if held then return {4} end
+  if held and (takes_over == '' or leased == 0) then return {4} end
   -- A record that is too long for this reply is requested again, in a batch of its own.
   if given > 0 and given + #found > MOST then return 'TRYAGAIN the answer is long' end
   given = given + #found

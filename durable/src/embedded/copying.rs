@@ -1,0 +1,36 @@
+//! Writing timers and dead letters as they are in another store.
+
+#![forbid(unsafe_code)]
+
+use super::super::record::{Dead, Record};
+use super::error::TransitionError;
+use super::tables::{DEAD, META, Transaction};
+use redb::ReadableTable;
+
+impl Transaction {
+    /// Writes a timer, in place of an existing one.
+    pub(super) fn copy_timer(&mut self, id: &str, record: &Record) -> Result<(), TransitionError> {
+        let before = self.find(id)?.map(|found| found.indexed());
+        self.write(id, before, Some(record))
+    }
+
+    /// Writes a dead letter unless it exists already. Its number follows from its time, so that the
+    /// order is kept and a letter that is copied again is found.
+    pub(super) fn copy_letter(&mut self, dead: &Dead) -> Result<(), TransitionError> {
+        let (bytes, mut number) = (dead.encode(), dead.first_number());
+        let mut letters = self.inner.open_table(DEAD)?;
+        loop {
+            let found = letters.get(number)?;
+            match found.map(|found| found.value() == bytes) {
+                Some(true) => return Ok(()),
+                Some(false) => number += 1,
+                None => break,
+            }
+        }
+        letters.insert(number, &bytes[..])?;
+        let mut meta = self.inner.open_table(META)?;
+        let last = meta.get("dead")?.map_or(0, |last| last.value());
+        meta.insert("dead", last.max(number))?;
+        Ok(())
+    }
+}

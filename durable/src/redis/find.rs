@@ -1,0 +1,132 @@
+//! Reading timers in the order of the index, and the ages of dead letters.
+
+#![forbid(unsafe_code)]
+
+use super::super::clock::Millis;
+use super::super::error::DurableError;
+use super::super::key::Key;
+use super::super::store::{Found, LONGEST_LIST};
+use super::bytes;
+use super::keys::Location;
+use super::link::RetryPolicy;
+use super::load::merged;
+use super::operations::{Operations, ScriptCall, text};
+use futures_util::future::try_join_all;
+use redis::cmd;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The letters of one millisecond that a number distinguishes, equal to those of
+/// `scripts/finish.lua`.
+pub(super) const NUMBERS: u64 = 1024;
+
+impl Operations {
+    /// Returns the timers of up to `limit` keys, or of fewer if they are long.
+    pub(super) async fn find(
+        &self,
+        from: Key,
+        until: Millis,
+        limit: usize,
+    ) -> Result<Found, DurableError> {
+        let partitions = self.keys.partitions();
+        // A partition returns more than its share only if it has more than its share.
+        let share = usize::try_from(partitions).map_or(1, |count| limit * 2 / count + 16);
+        let share = share.min(limit);
+        let pages = (0..partitions).map(|partition| self.find_keys(partition, &from, until, share));
+        let (mut keys, end) = merged(try_join_all(pages).await?);
+        let mut next = end.map(|(time, id)| (time, Arc::from(format!("{id}\0"))));
+        if keys.len() > limit {
+            next = Some(keys.split_off(limit).swap_remove(0));
+        }
+        let mut records = self.fetch(&keys).await?;
+        let mut timers = Vec::new();
+        for key in keys {
+            let Location { partition, .. } = self.keys.location(&key.1);
+            let Some(record) = records.get_mut(&partition).and_then(Iterator::next) else {
+                // There were enough bytes before this one.
+                next = Some(key);
+                break;
+            };
+            // It may have moved since its key was read.
+            let record = bytes::record(&key.1, &record);
+            if let Some(record) = record.filter(|record| record.indexed() == key.0) {
+                timers.push((key.1.to_string(), record));
+            }
+        }
+        Ok(Found { timers, next })
+    }
+
+    async fn find_keys(
+        &self,
+        partition: u64,
+        from: &Key,
+        until: Millis,
+        limit: usize,
+    ) -> Result<(Vec<Key>, bool), DurableError> {
+        let args = vec![text(from.0), from.1.as_bytes().to_vec(), text(until), text(limit)];
+        let (script, retry) = (&self.scripts.load, RetryPolicy::Caller);
+        let page = self.call(ScriptCall { script, partition, args, retry }).await?;
+        let (_, more, _, keys): (Millis, u8, i64, Vec<(String, Millis)>) = page;
+        let keys = keys.into_iter().map(|(id, due)| (due, Arc::from(id))).collect();
+        Ok((keys, more == 1))
+    }
+
+    /// Returns records by partition, in the order of the keys. Each partition returns its first
+    /// records up to its share of bytes.
+    async fn fetch(
+        &self,
+        keys: &[Key],
+    ) -> Result<BTreeMap<u64, std::vec::IntoIter<Vec<u8>>>, DurableError> {
+        let mut wanted: BTreeMap<u64, Vec<Vec<u8>>> = BTreeMap::new();
+        for (_, id) in keys {
+            let Location { partition, bucket } = self.keys.location(id);
+            let timers = wanted.entry(partition).or_default();
+            timers.extend([text(bucket), id.as_bytes().to_vec()]);
+        }
+        let share = LONGEST_LIST / wanted.len().max(1);
+        let asked = wanted.into_iter().map(|(partition, mut args)| async move {
+            args.insert(0, text(share));
+            let (script, retry) = (&self.scripts.fetch, RetryPolicy::Caller);
+            let found = self.call(ScriptCall { script, partition, args, retry }).await?;
+            let found: Vec<Vec<u8>> = found;
+            Ok::<_, DurableError>((partition, found.into_iter()))
+        });
+        Ok(try_join_all(asked).await?.into_iter().collect())
+    }
+
+    /// Returns the numbers of the first dead letters after a number.
+    pub(super) async fn letter_numbers(
+        &self,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<u64>, DurableError> {
+        let each = (0..self.keys.partitions()).map(|partition| async move {
+            // The first number of this partition after `after`.
+            let first = after.map_or(0, |after| {
+                let (last, inner) = self.of_number(after);
+                inner + u64::from(partition <= last)
+            });
+            let [_, order] = self.keys.dead(partition);
+            let mut command = cmd("ZRANGEBYSCORE");
+            command.arg(&order).arg(first).arg("+inf").arg("LIMIT").arg(0).arg(limit);
+            let inner: Vec<u64> = self.query(&order, command).await?;
+            Ok::<_, DurableError>(inner.into_iter().map(move |inner| self.number(partition, inner)))
+        });
+        let mut numbers: Vec<u64> = try_join_all(each).await?.into_iter().flatten().collect();
+        numbers.sort_unstable();
+        numbers.truncate(limit);
+        Ok(numbers)
+    }
+
+    /// Returns the numbers of dead letters with the time at which each was given up, or slightly
+    /// later.
+    pub(super) async fn letter_ages(
+        &self,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<(u64, Millis)>, DurableError> {
+        let numbers = self.letter_numbers(after, limit).await?;
+        let age = |number| (number, self.of_number(number).1 / NUMBERS);
+        Ok(numbers.into_iter().map(age).collect())
+    }
+}

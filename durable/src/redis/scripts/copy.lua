@@ -1,0 +1,48 @@
+-- Nothing, or any state → the state that the timer has in another store.
+--
+-- id, bucket
+-- record: the whole record
+-- returns 1
+
+local function copy_timer(id, bucket, record)
+  bucket = PREFIX .. 'b:' .. bucket
+  local found = call('HGET', bucket, id)
+  local flags, due = head(record)
+  if not flags then return CORRUPT end
+  if found then
+    local _, before = head(found)
+    if not before then return CORRUPT end
+    move(id, before, due)
+  else
+    call('EXISTS', named(slice(due)))
+    put(slice(due), due, id)
+    timers = timers + 1
+  end
+  call('HSET', bucket, id, record)
+  notify_if_near(id, due)
+  return 1
+end
+
+-- Adds a dead letter unless it exists already.
+--
+-- number: the first number that it may have
+-- letter: the whole letter
+-- returns 1 if it was added, else 0
+
+local function copy_letter(number, letter)
+  number = tonumber(number)
+  local letters, dead = PREFIX .. 'letters', PREFIX .. 'dead'
+  local last = tonumber(call('HGET', COUNTERS, 'dead') or 0)
+  call('EXISTS', dead)
+  local found = call('HGET', letters, whole(number))
+  while found do
+    if found == letter then return 0 end
+    number = number + 1
+    found = call('HGET', letters, whole(number))
+  end
+  call('HSET', COUNTERS, 'dead', whole(math.max(last, number)))
+  call('HSET', letters, whole(number), letter)
+  call('ZADD', dead, whole(number), whole(number))
+  changed = true
+  return 1
+end

@@ -1,0 +1,284 @@
+//! Copies of a paused store to another one, in virtual time.
+
+#![allow(clippy::disallowed_methods, reason = "a copy that waits has a thread of its own")]
+
+use crate::common::bench::{Bench, OneFile, Place, Running, SECOND, TempFile, quick, suite, wait};
+#[cfg(feature = "redis")]
+use crate::common::redis::OneNode;
+use futures_channel::{mpsc, oneshot};
+use futures_util::future::{Either, select};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+use tourbillon_durable::{
+    DeadLetter, DurableError, DurableTimer, DurableTimers, Existing, Misfire, Outcome, TimerState,
+};
+
+suite!(
+    everything_is_kept_in_a_file,
+    everything_is_kept_in_redis,
+    a_copy_to_a_file_is_repeated_after_a_kill,
+    a_copy_to_redis_is_repeated_after_a_kill,
+    a_copy_waits_for_what_runs,
+    a_copy_takes_over_what_was_left,
+);
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn file_beside<P: Place>(bench: &Bench<P>) -> Bench<OneFile> {
+    Bench::new(OneFile { file: TempFile::new(), clock: bench.place.clock().clone() })
+}
+
+/// Runs a test with a store in Redis that has another number of partitions.
+#[cfg(feature = "redis")]
+fn beside_redis<P: Place>(bench: Bench<P>, test: impl FnOnce(&Bench<P>, &Bench<OneNode>)) {
+    if let Some(node) = OneNode::beside(bench.place.clock(), 5) {
+        test(&bench, &Bench::new(node));
+    }
+}
+
+#[cfg(not(feature = "redis"))]
+fn beside_redis<P: Place>(_: Bench<P>, _: impl FnOnce(&Bench<P>, &Bench<OneFile>)) {}
+
+fn everything_is_kept_in_a_file<P: Place>(bench: Bench<P>) {
+    let other = file_beside(&bench);
+    everything_is_kept(&bench, &other);
+}
+
+fn everything_is_kept_in_redis<P: Place>(bench: Bench<P>) {
+    beside_redis(bench, everything_is_kept);
+}
+
+fn all(timers: &DurableTimers) -> Vec<DurableTimer> {
+    let (mut all, mut last) = (Vec::<DurableTimer>::new(), None::<String>);
+    loop {
+        let page = wait(timers.list(last.as_deref(), 1000)).unwrap();
+        let Some(timer) = page.last() else { break };
+        last = Some(timer.id.clone());
+        all.extend(page);
+    }
+    all.sort_by(|one, other| one.id.cmp(&other.id));
+    all
+}
+
+/// Returns all dead letters without their numbers.
+fn letters(timers: &DurableTimers) -> Vec<DeadLetter> {
+    let mut letters = wait(timers.dead_letters(None, 1000)).unwrap();
+    letters.iter_mut().for_each(|letter| letter.number = 0);
+    letters
+}
+
+fn copy(timers: &DurableTimers, other: &DurableTimers) -> Result<(u64, u64), DurableError> {
+    let copied = wait(timers.copy_to(other, |_| ()))?;
+    assert_eq!(copied.running, 0);
+    Ok((copied.timers, copied.dead_letters))
+}
+
+/// Checks that both stores have the same timers and letters, and a sound index.
+fn are_equal(timers: &DurableTimers, other: &DurableTimers) {
+    assert_eq!(all(timers), all(other));
+    assert_eq!(letters(timers), letters(other));
+    assert_eq!(wait(timers.len()), wait(other.len()));
+    let report = wait(other.check()).unwrap();
+    assert!(report.is_sound(), "{report:?}");
+}
+
+/// Fails the attempts of a timer that is due now.
+fn fail<P: Place>(bench: &Bench<P>, id: &str) {
+    let timers = bench.timers().clone();
+    let running: Running = bench.work(1, move |delivery| {
+        if delivery.id == "next" {
+            let keep = quick().existing(Existing::Keep);
+            wait(timers.insert("next", "later", HOUR, keep)).unwrap();
+        }
+        async { Err("no") }
+    });
+    assert_eq!(running.next().id, id);
+    assert_eq!(running.stop(), []);
+}
+
+fn everything_is_kept<P: Place, Q: Place>(bench: &Bench<P>, other: &Bench<Q>) {
+    let (timers, target) = (bench.timers(), other.timers());
+    let insert = |id: &str, delay, options| wait(timers.insert(id, id, delay, options)).unwrap();
+    let options = quick().every(HOUR).misfire(Misfire::SkipAfter(SECOND)).header("trace", "7");
+    for id in ["dead", "too"] {
+        insert(id, Duration::ZERO, quick().attempts(1).header("trace", id));
+        fail(bench, id);
+    }
+    for id in ["next", "failed"] {
+        insert(id, Duration::ZERO, quick());
+        fail(bench, id);
+        wait(timers.pause_timer(id)).unwrap();
+    }
+    wait(timers.resume_timer("failed")).unwrap();
+    insert("plain", 2 * HOUR, quick());
+    insert("full", HOUR, options);
+    assert_eq!(copy(timers, target), Err(DurableError::NotPaused));
+    assert_eq!(wait(target.is_paused()), Ok(false));
+
+    wait(timers.pause()).unwrap();
+    assert_eq!(copy(timers, target), Ok((4, 2)));
+    are_equal(timers, target);
+    assert_eq!(wait(target.is_paused()), Ok(true));
+    let next = wait(target.get("next")).unwrap().unwrap();
+    assert_eq!((next.state, &*next.error, next.attempts), (TimerState::Paused, "no", 1));
+    assert!(next.next.is_some());
+    // What was changed meanwhile is changed there by the next copy, and nothing is doubled.
+    wait(timers.reset("plain", 2 * SECOND)).unwrap();
+    assert_eq!(copy(timers, target), Ok((4, 2)));
+    are_equal(timers, target);
+    what_was_copied_is_delivered(other);
+
+    // Later letters come after those that were copied.
+    wait(timers.copy_to(target, |_| ())).unwrap();
+    wait(target.resume()).unwrap();
+    wait(target.insert("last", "", Duration::ZERO, quick().attempts(1))).unwrap();
+    let failing = other
+        .work(1, |delivery| async move { if delivery.id == "last" { Err("no") } else { Ok(()) } });
+    while failing.next().id != "last" {}
+    failing.stop();
+    let order: Vec<String> = letters(target).into_iter().map(|letter| letter.id).collect();
+    assert_eq!(order, ["dead", "too", "last"]);
+}
+
+fn what_was_copied_is_delivered<Q: Place>(other: &Bench<Q>) {
+    let target = other.timers();
+    let running = other.work_well();
+    wait(target.resume()).unwrap();
+    other.advance(2 * SECOND);
+    let mut acknowledged = running.acknowledged(2);
+    acknowledged.sort_unstable();
+    assert_eq!(acknowledged, ["failed", "plain"]);
+    // Each letter is found by the number that it has there.
+    for letter in wait(target.dead_letters(None, 9)).unwrap() {
+        assert_eq!(wait(target.redrive(letter.number)), Ok(true));
+    }
+    assert_eq!(running.acknowledged(2).len(), 2);
+    assert_eq!(running.stop(), []);
+    assert_eq!((wait(target.len()), wait(target.dead_len())), (Ok(2), Ok(0)));
+}
+
+fn a_copy_to_a_file_is_repeated_after_a_kill<P: Place>(bench: Bench<P>) {
+    let other = file_beside(&bench);
+    a_copy_is_repeated(&bench, &other);
+}
+
+fn a_copy_to_redis_is_repeated_after_a_kill<P: Place>(bench: Bench<P>) {
+    beside_redis(bench, a_copy_is_repeated);
+}
+
+fn a_copy_is_repeated<P: Place, Q: Place>(bench: &Bench<P>, other: &Bench<Q>) {
+    let (timers, target) = (bench.timers(), other.timers());
+    for id in ["dead", "too"] {
+        wait(timers.insert(id, id, Duration::ZERO, quick().attempts(1))).unwrap();
+        fail(bench, id);
+    }
+    let ids: Vec<String> = (0..2500).map(|number| format!("{number:04}")).collect();
+    let every = ids.iter().map(|id| timers.insert(id, &**id, HOUR, quick()));
+    wait(futures_util::future::try_join_all(every)).unwrap();
+    wait(timers.pause()).unwrap();
+    let mut pages = 1;
+    loop {
+        // The copy is dropped after so many pages.
+        let (send, mut done) = mpsc::unbounded::<()>();
+        let mut left = pages;
+        let copy = timers.copy_to(target, move |_| {
+            left -= 1;
+            if left == 0 {
+                let _ = send.unbounded_send(());
+            }
+        });
+        let killed = futures_util::StreamExt::next(&mut done);
+        match wait(select(killed, Box::pin(copy))) {
+            Either::Left((Some(()), _)) => pages += 1,
+            Either::Left((None, copy)) => {
+                wait(copy).unwrap();
+                break;
+            }
+            Either::Right((copied, _)) => {
+                copied.unwrap();
+                break;
+            }
+        }
+    }
+    assert!(pages >= 4, "{pages} pages");
+    are_equal(timers, target);
+    assert_eq!(wait(target.len()), Ok(2500));
+    assert_eq!(wait(target.dead_len()), Ok(2));
+}
+
+/// Runs a copy on another thread. Returns the progress and the end.
+fn copying(
+    timers: &DurableTimers,
+    other: &DurableTimers,
+) -> (std::sync::mpsc::Receiver<u64>, std::thread::JoinHandle<u64>) {
+    let (timers, other) = (timers.clone(), other.clone());
+    let (send, progress) = channel();
+    let copy = move || {
+        let copied = timers.copy_to(&other, |progress| {
+            let _ = send.send(progress.running);
+        });
+        wait(copied).unwrap().timers
+    };
+    (progress, std::thread::spawn(copy))
+}
+
+fn a_copy_waits_for_what_runs<P: Place>(bench: Bench<P>) {
+    let other = file_beside(&bench);
+    let (begun, begins) = channel();
+    let running = bench.work(1, move |_| {
+        let (gate, opened) = oneshot::channel::<()>();
+        begun.send(gate).unwrap();
+        opened
+    });
+    wait(bench.timers().insert("id", "", SECOND, quick().every(HOUR))).unwrap();
+    bench.advance(SECOND);
+    let gate = begins.recv().unwrap();
+    wait(bench.timers().pause()).unwrap();
+    let (progress, copy) = copying(bench.timers(), other.timers());
+    // The page, and then the first look.
+    assert_eq!((progress.recv(), progress.recv()), (Ok(1), Ok(1)));
+    assert_eq!(wait(other.timers().len()), Ok(0));
+    gate.send(()).unwrap();
+    assert_eq!(running.acknowledged(1), ["id"]);
+    while !copy.is_finished() {
+        bench.advance(SECOND);
+        std::thread::yield_now();
+    }
+    assert_eq!(copy.join().unwrap(), 1);
+    are_equal(bench.timers(), other.timers());
+    assert_eq!(running.stop(), []);
+}
+
+fn a_copy_takes_over_what_was_left<P: Place>(bench: Bench<P>) {
+    let other = file_beside(&bench);
+    let timers = bench.timers();
+    wait(timers.insert("id", "", SECOND, quick().lease(5 * SECOND))).unwrap();
+    bench.advance(SECOND);
+    // Its future is dropped in the middle of the handler.
+    let (send, mut begun) = mpsc::unbounded();
+    let run = timers.run(move |_| {
+        send.unbounded_send(()).unwrap();
+        std::future::pending::<Result<(), String>>()
+    });
+    let first = futures_util::StreamExt::next(&mut begun);
+    let Either::Right((Some(()), run)) = wait(select(Box::pin(run), first)) else {
+        panic!("no attempt")
+    };
+    drop(run);
+    wait(timers.pause()).unwrap();
+    bench.advance(5 * SECOND);
+    assert_eq!(copy(timers, other.timers()), Ok((1, 0)));
+    // The old attempt no longer counts in either store.
+    let taken = wait(timers.get("id")).unwrap().unwrap();
+    assert_eq!(taken.due, bench.now() + 5 * SECOND);
+    let copied = wait(other.timers().get("id")).unwrap().unwrap();
+    assert_eq!((copied.attempts, copied.is_running()), (1, true));
+    let running = other.work_well();
+    wait(other.timers().resume()).unwrap();
+    let error = "the lease ran out".to_owned();
+    assert_eq!(running.next().outcome, Outcome::Retry { wait: SECOND, error });
+    other.advance(SECOND);
+    let event = running.next();
+    assert_eq!((event.attempt, event.outcome), (2, Outcome::Acknowledged));
+    assert_eq!(running.stop(), []);
+}
