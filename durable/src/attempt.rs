@@ -3,13 +3,14 @@
 
 #![forbid(unsafe_code)]
 
-use super::clock::{Millis, system};
+use super::clock::{Millis, millis_up, system};
 use super::error::DurableError;
 use super::json;
 use super::permits::Permit;
 use super::ready::Claim;
 use super::record::{DeadReason, Record};
 use super::store::{Answer, Finish, Lease, Leasing, Store};
+use super::verdict::Verdict;
 use super::window::{Reading, Window};
 use crate::panics::quietly;
 use futures_channel::oneshot;
@@ -182,7 +183,7 @@ pub struct Event {
 /// }); // `end` is ready when the program is to end
 /// let once = Options::new().attempts(1);
 /// pollster::block_on(timers.insert("order 7", "unpaid", Duration::ZERO, once))?;
-/// pollster::block_on(worker.run(|_| async { Err("there is no such customer") }))?;
+/// pollster::block_on(worker.run(|_| async { Err::<(), _>("there is no such customer") }))?;
 /// # assert_eq!(pollster::block_on(timers.dead_len())?, 1);
 /// # drop(timers);
 /// # std::fs::remove_file(&file)?;
@@ -191,7 +192,7 @@ pub struct Event {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// The handler returned `Ok`. This happens once for each id and planned time.
+    /// The handler returned [`Verdict::Done`]. This happens once for each id and planned time.
     Acknowledged,
     /// The attempt failed and will be retried.
     Retry {
@@ -208,6 +209,13 @@ pub enum Outcome {
         /// The next occurrence, which is due at once if it is still within the window. `None` if
         /// the rule has no further one, so that the timer is gone.
         next: Option<SystemTime>,
+    },
+    /// The handler returned [`Verdict::Again`].
+    Again {
+        /// The minimum wait before the next attempt.
+        wait: Duration,
+        /// Set if this attempt counts.
+        counted: bool,
     },
     /// The timer became a dead letter.
     Dead {
@@ -235,7 +243,7 @@ pub enum Outcome {
 
 /// Calls the handler.
 pub(super) type Handle =
-    dyn Fn(Delivery) -> futures_util::future::BoxFuture<'static, Result<(), String>> + Send + Sync;
+    dyn Fn(Delivery) -> futures_util::future::BoxFuture<'static, Verdict> + Send + Sync;
 
 /// Receives the outcomes of attempts.
 pub(super) type Observe = dyn Fn(&Event) + Send + Sync;
@@ -285,11 +293,11 @@ impl Attempts {
             }
         };
         permit.reacquire().await;
-        let finish = self.attempt(&id, &lease, asked).await?;
+        let Ended { finish, outcome } = self.attempt(&id, &lease, asked).await?;
         let left = self.left(&lease, asked).max(GRACE);
-        let finishing = self.store.finish(&id, lease.fence, finish.clone());
+        let finishing = self.store.finish(&id, lease.fence, finish);
         let outcome = match self.wait(&id, finishing, &mut permit, left).await? {
-            Some(true) => outcome(finish),
+            Some(true) => outcome,
             Some(false) => Outcome::TooLate,
             None => Outcome::Unanswered,
         };
@@ -347,7 +355,7 @@ impl Attempts {
         }
     }
 
-    /// Runs an attempt and returns the way in which its lease ends.
+    /// Runs an attempt and returns its end.
     ///
     /// The lease counts from the time of the request. A worker that reads the reply late must not
     /// start a handler after another worker may have taken over the lease.
@@ -356,26 +364,24 @@ impl Attempts {
         id: &str,
         lease: &Lease,
         asked: Instant,
-    ) -> Result<Finish, DurableError> {
+    ) -> Result<Ended, DurableError> {
         let Lease { now, overrun, record, .. } = lease;
         // This delivery also makes up for those that were missed while no worker ran.
         let next = match record.settings.next(record.planned, (*now).max(record.planned)) {
             Ok(next) => next,
             Err(error) => {
-                let (reason, error) = (DeadReason::Rule, error.to_string());
-                return Ok(Finish::Dead { reason, error, next: None });
+                return Ok(Ended::dead(DeadReason::Rule, error.to_string(), None));
             }
         };
-        let ran_out = || Ok(failed(id, record, "the lease ran out".to_owned(), next));
+        let ran_out = || Ok(Ended::failed(id, record, "the lease ran out".to_owned(), next));
         if *overrun {
             return ran_out();
         }
-        if let Some(missed) = missed(record, *now) {
+        if let Some(missed) = Ended::missed(record, *now) {
             return missed;
         }
         if has_expired(record, *now) {
-            let (reason, error) = (DeadReason::Expired, record.error.clone());
-            return Ok(Finish::Dead { reason, error, next });
+            return Ok(Ended::dead(DeadReason::Expired, record.error.clone(), next));
         }
         let left = self.left(lease, asked);
         if left.is_zero() {
@@ -383,8 +389,7 @@ impl Attempts {
         }
         let handled = self.call(Delivery::new(id, record));
         match self.timer.timeout(left, handled).await {
-            Ok(Ok(())) => Ok(Finish::Done { next }),
-            Ok(Err(error)) => Ok(failed(id, record, error, next)),
+            Ok(verdict) => Ok(Ended::by(verdict, id, record, next)),
             Err(TimeoutError::Refused(refusal)) => Err(DurableError::Timer(refusal)),
             Err(_) => ran_out(),
         }
@@ -396,23 +401,10 @@ impl Attempts {
         left.saturating_sub(self.timer.now().saturating_duration_since(asked))
     }
 
-    async fn call(&self, delivery: Delivery) -> Result<(), String> {
+    async fn call(&self, delivery: Delivery) -> Verdict {
         let handled = AssertUnwindSafe(async { (self.handle)(delivery).await });
-        handled.catch_unwind().await.unwrap_or_else(|panic| Err(panicked(&*panic)))
+        handled.catch_unwind().await.unwrap_or_else(|panic| Verdict::Retry(panicked(&*panic)))
     }
-}
-
-/// Returns the end of the lease of an occurrence that is later than its window. The timer continues
-/// with the first occurrence that is still within it.
-fn missed(record: &Record, now: Millis) -> Option<Result<Finish, DurableError>> {
-    let Record { planned, attempt, settings, .. } = record;
-    let late = now.saturating_sub(*planned);
-    let window = settings.window.filter(|window| settings.rule.is_some() && late > *window)?;
-    if *attempt > 1 {
-        return None;
-    }
-    let next = settings.next(*planned, (now - window - 1).max(*planned));
-    Some(next.map(|next| Finish::Missed { late, next }))
 }
 
 fn has_expired(record: &Record, now: Millis) -> bool {
@@ -420,28 +412,72 @@ fn has_expired(record: &Record, now: Millis) -> bool {
     lives.is_some_and(|lives| now > record.planned.saturating_add(lives))
 }
 
-/// Returns the end of the lease after a failed attempt.
-fn failed(id: &str, record: &Record, mut error: String, next: Option<Millis>) -> Finish {
-    let end = (0..=LONGEST_ERROR).rev().find(|end| error.is_char_boundary(*end));
-    error.truncate(end.unwrap_or(0).min(error.len()));
-    if record.attempt >= record.settings.attempts {
-        return Finish::Dead { reason: DeadReason::Attempts, error, next };
-    }
-    let wait = record.settings.backoff.wait(id, record.planned, record.attempt);
-    Finish::Retry { wait, error }
+/// The end of an attempt.
+struct Ended {
+    finish: Finish,
+    /// The outcome, if the store accepts the end.
+    outcome: Outcome,
 }
 
-fn outcome(finish: Finish) -> Outcome {
-    match finish {
-        Finish::Done { .. } => Outcome::Acknowledged,
-        Finish::Missed { late, next } => {
-            Outcome::Missed { late: Duration::from_millis(late), next: next.map(system) }
+impl Ended {
+    fn by(verdict: Verdict, id: &str, record: &Record, next: Option<Millis>) -> Self {
+        match verdict {
+            Verdict::Done => Self { finish: Finish::Done { next }, outcome: Outcome::Acknowledged },
+            Verdict::Retry(error) => Self::failed(id, record, error, next),
+            Verdict::Fail(error) => Self::dead(DeadReason::Failed, error, next),
+            Verdict::Again { counted: true, .. } if is_last(record) => {
+                let error = "the last attempt asked for another".to_owned();
+                Self::dead(DeadReason::Attempts, error, next)
+            }
+            Verdict::Again { after, counted } => {
+                let (wait, error) = (millis_up(after), record.error.clone());
+                let outcome = Outcome::Again { wait: Duration::from_millis(wait), counted };
+                Self { finish: Finish::Retry { wait, error, counted }, outcome }
+            }
         }
-        Finish::Retry { wait, error } => {
-            Outcome::Retry { wait: Duration::from_millis(wait), error }
-        }
-        Finish::Dead { reason, error, .. } => Outcome::Dead { reason, error },
     }
+
+    fn failed(id: &str, record: &Record, mut error: String, next: Option<Millis>) -> Self {
+        if is_last(record) {
+            return Self::dead(DeadReason::Attempts, error, next);
+        }
+        shorten(&mut error);
+        let wait = record.settings.backoff.wait(id, record.planned, record.attempt);
+        let finish = Finish::Retry { wait, error: error.clone(), counted: true };
+        Self { finish, outcome: Outcome::Retry { wait: Duration::from_millis(wait), error } }
+    }
+
+    /// Returns the end of an occurrence that is later than its window. The timer continues with the
+    /// first occurrence that is still within it.
+    fn missed(record: &Record, now: Millis) -> Option<Result<Self, DurableError>> {
+        let Record { planned, attempt, settings, .. } = record;
+        let late = now.saturating_sub(*planned);
+        let window = settings.window.filter(|window| settings.rule.is_some() && late > *window)?;
+        if *attempt > 1 {
+            return None;
+        }
+        let next = settings.next(*planned, (now - window - 1).max(*planned));
+        Some(next.map(|next| {
+            let (late_by, continues) = (Duration::from_millis(late), next.map(system));
+            let outcome = Outcome::Missed { late: late_by, next: continues };
+            Self { finish: Finish::Missed { late, next }, outcome }
+        }))
+    }
+
+    fn dead(reason: DeadReason, mut error: String, next: Option<Millis>) -> Self {
+        shorten(&mut error);
+        let finish = Finish::Dead { reason, error: error.clone(), next };
+        Self { finish, outcome: Outcome::Dead { reason, error } }
+    }
+}
+
+fn is_last(record: &Record) -> bool {
+    record.attempt >= record.settings.attempts
+}
+
+fn shorten(error: &mut String) {
+    let end = (0..=LONGEST_ERROR).rev().find(|end| error.is_char_boundary(*end));
+    error.truncate(end.unwrap_or(0).min(error.len()));
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> String {
@@ -510,7 +546,7 @@ mod tests {
             window: Arc::new(Window::new(queue.handle(), now)),
             handle: Box::new(move |_| {
                 *ignore_poison(called.lock()) += 1;
-                Box::pin(std::future::ready(Ok(())))
+                Box::pin(std::future::ready(Verdict::Done))
             }),
             observe: Some(Box::new(move |event: &Event| {
                 let mut seen = ignore_poison(seen.lock());

@@ -33,7 +33,7 @@ const AT_ONCE: usize = 64;
 /// # let worker = worker.observe(move |_| drop(done.unbounded_send(())));
 /// pollster::block_on(async {
 ///     timers.insert("order 7", "unpaid", Duration::ZERO, Options::new().attempts(1)).await?;
-///     worker.run(|_| async { Err("there is no such customer") }).await?;
+///     worker.run(|_| async { Err::<(), _>("there is no such customer") }).await?;
 ///
 ///     let letters = timers.dead_letters(None, 100).await?;
 ///     assert_eq!((letters[0].id.as_str(), letters[0].attempts), ("order 7", 1));

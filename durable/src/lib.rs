@@ -83,6 +83,7 @@ mod store;
 mod timer;
 mod timers;
 mod update;
+mod verdict;
 mod window;
 mod worker;
 
@@ -104,6 +105,7 @@ pub use store::{AnyStore, Inserted};
 pub use timer::{DurableTimer, TimerState};
 pub use timers::DurableTimers;
 pub use tourbillon::Refused;
+pub use verdict::Verdict;
 pub use worker::Worker;
 
 #[cfg_attr(

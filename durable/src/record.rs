@@ -227,6 +227,8 @@ pub(super) struct Dead {
 pub enum DeadReason {
     /// The last attempt failed.
     Attempts,
+    /// A handler returned [`Verdict::Fail`](super::Verdict::Fail).
+    Failed,
     /// The time to live passed before an attempt could begin.
     Expired,
     /// The repetition rule cannot be read (by this build, or with these time zones), so the next
@@ -248,6 +250,7 @@ impl Dead {
             DeadReason::Attempts => 0,
             DeadReason::Expired => 1,
             DeadReason::Rule => 2,
+            DeadReason::Failed => 3,
         });
         self.record.fields(&mut bytes);
         // The id is part of the bytes.
@@ -262,6 +265,7 @@ impl Dead {
             0 => DeadReason::Attempts,
             1 => DeadReason::Expired,
             2 => DeadReason::Rule,
+            3 => DeadReason::Failed,
             _ => return None,
         };
         let record = Record::read(&mut rest)?;
@@ -410,7 +414,8 @@ mod tests {
                 damaged[bit / 8] ^= 1 << (bit % 8);
                 assert_eq!(Record::decode("id", &damaged), None, "bit {bit}");
             }
-            for reason in [DeadReason::Attempts, DeadReason::Expired, DeadReason::Rule] {
+            use DeadReason::{Attempts, Expired, Failed, Rule};
+            for reason in [Attempts, Expired, Rule, Failed] {
                 let dead = Dead { id: "id".to_owned(), died: 1, reason, record: record.clone() };
                 let bytes = dead.encode();
                 assert_eq!(Dead::decode(&bytes), Some(dead));

@@ -297,8 +297,8 @@ pub(super) enum Finish {
     Done { next: Option<Millis> },
     /// Skipped, because it was `late` by more than its window. A repetition continues at `next`.
     Missed { late: Millis, next: Option<Millis> },
-    /// Failed, to be retried after `wait`.
-    Retry { wait: Millis, error: String },
+    /// To be attempted again after `wait`. An attempt that is not counted is given back.
+    Retry { wait: Millis, error: String, counted: bool },
     /// Given up. A repetition continues at `next`.
     Dead { reason: DeadReason, error: String, next: Option<Millis> },
 }

@@ -8,11 +8,12 @@ use super::feed::Feed;
 use super::permits::Permits;
 use super::ready::Registration;
 use super::timers::DurableTimers;
+use super::verdict::Verdict;
 use futures_channel::oneshot;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Fuse, FusedFuture};
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use std::fmt::{self, Display};
+use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -92,11 +93,10 @@ impl DurableTimers {
     /// # Errors
     ///
     /// Fails like [`Worker::run`].
-    pub async fn run<H, F, E>(&self, handler: H) -> Result<(), DurableError>
+    pub async fn run<H, F>(&self, handler: H) -> Result<(), DurableError>
     where
         H: Fn(Delivery) -> F + Send + Sync + 'static,
-        F: Future<Output = Result<(), E>> + Send + 'static,
-        E: Display,
+        F: Future<Output: Into<Verdict>> + Send + 'static,
     {
         self.worker().run(handler).await
     }
@@ -169,8 +169,9 @@ impl Worker {
         self
     }
 
-    /// Delivers timers to `handler` until the worker [ends](Self::until), oldest first. `Ok`
-    /// acknowledges the delivery. An error, a panic, or the end of the lease leads to a retry.
+    /// Delivers timers to `handler` until the worker [ends](Self::until), oldest first. The handler
+    /// returns a [`Verdict`], or a `Result`, whose `Ok` acknowledges the delivery. An error, a panic,
+    /// or the end of the lease leads to a retry.
     ///
     /// # Errors
     ///
@@ -178,17 +179,15 @@ impl Worker {
     /// or the timer was shut down. Running attempts then fail when their leases run out. A store
     /// that temporarily cannot be written or, in Redis, cannot be reached is waited for instead.
     /// After an error, run another worker after a pause.
-    pub async fn run<H, F, E>(self, handler: H) -> Result<(), DurableError>
+    pub async fn run<H, F>(self, handler: H) -> Result<(), DurableError>
     where
         H: Fn(Delivery) -> F + Send + Sync + 'static,
-        F: Future<Output = Result<(), E>> + Send + 'static,
-        E: Display,
+        F: Future<Output: Into<Verdict>> + Send + 'static,
     {
         let Self { timers, concurrency, until, within, observe } = self;
         let feed = Feed::join(&timers.store, &timers.timer, &timers.feed).await?;
-        let handle = move |delivery: Delivery| -> BoxFuture<'static, Result<(), String>> {
-            let handled = handler(delivery);
-            Box::pin(async move { handled.await.map_err(|error| error.to_string()) })
+        let handle = move |delivery: Delivery| -> BoxFuture<'static, Verdict> {
+            Box::pin(handler(delivery).map(Into::into))
         };
         let (end, ending) = oneshot::channel();
         let attempts = Attempts {

@@ -20,7 +20,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::clock::{Millis, Present};
+use super::super::clock::{LATEST, Millis, Present};
 use super::super::error::DurableError;
 use super::super::key::{Change, Key, Page};
 use super::super::options::Existing;
@@ -314,9 +314,10 @@ impl Transaction {
         // A cancel in the meantime has ended the repetition.
         let repeats = found.settings.rule.is_some();
         let planned = match finish {
-            Finish::Retry { wait, error } => {
+            Finish::Retry { wait, error, counted } => {
+                found.attempt = found.attempt.saturating_sub(u32::from(!counted));
                 found.fence = None;
-                found.due = now.coming.saturating_add(wait);
+                found.due = now.coming.saturating_add(wait).min(LATEST);
                 found.error = error;
                 self.write(id, before, Some(&found))?;
                 return Ok(true);

@@ -95,7 +95,7 @@ fn step(store: &Embedded, random: &mut fastrand::Rng) -> Result<(), DurableError
             let Leasing::Taken(lease) = block_on(store.lease(&stale(&id)))? else { return Ok(()) };
             let finish = match random.u8(..4) {
                 0 => Finish::Done { next: None },
-                1 => Finish::Retry { wait: 0, error: String::new() },
+                1 => Finish::Retry { wait: 0, error: String::new(), counted: random.bool() },
                 2 => return Ok(()),
                 _ => {
                     Finish::Dead { reason: DeadReason::Attempts, error: String::new(), next: None }

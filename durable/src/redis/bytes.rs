@@ -214,6 +214,7 @@ pub(super) fn reason(reason: DeadReason) -> u64 {
         DeadReason::Attempts => 0,
         DeadReason::Expired => 1,
         DeadReason::Rule => 2,
+        DeadReason::Failed => 3,
     }
 }
 
@@ -225,6 +226,7 @@ pub(super) fn letter(bytes: &[u8]) -> Option<Dead> {
         0 => DeadReason::Attempts,
         1 => DeadReason::Expired,
         2 => DeadReason::Rule,
+        3 => DeadReason::Failed,
         _ => return None,
     };
     let length = head.fixed(2)?;

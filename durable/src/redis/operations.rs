@@ -357,8 +357,9 @@ impl Operations {
             Finish::Done { next } | Finish::Missed { next, .. } => {
                 planned(operation.text(b"done"), next).text(b"").number(0).number(0)
             }
-            Finish::Retry { wait, error } => {
-                let operation = operation.text(b"retry").due(Due::After(wait));
+            Finish::Retry { wait, error, counted } => {
+                let how: &[u8] = if counted { b"retry" } else { b"again" };
+                let operation = operation.text(how).due(Due::After(wait));
                 operation.text(error.as_bytes()).number(0).number(0)
             }
             Finish::Dead { reason, error, next } => {

@@ -14,6 +14,7 @@ use tourbillon::future::Timer;
 use tourbillon::{Builder, ManualClock};
 use tourbillon_durable::{
     AnyStore, Backoff, Delivery, DurableError, DurableTimers, Embedded, Event, Options, Outcome,
+    Verdict,
 };
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
@@ -146,6 +147,15 @@ impl<P: Place> Bench<P> {
         H: Fn(Delivery) -> F + Send + Sync + 'static,
         F: Future<Output = Result<(), E>> + Send + 'static,
         E: Display + Send + 'static,
+    {
+        self.work_by(concurrency, handler)
+    }
+
+    /// Like [`work`](Self::work), with handlers that return verdicts.
+    pub(crate) fn work_by<H, F>(&self, concurrency: usize, handler: H) -> Running
+    where
+        H: Fn(Delivery) -> F + Send + Sync + 'static,
+        F: Future<Output: Into<Verdict>> + Send + 'static,
     {
         let (send, events) = channel();
         let (ending, ends) = oneshot::channel::<()>();

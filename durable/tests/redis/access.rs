@@ -137,7 +137,7 @@ fn drives_again(timers: &DurableTimers) {
     let worker = worker.until(async move {
         let _ = ends.await;
     });
-    let thread = std::thread::spawn(|| wait(worker.run(|_| async { Err("it fails") })));
+    let thread = std::thread::spawn(|| wait(worker.run(|_| async { Err::<(), _>("it fails") })));
     assert!(matches!(ended.recv().unwrap(), Outcome::Dead { .. }));
     drop(end);
     assert_eq!(thread.join().unwrap(), Ok(()));

@@ -1,13 +1,16 @@
 //! Durable timers that repeat by a cron expression, in virtual time.
 
 use crate::common::bench::{Bench, Place, SECOND, quick, start, suite, wait};
-use tourbillon_durable::{DurableError, Existing, Inserted, Options, When};
+use tourbillon_durable::{
+    DeadReason, DurableError, Existing, Inserted, Options, Outcome, Verdict, When,
+};
 
 suite!(
     a_timer_repeats_by_its_rule,
     a_wrong_rule_is_refused,
     a_repetition_is_cancelled,
     a_repetition_goes_on_that_is_kept_after_a_cancel,
+    a_repetition_survives_a_snooze_and_a_failure_for_good,
 );
 
 fn hourly() -> Options {
@@ -110,4 +113,33 @@ fn a_repetition_goes_on_that_is_kept_after_a_cancel<P: Place>(bench: Bench<P>) {
         );
     }
     assert_eq!(running.stop(), []);
+}
+
+fn a_repetition_survives_a_snooze_and_a_failure_for_good<P: Place>(bench: Bench<P>) {
+    let hour = 3600 * SECOND;
+    wait(bench.timers().insert("id", "", When::ByRule, hourly())).unwrap();
+    let snoozed = std::sync::Mutex::new(false);
+    let running = bench.work_by(8, move |delivery| {
+        let first = delivery.planned == start() + hour;
+        let snoozes = first && !std::mem::replace(&mut *snoozed.lock().unwrap(), true);
+        async move {
+            match (first, snoozes) {
+                (true, true) => Verdict::Again { after: 90 * 60 * SECOND, counted: false },
+                (true, false) => Verdict::Fail("it is over".to_owned()),
+                (false, _) => Verdict::Done,
+            }
+        }
+    });
+    bench.advance(hour);
+    assert!(matches!(running.next().outcome, Outcome::Again { .. }));
+    bench.advance(hour + hour / 2);
+    let event = running.next();
+    assert_eq!((event.planned, event.attempt), (start() + hour, 1));
+    assert!(matches!(event.outcome, Outcome::Dead { reason: DeadReason::Failed, .. }));
+    // It goes on at the first time after the attempt.
+    bench.advance(hour / 2);
+    let event = running.next();
+    assert_eq!((event.planned, event.outcome), (start() + 3 * hour, Outcome::Acknowledged));
+    assert_eq!(running.stop(), []);
+    assert_eq!(wait(bench.timers().dead_len()), Ok(1));
 }

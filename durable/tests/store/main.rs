@@ -19,4 +19,5 @@ mod schedule;
 #[cfg(unix)]
 mod starts;
 mod suite;
+mod verdicts;
 mod workers;

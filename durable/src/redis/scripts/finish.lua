@@ -2,8 +2,8 @@
 -- the repetition.
 --
 -- id, bucket, fence
--- how: 'done', 'retry' or 'dead'
--- given: the next planned time of a repetition or '' (done, dead); + and the wait (retry)
+-- how: 'done', 'dead', 'retry', or 'again' if the attempt is not counted
+-- given: the next planned time of a repetition or '' (done, dead); + and the wait (retry, again)
 -- error; reason of a dead letter; clear: 1 if the letter must not repeat
 -- returns {1, due} due again | {2, 0} removed | {0, 0} the lease was taken over, nothing changed
 
@@ -23,14 +23,14 @@ local function finish(id, bucket, under, how, given, error, reason, clear)
   local flags, before, planned, leased, attempt, length = head(found)
   if not flags then return CORRUPT end
   if leased ~= tonumber(under) then return {0, 0} end
-  local due, record = nil, nil
-  if how ~= 'retry' then record = parts(found) end
+  local due, record, retried = nil, nil, how == 'retry' or how == 'again'
+  if not retried then record = parts(found) end
   if record then
     local kept
     kept, due = head(record)
     if not kept then return CORRUPT end
     if is_paused(flags) then record = pack('<BB', LAYOUT, kept + PAUSED) .. sub(record, 3) end
-  elseif how == 'retry' or given ~= '' and flags % 2 == 1 then
+  elseif retried or given ~= '' and flags % 2 == 1 then
     -- Unless a cancel in the meantime has ended the repetition.
     due = math.min(time(given), LATEST)
   end
@@ -53,7 +53,9 @@ local function finish(id, bucket, under, how, given, error, reason, clear)
     return {2, 0}
   end
   if not record then
-    if how ~= 'retry' then
+    if how == 'again' then
+      attempt = attempt - 1
+    elseif how ~= 'retry' then
       planned, attempt, error = due, 0, ''
     end
     record = pack('<BBI6I6I6I4I4I2', LAYOUT, flags, due, planned, 0, attempt, length, #error)
