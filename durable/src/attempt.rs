@@ -9,7 +9,7 @@ use super::json;
 use super::permits::Permit;
 use super::ready::Claim;
 use super::record::{DeadReason, Record};
-use super::store::{Answer, Finish, Lease, Leasing, Store};
+use super::store::{Answer, Finish, Finished, Lease, Leasing, Store};
 use super::verdict::Verdict;
 use super::window::{Reading, Window};
 use crate::panics::quietly;
@@ -224,6 +224,15 @@ pub enum Outcome {
         /// The error of the last attempt.
         error: String,
     },
+    /// The timer was cancelled while this attempt was running ([`Cancelled::Running`]), and the
+    /// attempt did not succeed. The timer has ended, without a retry and without a dead letter. A
+    /// timer that was inserted after the cancel is delivered next.
+    ///
+    /// [`Cancelled::Running`]: super::Cancelled::Running
+    Cancelled {
+        /// The error of the attempt, or an empty string.
+        error: String,
+    },
     /// The lease was taken over or the timer was replaced, so the handler's result does not count.
     TooLate,
     /// The worker was asked to end, and the store did not reply before the lease had run out. It is
@@ -239,6 +248,16 @@ pub enum Outcome {
         /// The record that cannot be read, and the reason.
         error: String,
     },
+}
+
+impl Outcome {
+    /// Returns the outcome if the timer had been cancelled.
+    fn cancelled(self) -> Self {
+        match self {
+            Self::Retry { error, .. } | Self::Dead { error, .. } => Self::Cancelled { error },
+            _ => Self::Cancelled { error: String::new() },
+        }
+    }
 }
 
 /// Calls the handler.
@@ -297,8 +316,9 @@ impl Attempts {
         let left = self.left(&lease, asked).max(GRACE);
         let finishing = self.store.finish(&id, lease.fence, finish);
         let outcome = match self.wait(&id, finishing, &mut permit, left).await? {
-            Some(true) => outcome,
-            Some(false) => Outcome::TooLate,
+            Some(Finished::Accepted) => outcome,
+            Some(Finished::Cancelled) => outcome.cancelled(),
+            Some(Finished::TooLate) => Outcome::TooLate,
             None => Outcome::Unanswered,
         };
         let Record { planned, attempt, .. } = lease.record;

@@ -101,7 +101,7 @@ pub use record::DeadReason;
 #[cfg(feature = "redis")]
 pub use redis::{Redis, RedisOptions};
 pub use rule::{Misfire, Rule};
-pub use store::{AnyStore, Inserted};
+pub use store::{AnyStore, Cancelled, Inserted};
 pub use timer::{DurableTimer, TimerState};
 pub use timers::DurableTimers;
 pub use tourbillon::Refused;

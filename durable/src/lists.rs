@@ -141,7 +141,9 @@ impl DurableTimers {
         let (mut from, limit) = (position(after), limit.min(LONGEST_PAGE));
         let until = match state {
             TimerState::Resting => LATEST,
-            TimerState::Running | TimerState::Pausing => self.store.now().await? + LEASES,
+            TimerState::Running | TimerState::Pausing | TimerState::Cancelling => {
+                self.store.now().await? + LEASES
+            }
             TimerState::Paused => {
                 from.0 += PARKED;
                 PARKED + LATEST

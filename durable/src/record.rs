@@ -1,8 +1,8 @@
 //! [`Record`], the stored form of a timer, and its encoding.
 //!
 //! ```text
-//! layout 1 │ fence │ paused 1 │ due 8 │ planned 8 │ attempt 4 │ settings │ error │ payload │ next
-//! │ sum
+//! layout 1 │ fence │ paused 1 │ cancelled 1 │ due 8 │ planned 8 │ attempt 4 │ settings │ error
+//! │ payload │ next │ sum
 //! settings: attempts 4 │ first 8 │ most 8 │ jitter 1 │ lease 8 │ time to live │ rule │ window
 //! │ headers
 //! ```
@@ -48,6 +48,8 @@ pub(super) struct Settings {
 pub(super) struct Record {
     /// The fencing token of the current lease, or `None` if the timer rests.
     pub(super) fence: Option<u64>,
+    /// Set if the timer was cancelled while it was leased.
+    pub(super) cancelled: bool,
     /// Set if no attempt begins until the timer is resumed.
     pub(super) paused: bool,
     /// The time of the next action, which is an attempt or the end of a lease.
@@ -94,6 +96,7 @@ impl Record {
             &self.settings;
         bytes.optional(self.fence);
         bytes.flag(self.paused);
+        bytes.flag(self.cancelled);
         bytes.long(self.due);
         bytes.long(self.planned);
         bytes.int(self.attempt);
@@ -142,7 +145,7 @@ impl Record {
     }
 
     fn read_delivery(rest: &mut Reader<'_>) -> Option<Self> {
-        let (fence, paused) = (rest.optional()?, rest.flag()?);
+        let (fence, paused, cancelled) = (rest.optional()?, rest.flag()?, rest.flag()?);
         let (due, planned, attempt) = (rest.long()?, rest.long()?, rest.int()?);
         let attempts = rest.int()?;
         let (first, most, jitter) = (rest.long()?, rest.long()?, rest.flag()?);
@@ -171,7 +174,18 @@ impl Record {
         };
         let (error, payload) = (rest.string()?, rest.text()?.to_vec());
         let next = None;
-        Some(Self { fence, paused, due, planned, attempt, settings, error, payload, next })
+        Some(Self {
+            fence,
+            cancelled,
+            paused,
+            due,
+            planned,
+            attempt,
+            settings,
+            error,
+            payload,
+            next,
+        })
     }
 }
 
@@ -375,6 +389,7 @@ mod tests {
         let (expression, zone) = ("* * * * *".to_owned(), "UTC".to_owned());
         Record {
             fence,
+            cancelled: fence.is_some() && rule,
             paused: rule,
             due: 1,
             planned: 2,
@@ -399,7 +414,7 @@ mod tests {
 
     #[test]
     fn what_is_encoded_is_decoded_and_nothing_else_is() {
-        for record in [record(None, false), record(Some(9), true)] {
+        for record in [record(None, false), record(Some(9), false), record(Some(9), true)] {
             let bytes = record.encode("id");
             assert_eq!(Record::decode("id", &bytes), Some(record.clone()));
             for other in ["ie", "i", "idd", ""] {

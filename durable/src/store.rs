@@ -34,9 +34,9 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
     /// scheduled after it.
     fn insert(&self, timer: Insert) -> Answer<Inserted>;
 
-    /// Resting → nothing, `true`. A leased timer loses its repetition rule and its next delivery,
-    /// and the result is `false`.
-    fn cancel(&self, id: &str) -> Answer<bool>;
+    /// Resting → nothing. Leased → leased and cancelled, without its repetition rule and its next
+    /// delivery.
+    fn cancel(&self, id: &str) -> Answer<Cancelled>;
 
     /// Resting → resting with another due and planned time and no attempts, `true`.
     fn reset(&self, id: &str, due: Due) -> Answer<bool>;
@@ -96,9 +96,10 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
     /// Leased with an expired lease → leased again, even if the store is paused.
     fn take_over(&self, key: &Key) -> Answer<Leasing>;
 
-    /// Leased under this fencing token → the state that `finish` selects, `true`. The result is
-    /// `false`, and nothing changes, if the lease was taken over or the timer was replaced.
-    fn finish(&self, id: &str, fence: u64, finish: Finish) -> Answer<bool>;
+    /// Leased under this fencing token → the state that `finish` selects. A cancelled timer is
+    /// acknowledged by [`Finish::Done`]. Any other end removes it, or continues with a delivery that
+    /// was inserted after the cancel.
+    fn finish(&self, id: &str, fence: u64, finish: Finish) -> Answer<Finished>;
 
     /// Notes that a worker has waited long for a reply about a timer. Until the returned value is
     /// dropped, timers in the same part of the store are [withheld](Self::is_withheld).
@@ -261,6 +262,54 @@ pub enum Inserted {
     Replaced,
     /// A timer existed and was [updated](super::Existing::Update).
     Updated,
+}
+
+/// The outcome of [`DurableTimers::cancel`](super::DurableTimers::cancel).
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon_durable::{Cancelled, DurableTimers, Options};
+///
+/// # let file = std::env::temp_dir().join(format!("tourbillon-cancelled-{}", std::process::id()));
+/// let timers = DurableTimers::open(&file)?;
+/// pollster::block_on(async {
+///     let day = Duration::from_secs(86_400);
+///     timers.insert("order 7", "unpaid", day, Options::new()).await?;
+///     match timers.cancel("order 7").await? {
+///         Cancelled::Removed => println!("it will not be delivered"),
+///         Cancelled::Running => println!("it is being delivered, for the last time"),
+///         _ => println!("there is no such timer, or it was delivered"),
+///     }
+///     assert_eq!(timers.cancel("order 7").await?, Cancelled::NotFound);
+///     Ok::<(), Box<dyn std::error::Error>>(())
+/// })?;
+/// # drop(timers);
+/// # std::fs::remove_file(&file)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Cancelled {
+    /// The timer was resting, and is gone. No attempt begins.
+    Removed,
+    /// An attempt is running, or was running when its worker died. If it succeeds, the delivery is
+    /// acknowledged. Otherwise the timer [ends](super::Outcome::Cancelled) without a retry and
+    /// without a dead letter. Its repetition and its [next](Inserted::Next) delivery are gone.
+    Running,
+    /// There is no timer with this id.
+    NotFound,
+}
+
+/// The outcome of the end of a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Finished {
+    Accepted,
+    /// The timer had been cancelled and its attempt did not succeed, so it has ended.
+    Cancelled,
+    /// The lease was taken over or the timer was replaced. Nothing was changed.
+    TooLate,
 }
 
 /// The outcome of a request for a lease.

@@ -97,6 +97,9 @@ pub enum TimerState {
     Running,
     /// Like [`Running`](Self::Running), but the timer is paused afterwards.
     Pausing,
+    /// Like [`Running`](Self::Running), but the timer was
+    /// [cancelled](super::Cancelled::Running), so this attempt is the last one.
+    Cancelling,
     /// The timer rests, and no attempt begins until it is
     /// [resumed](DurableTimers::resume_timer).
     Paused,
@@ -114,13 +117,14 @@ impl DurableTimer {
     /// Returns `true` if an attempt is running, or was running when its worker died.
     #[must_use]
     pub fn is_running(&self) -> bool {
-        matches!(self.state, TimerState::Running | TimerState::Pausing)
+        matches!(self.state, TimerState::Running | TimerState::Pausing | TimerState::Cancelling)
     }
 }
 
 impl TimerState {
     fn of(record: &Record) -> Self {
         match (record.fence, record.paused) {
+            _ if record.cancelled => Self::Cancelling,
             (None, false) => Self::Resting,
             (None, true) => Self::Paused,
             (Some(_), false) => Self::Running,

@@ -7,7 +7,7 @@ use super::error::{DurableError, LONGEST_ID, LONGEST_PAYLOAD};
 use super::feed::Shared;
 use super::json;
 use super::options::{Options, When};
-use super::store::{AnyStore, Due, Insert, Inserted, Store};
+use super::store::{AnyStore, Cancelled, Due, Insert, Inserted, Store};
 use serde::Serialize;
 use std::sync::Arc;
 use tourbillon::Refused;
@@ -26,7 +26,7 @@ use tourbillon::future::Timer;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tourbillon_durable::{DurableTimers, Existing, Options, Inserted};
+/// use tourbillon_durable::{Cancelled, DurableTimers, Existing, Inserted, Options};
 ///
 /// # let file = std::env::temp_dir().join(format!("tourbillon-timers-{}", std::process::id()));
 /// let timers = DurableTimers::open(&file)?;
@@ -39,7 +39,7 @@ use tourbillon::future::Timer;
 ///     let second = timers.insert("trial of 7", "again", day, keep).await?;
 ///     assert_eq!(second, Inserted::Kept);
 ///
-///     assert!(timers.cancel("trial of 7").await?);
+///     assert_eq!(timers.cancel("trial of 7").await?, Cancelled::Removed);
 ///     assert_eq!(timers.get("trial of 7").await?, None);
 ///     Ok::<(), Box<dyn std::error::Error>>(())
 /// })?;
@@ -156,17 +156,17 @@ impl DurableTimers {
         self.store.insert(Insert { id, payload, due, existing, settings }).await
     }
 
-    /// Cancels a timer. Returns `true` if and only if the timer existed and will not be delivered
-    /// (again).
+    /// Cancels a timer. No attempt begins after this.
     ///
-    /// Returns `false` if there is no such timer. Also returns `false` if an attempt is running, or
-    /// was running when its worker died. That delivery continues with its retries, but a repetition
-    /// ends with it, and a timer inserted as [`Next`](Inserted::Next) is dropped.
+    /// A timer that is being delivered is [`Running`](Cancelled::Running). Its attempt continues, and
+    /// acknowledges the delivery if it succeeds. It is the last one in any case, and the repetition
+    /// and a timer inserted as [`Next`](Inserted::Next) are gone.
     ///
     /// # Errors
     ///
-    /// Fails if the store fails.
-    pub async fn cancel(&self, id: &str) -> Result<bool, DurableError> {
+    /// Fails if the store fails. If the reply was lost, the timer may have been cancelled, and
+    /// another call returns [`NotFound`](Cancelled::NotFound).
+    pub async fn cancel(&self, id: &str) -> Result<Cancelled, DurableError> {
         self.store.cancel(id).await
     }
 

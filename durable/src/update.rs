@@ -11,6 +11,7 @@ impl Record {
     pub(super) fn new(timer: &Insert, due: Millis) -> Self {
         Self {
             fence: None,
+            cancelled: false,
             paused: false,
             due,
             planned: due,
@@ -27,9 +28,13 @@ impl Record {
     pub(super) fn updated(&self, timer: &Insert, due: Millis) -> Self {
         let new = Self::new(timer, due);
         let (settings, payload) = (new.settings.clone(), new.payload.clone());
-        let mut after = Self { settings, payload, ..self.clone() };
+        let mut after = self.clone();
+        if !self.cancelled {
+            (after.settings, after.payload) = (settings, payload);
+        }
         let current = self.next.as_deref().unwrap_or(self);
-        if current.has_time_of(timer) {
+        // A timer that was cancelled ends with its attempt.
+        if !current.cancelled && current.has_time_of(timer) {
             if let Some(next) = &mut after.next {
                 (next.settings, next.payload) = (new.settings, new.payload);
             }

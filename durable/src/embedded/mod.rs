@@ -21,7 +21,9 @@ use super::clock::{Millis, Present, StoreClock, SystemClock, present};
 use super::error::DurableError;
 use super::key::{Key, Page};
 use super::record::{Dead, Record};
-use super::store::{Answer, AnyStore, Due, Finish, Found, Insert, Inserted, Leasing, Store};
+use super::store::{
+    Answer, AnyStore, Cancelled, Due, Finish, Finished, Found, Insert, Inserted, Leasing, Store,
+};
 use super::timers::DurableTimers;
 use super::window::{Watchers, Window};
 use error::TransitionError;
@@ -222,7 +224,7 @@ impl Store for Embedded {
         })
     }
 
-    fn cancel(&self, id: &str) -> Answer<bool> {
+    fn cancel(&self, id: &str) -> Answer<Cancelled> {
         let id = id.to_owned();
         self.write(OnFailure::Report, move |transaction, _| transaction.cancel(&id))
     }
@@ -297,7 +299,7 @@ impl Store for Embedded {
         })
     }
 
-    fn finish(&self, id: &str, fence: u64, finish: Finish) -> Answer<bool> {
+    fn finish(&self, id: &str, fence: u64, finish: Finish) -> Answer<Finished> {
         let id = id.to_owned();
         self.write(OnFailure::Retry, move |transaction, now| {
             transaction.finish(&id, fence, finish.clone(), now)

@@ -25,7 +25,9 @@ use super::super::error::DurableError;
 use super::super::key::{Change, Key, Page};
 use super::super::options::Existing;
 use super::super::record::{Dead, DeadReason, Record};
-use super::super::store::{Due, Finish, Insert, Inserted, LONGEST_LIST, Lease, Leasing};
+use super::super::store::{
+    Cancelled, Due, Finish, Finished, Insert, Inserted, LONGEST_LIST, Lease, Leasing,
+};
 use super::error::TransitionError;
 use redb::{
     Range, ReadTransaction, ReadableTable, ReadableTableMetadata, TableDefinition, WriteTransaction,
@@ -73,7 +75,7 @@ fn page<K: redb::Key + 'static, R>(
 /// Returns `true` if a timer outlives its running attempt, or is already planned for `due`.
 fn is_kept(found: &Record, due: Millis) -> bool {
     let repeats = found.settings.rule.is_some() || found.next.is_some();
-    found.fence.is_none() || repeats || found.planned == due
+    found.fence.is_none() || repeats || (found.planned == due && !found.cancelled)
 }
 
 /// The changes of a batch, for the workers.
@@ -211,18 +213,19 @@ impl Transaction {
         Ok(scheduled)
     }
 
-    pub(super) fn cancel(&mut self, id: &str) -> Result<bool, TransitionError> {
-        let Some(mut found) = self.find(id)? else { return Ok(false) };
+    pub(super) fn cancel(&mut self, id: &str) -> Result<Cancelled, TransitionError> {
+        let Some(mut found) = self.find(id)? else { return Ok(Cancelled::NotFound) };
         let before = Some(found.indexed());
         if found.fence.is_none() {
             self.write(id, before, None)?;
-            return Ok(true);
+            return Ok(Cancelled::Removed);
         }
-        let repeats = found.settings.rule.take().is_some();
-        if found.next.take().is_some() || repeats {
+        found.settings.rule = None;
+        let next = found.next.take();
+        if !std::mem::replace(&mut found.cancelled, true) || next.is_some() {
             self.write(id, before, Some(&found))?;
         }
-        Ok(false)
+        Ok(Cancelled::Running)
     }
 
     pub(super) fn reset(
@@ -307,28 +310,33 @@ impl Transaction {
         fence: u64,
         finish: Finish,
         now: Present,
-    ) -> Result<bool, TransitionError> {
+    ) -> Result<Finished, TransitionError> {
         let found = self.find(id)?.filter(|record| record.fence == Some(fence));
-        let Some(mut found) = found else { return Ok(false) };
+        let Some(mut found) = found else { return Ok(Finished::TooLate) };
         let before = Some(found.indexed());
         // A cancel in the meantime has ended the repetition.
         let repeats = found.settings.rule.is_some();
+        let mut finished = Finished::Accepted;
         let planned = match finish {
+            Finish::Done { next } | Finish::Missed { next, .. } => next,
+            _ if found.cancelled => {
+                finished = Finished::Cancelled;
+                None
+            }
             Finish::Retry { wait, error, counted } => {
                 found.attempt = found.attempt.saturating_sub(u32::from(!counted));
                 found.fence = None;
                 found.due = now.coming.saturating_add(wait).min(LATEST);
                 found.error = error;
                 self.write(id, before, Some(&found))?;
-                return Ok(true);
+                return Ok(finished);
             }
-            Finish::Done { next } | Finish::Missed { next, .. } => next,
             Finish::Dead { reason, error, next } => {
                 self.add_letter(id, reason, error, &found, now.passed)?;
                 next
             }
         };
-        let paused = found.paused;
+        let paused = found.paused && !found.cancelled;
         let next = found.next.take().map(|next| Record { paused, ..*next });
         let after = next.or_else(|| {
             let due = planned.filter(|_| repeats)?;
@@ -336,7 +344,7 @@ impl Transaction {
             Some(Record { fence: None, due, planned: due, attempt: 0, error, ..found })
         });
         self.write(id, before, after.as_ref())?;
-        Ok(true)
+        Ok(finished)
     }
 
     fn add_letter(

@@ -68,9 +68,9 @@ fn a_lease_that_was_taken_over_finishes_nothing() -> Result<(), DurableError> {
         assert_eq!((lease.overrun, lease.record.attempt), (overrun, 1));
         fences.push(lease.fence);
     }
-    for (fence, counts) in [(fences[0], false), (fences[1], true)] {
+    for (fence, finished) in [(fences[0], Finished::TooLate), (fences[1], Finished::Accepted)] {
         let finish = Finish::Done { next: None };
-        assert_eq!(block_on(store.finish("id", fence, finish))?, counts);
+        assert_eq!(block_on(store.finish("id", fence, finish))?, finished);
     }
     drop(store);
     let _ = std::fs::remove_file(path);
@@ -101,8 +101,13 @@ fn step(store: &Embedded, random: &mut fastrand::Rng) -> Result<(), DurableError
                     Finish::Dead { reason: DeadReason::Attempts, error: String::new(), next: None }
                 }
             };
-            assert!(block_on(store.finish(&id, lease.fence, finish.clone()))?);
-            assert!(!block_on(store.finish(&id, lease.fence, finish))?, "only once");
+            if random.bool() {
+                assert_eq!(block_on(store.cancel(&id))?, Cancelled::Running);
+            }
+            let first = block_on(store.finish(&id, lease.fence, finish.clone()))?;
+            assert_ne!(first, Finished::TooLate);
+            let second = block_on(store.finish(&id, lease.fence, finish))?;
+            assert_eq!(second, Finished::TooLate, "only once");
         }
     }
     Ok(())
@@ -151,7 +156,7 @@ fn a_file_that_is_mostly_free_is_made_smaller() -> Result<(), Box<dyn std::error
     let store = Embedded::open(&path)?;
     // The timers at the end of the file stay.
     for id in 0..22 {
-        assert!(block_on(store.cancel(&id.to_string()))?);
+        assert_eq!(block_on(store.cancel(&id.to_string()))?, Cancelled::Removed);
     }
     drop(store);
     let sparse = length()?;

@@ -35,6 +35,9 @@ const REPEATS: u8 = 1;
 /// Flag of a record that has a next delivery.
 const NEXT: u8 = 2;
 
+/// Flag of a record that was cancelled while it was leased.
+const CANCELLED: u8 = 4;
+
 /// Flag of a record that is paused.
 const PAUSED: u8 = 8;
 
@@ -67,7 +70,8 @@ pub(super) fn encode(id: &str, record: &Record) -> Vec<u8> {
     let Record { due, planned, attempt, settings, error, payload, .. } = record;
     let (due, planned, attempt) = (*due, *planned, *attempt);
     let next = record.next.as_ref().map(|next| encode(id, next)).unwrap_or_default();
-    let flags = [(record.next.is_some(), NEXT), (record.paused, PAUSED)];
+    let cancelled = (record.cancelled, CANCELLED);
+    let flags = [(record.next.is_some(), NEXT), cancelled, (record.paused, PAUSED)];
     let flags = repeats(settings) | set(&flags);
     let head = Head { flags, due, planned, fence: record.fence.unwrap_or(0), attempt };
     whole(id, &head, settings, error, &next, payload)
@@ -193,7 +197,8 @@ pub(super) fn record(id: &str, bytes: &[u8]) -> Option<Record> {
     };
     let (fence, paused) = ((fence != 0).then_some(fence), flags & PAUSED != 0);
     let payload = rest.0.to_vec();
-    Some(Record { fence, paused, due, planned, attempt, settings, error, payload, next })
+    let cancelled = flags & CANCELLED != 0;
+    Some(Record { fence, cancelled, paused, due, planned, attempt, settings, error, payload, next })
 }
 
 /// Encodes a dead letter.
@@ -328,6 +333,7 @@ mod tests {
             let settings = settings(rule);
             let expected = Record {
                 fence,
+                cancelled: false,
                 paused: false,
                 due: 1,
                 planned: 2,
@@ -389,8 +395,9 @@ mod tests {
     #[test]
     fn a_repetition_that_was_cancelled_has_no_rule() {
         let mut bytes = bytes(&settings(true), 1);
-        bytes[1] -= REPEATS;
-        assert_eq!(record("id", &bytes).expect("a record").settings.rule, None);
+        bytes[1] = bytes[1] - REPEATS + CANCELLED;
+        let found = record("id", &bytes).expect("a record");
+        assert_eq!((found.settings.rule, found.cancelled), (None, true));
     }
 
     #[test]

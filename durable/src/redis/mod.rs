@@ -52,7 +52,8 @@ use super::key::{Key, Page};
 use super::options::Existing;
 use super::record::{Dead, Record};
 use super::store::{
-    Answer, AnyStore, Due, Finish, Found, Insert, Inserted, Leasing, Stalled, Store,
+    Answer, AnyStore, Cancelled, Due, Finish, Finished, Found, Insert, Inserted, Leasing, Stalled,
+    Store,
 };
 use super::window::Window;
 use damaged::Damaged;
@@ -325,7 +326,7 @@ impl Store for Redis {
         }
     }
 
-    fn cancel(&self, id: &str) -> Answer<bool> {
+    fn cancel(&self, id: &str) -> Answer<Cancelled> {
         self.operations.cancel(id)
     }
 
@@ -393,7 +394,7 @@ impl Store for Redis {
         self.operations.lease(key, true)
     }
 
-    fn finish(&self, id: &str, fence: u64, finish: Finish) -> Answer<bool> {
+    fn finish(&self, id: &str, fence: u64, finish: Finish) -> Answer<Finished> {
         self.operations.finish(id.to_owned(), fence, finish)
     }
 

@@ -7,7 +7,9 @@ use super::super::clock::{LATEST, Millis, StoreClock, present, system};
 use super::super::error::DurableError;
 use super::super::key::{Change, Key};
 use super::super::record::{Dead, DeadReason, Record};
-use super::super::store::{Answer, Due, Finish, Insert, Inserted, LONGEST_LIST, Lease, Leasing};
+use super::super::store::{
+    Answer, Cancelled, Due, Finish, Finished, Insert, Inserted, LONGEST_LIST, Lease, Leasing,
+};
 use super::bytes;
 use super::damaged::Damaged;
 use super::identity::Identity;
@@ -205,9 +207,14 @@ impl Operations {
         })
     }
 
-    pub(super) fn cancel(self: &Arc<Self>, id: &str) -> Answer<bool> {
+    pub(super) fn cancel(self: &Arc<Self>, id: &str) -> Answer<Cancelled> {
         let operation = self.of_id("cancel", id);
-        self.change(RetryPolicy::Caller, operation, |_, answer, _| Ok(read::<u8>(answer)? == 1))
+        self.change(RetryPolicy::Caller, operation, |_, answer, _| match read(answer)? {
+            0 => Ok(Cancelled::NotFound),
+            1 => Ok(Cancelled::Removed),
+            2 => Ok(Cancelled::Running),
+            _ => Err(unexpected_reply()),
+        })
     }
 
     pub(super) fn reset(self: &Arc<Self>, id: String, due: Due) -> Answer<bool> {
@@ -347,7 +354,12 @@ impl Operations {
         }))
     }
 
-    pub(super) fn finish(self: &Arc<Self>, id: String, fence: u64, finish: Finish) -> Answer<bool> {
+    pub(super) fn finish(
+        self: &Arc<Self>,
+        id: String,
+        fence: u64,
+        finish: Finish,
+    ) -> Answer<Finished> {
         let operation = self.of_id("finish", &id).number(fence);
         let planned = |operation: Operation, next: Option<Millis>| match next {
             Some(next) => operation.due(Due::At(next)),
@@ -371,10 +383,15 @@ impl Operations {
         };
         self.change(RetryPolicy::Worker, operation, move |operations, answer, now| {
             let (answer, due): (u8, Millis) = read(answer)?;
-            if answer == 1 {
+            if due != 0 {
                 operations.notify_if_near(&id, due, now);
             }
-            Ok(answer != 0)
+            match answer {
+                0 => Ok(Finished::TooLate),
+                1 => Ok(Finished::Accepted),
+                2 => Ok(Finished::Cancelled),
+                _ => Err(unexpected_reply()),
+            }
         })
     }
 

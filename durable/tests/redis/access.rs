@@ -6,7 +6,9 @@ use crate::common::bench::{SECOND, wait};
 use crate::common::process::{Process, quick};
 use crate::common::redis::runtime;
 use crate::common::servers::{Cluster, Server};
-use tourbillon_durable::{DurableError, DurableTimers, Options, Outcome, Redis, RedisOptions};
+use tourbillon_durable::{
+    Cancelled, DurableError, DurableTimers, Options, Outcome, Redis, RedisOptions,
+};
 
 /// The permissions on one node, as in the guide.
 const RIGHTS: &str = "~{tb:timers}* ~{tb:timers:* &tb:timers +@scripting +@connection +@hash \
@@ -119,7 +121,7 @@ fn does_all(process: &Process) {
     for id in ["a", "b", "c"] {
         wait(timers.insert(id, "", 3600 * SECOND, quick())).unwrap();
     }
-    assert_eq!(wait(timers.cancel("a")), Ok(true));
+    assert_eq!(wait(timers.cancel("a")), Ok(Cancelled::Removed));
     assert_eq!(wait(timers.reset("b", SECOND / 10)), Ok(true));
     assert_eq!(work.next(), "b");
     assert!(wait(timers.get("c")).unwrap().is_some());

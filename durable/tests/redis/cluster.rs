@@ -9,7 +9,7 @@ use crate::common::process::{
 use crate::common::servers::{Cluster, Server};
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
-use tourbillon_durable::Existing;
+use tourbillon_durable::{Cancelled, Existing};
 
 const ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
@@ -31,7 +31,7 @@ fn a_timer_alone_in_its_slice_is_not_lost_while_its_slot_moves() {
     let moves = (0..6).map(|partition| cluster.begin_move(&format!("{{tb:timers:{partition}}}")));
     let moves: Vec<_> = moves.collect();
     let work = process.work();
-    assert_eq!(wait(timers.cancel("far")), Ok(true), "all its keys are there");
+    assert_eq!(wait(timers.cancel("far")), Ok(Cancelled::Removed), "all its keys are there");
     // Its new slice cannot be created before the move of the slot has ended.
     let moved = {
         let timers = timers.clone();

@@ -15,7 +15,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tourbillon_durable::{
-    DurableError, Event, Existing, Finding, Inserted, Options, Outcome, Redis, RedisOptions,
+    Cancelled, DurableError, Event, Existing, Finding, Inserted, Options, Outcome, Redis,
+    RedisOptions,
 };
 
 const ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
@@ -87,7 +88,10 @@ fn a_batch_whose_answer_is_lost_is_answered_as_before() {
     proxy.lose(3);
     let cancel = all.iter().take(100).map(|id| timers.cancel(id));
     let cancelled = wait(futures_util::future::join_all(cancel));
-    assert!(cancelled.iter().all(|cancelled| *cancelled == Ok(true)), "{cancelled:?}");
+    assert!(
+        cancelled.iter().all(|cancelled| *cancelled == Ok(Cancelled::Removed)),
+        "{cancelled:?}"
+    );
     assert_eq!((proxy.left(), wait(timers.len())), (0, Ok(100)));
 
     // A lease that was granted is returned again, without a wait for its end.
@@ -111,9 +115,9 @@ fn what_the_network_held_back_is_not_done_late() {
     let proxy = Proxy::before(server.port);
     let process = Process::at(&format!("redis://127.0.0.1:{}/", proxy.port));
     let other = Process::new(&server);
-    assert_eq!(wait(process.timers.cancel("a")), Ok(false));
+    assert_eq!(wait(process.timers.cancel("a")), Ok(Cancelled::NotFound));
     proxy.hold();
-    assert_eq!(wait(process.timers.cancel("a")), Ok(false));
+    assert_eq!(wait(process.timers.cancel("a")), Ok(Cancelled::NotFound));
     let scheduled = wait(other.timers.insert("a", "", 3600 * SECOND, quick()));
     assert_eq!(scheduled, Ok(Inserted::New));
     assert!(proxy.let_go());
@@ -199,7 +203,7 @@ fn a_timer_that_another_process_schedules_is_not_late() {
     assert_eq!(work.next(), "unheard");
     // A cancel is obeyed although the key stays in the wheel.
     wait(there.timers.insert("cancelled", "", SECOND / 2, quick())).unwrap();
-    assert_eq!(wait(there.timers.cancel("cancelled")), Ok(true));
+    assert_eq!(wait(there.timers.cancel("cancelled")), Ok(Cancelled::Removed));
     std::thread::sleep(SECOND);
     assert_eq!(work.stop(), [""; 0]);
 }
@@ -467,7 +471,7 @@ fn what_frees_a_full_memory_is_not_refused() {
     server.order("CONFIG SET maxmemory 1");
     assert_eq!(wait(timers.reset("a", 120 * SECOND)), Ok(true));
     assert_eq!(wait(timers.reset("a", 7200 * SECOND)), Ok(true));
-    assert_eq!(wait(timers.cancel("b")), Ok(true));
+    assert_eq!(wait(timers.cancel("b")), Ok(Cancelled::Removed));
     let running = bench.work(1, |_| async { Err::<(), _>("it fails") });
     bench.advance(60 * SECOND);
     assert!(matches!(running.next().outcome, Outcome::Retry { .. }));
@@ -708,8 +712,8 @@ fn a_damaged_timer_is_removed_and_another_of_its_name_is_delivered() {
     let running = bench.work_well();
     bench.advance(SECOND);
     assert!(matches!(running.next().outcome, Outcome::Unreadable { .. }));
-    for refused in [wait(timers.cancel("id")), wait(timers.reset("id", SECOND))] {
-        assert!(matches!(refused, Err(DurableError::Corrupt { .. })), "{refused:?}");
+    for refused in [wait(timers.cancel("id")).err(), wait(timers.reset("id", SECOND)).err()] {
+        assert!(matches!(refused, Some(DurableError::Corrupt { .. })), "{refused:?}");
     }
     assert_eq!(wait(timers.remove_corrupt("id")), Ok(true));
     wait(timers.insert("id", "payload", SECOND, quick())).unwrap();

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::{Duration, SystemTime};
-use tourbillon_durable::{Backoff, DurableTimers, Options, Outcome};
+use tourbillon_durable::{Backoff, Cancelled, DurableTimers, Options, Outcome};
 
 const FILE: &str = "TOURBILLON_CRASH_FILE";
 const ROUND: &str = "TOURBILLON_CRASH_ROUND";
@@ -63,7 +63,7 @@ fn schedule(timers: &DurableTimers, round: u64, caller: u64) {
         say(&format!("scheduled {id}"));
         if random.u8(..8) == 0 {
             say(&format!("cancelling {id}"));
-            if pollster::block_on(timers.cancel(&id)).unwrap() {
+            if pollster::block_on(timers.cancel(&id)).unwrap() == Cancelled::Removed {
                 say(&format!("cancelled {id}"));
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::common::bench::{Bench, Place, SECOND, quick, start, suite, wait};
 use tourbillon_durable::{
-    DeadReason, DurableError, Existing, Inserted, Options, Outcome, Verdict, When,
+    Cancelled, DeadReason, DurableError, Existing, Inserted, Options, Outcome, Verdict, When,
 };
 
 suite!(
@@ -43,7 +43,7 @@ fn a_timer_repeats_by_its_rule<P: Place>(mut bench: Bench<P>) {
     let dead = wait(timers.dead_letters(None, 9)).unwrap();
     assert_eq!((dead.len(), dead[0].planned), (1, start() + 2 * hour));
     assert_eq!(wait(timers.redrive(dead[0].number)), Err(DurableError::Exists));
-    assert_eq!(wait(timers.cancel("id")), Ok(true));
+    assert_eq!(wait(timers.cancel("id")), Ok(Cancelled::Removed));
     assert_eq!(wait(timers.redrive(dead[0].number)), Ok(true));
     let running = bench.work_well();
     assert_eq!(running.next().planned, start() + 2 * hour);
@@ -73,7 +73,7 @@ fn a_repetition_is_cancelled<P: Place>(bench: Bench<P>) {
         let timers = inside.clone();
         async move {
             // This delivery continues, and there is no other.
-            assert_eq!(timers.cancel("id").await, Ok(false));
+            assert_eq!(timers.cancel("id").await, Ok(Cancelled::Running));
             Ok::<(), String>(())
         }
     });
@@ -96,7 +96,7 @@ fn a_repetition_goes_on_that_is_kept_after_a_cancel<P: Place>(bench: Bench<P>) {
             assert_eq!(again().await, Ok(Inserted::Kept));
             if delivery.payload.is_empty() {
                 // An operator cancels it, and the next version of the program inserts it.
-                assert_eq!(timers.cancel("id").await, Ok(false));
+                assert_eq!(timers.cancel("id").await, Ok(Cancelled::Running));
                 assert_eq!(again().await, Ok(Inserted::Next));
             }
             Ok::<(), String>(())

@@ -29,7 +29,7 @@ use tourbillon::future::Timer;
 use tourbillon::{Builder, Clock, Inline, MonotonicClock};
 use tourbillon_durable::__internals::{lease, open_database};
 use tourbillon_durable::{
-    DurableError, DurableTimers, Embedded, Event, Existing, Inserted, Options, Outcome,
+    Cancelled, DurableError, DurableTimers, Embedded, Event, Existing, Inserted, Options, Outcome,
 };
 
 type TestResult = std::result::Result<(), Box<dyn std::error::Error>>;
@@ -224,7 +224,7 @@ fn a_disk_that_is_full_for_a_while() -> TestResult {
         blocks.set(DiskState::Well);
         insist(|| schedule(&timers, &refused));
         known.push(refused);
-        assert!(block_on(timers.cancel("before"))?);
+        assert_eq!(block_on(timers.cancel("before"))?, Cancelled::Removed);
         assert_eq!(schedule(&timers, "before")?, Inserted::New);
     }
     drop(timers);

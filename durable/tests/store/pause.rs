@@ -2,7 +2,9 @@
 
 use crate::common::bench::{Bench, MILLISECOND, Place, SECOND, quick, start, suite, wait};
 use std::time::Duration;
-use tourbillon_durable::{DurableTimers, Existing, Inserted, Misfire, Outcome, TimerState, When};
+use tourbillon_durable::{
+    Cancelled, DurableTimers, Existing, Inserted, Misfire, Outcome, TimerState, When,
+};
 
 suite!(
     a_paused_timer_is_not_delivered,
@@ -69,7 +71,7 @@ fn a_paused_timer_can_be_changed<P: Place>(bench: Bench<P>) {
     assert_eq!(running.acknowledged(1), ["id"]);
     wait(timers.insert("id", "e", SECOND, quick())).unwrap();
     wait(timers.pause_timer("id")).unwrap();
-    assert_eq!(wait(timers.cancel("id")), Ok(true));
+    assert_eq!(wait(timers.cancel("id")), Ok(Cancelled::Removed));
     assert_eq!(wait(timers.len()), Ok(0));
     assert_eq!(running.stop(), []);
 }

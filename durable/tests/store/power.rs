@@ -27,7 +27,7 @@ use std::time::Duration;
 use tourbillon::future::Timer;
 use tourbillon::{Builder, Inline};
 use tourbillon_durable::__internals::open_database;
-use tourbillon_durable::{DurableError, DurableTimers, Existing, Options};
+use tourbillon_durable::{Cancelled, DurableError, DurableTimers, Existing, Options};
 
 type Tested = std::result::Result<(), Box<dyn std::error::Error>>;
 
@@ -220,7 +220,7 @@ fn work(disk: &VolatileDisk, seed: u64) -> Tested {
         random.shuffle(&mut gone);
         for id in &gone[..gone.len() * 7 / 8] {
             disk.lock().acknowledged.remove(id);
-            assert!(block_on(timers.cancel(id))?);
+            assert_eq!(block_on(timers.cancel(id))?, Cancelled::Removed);
         }
     }
     Ok(())

@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 use tourbillon_durable::{
-    Backoff, DurableError, Existing, Inserted, Misfire, Options, Outcome, TimerState, When,
+    Backoff, Cancelled, DurableError, Existing, Inserted, Misfire, Options, Outcome, TimerState,
+    When,
 };
 
 #[derive(Clone, Debug)]
@@ -113,7 +114,9 @@ impl Trial {
             Op::Cancel { id } => {
                 let id = format!("{id}");
                 let cancelled = wait(self.bench.timers().cancel(&id));
-                assert_eq!(cancelled, Ok(self.model.remove(&id).is_some()));
+                let removed = self.model.remove(&id).is_some();
+                let expected = if removed { Cancelled::Removed } else { Cancelled::NotFound };
+                assert_eq!(cancelled, Ok(expected));
             }
             Op::Reschedule { id, delay } => {
                 let id = format!("{id}");

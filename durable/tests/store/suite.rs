@@ -10,8 +10,8 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tourbillon_durable::{
-    DeadLetter, DeadReason, DurableError, DurableTimer, DurableTimers, Existing, Inserted, Outcome,
-    When,
+    Cancelled, DeadLetter, DeadReason, DurableError, DurableTimer, DurableTimers, Existing,
+    Inserted, Outcome, TimerState, Verdict, When,
 };
 
 suite!(
@@ -26,6 +26,9 @@ suite!(
     a_handler_that_schedules_itself_again,
     what_comes_next_waits_for_the_last_attempt,
     a_cancel_takes_what_comes_next,
+    a_cancel_ends_the_retries,
+    a_timer_that_was_cancelled_may_be_inserted_again,
+    a_cancel_holds_though_the_worker_dies,
     failures_are_retried_and_then_dead,
     a_dead_letter_is_driven_again_or_deleted,
     a_handler_that_panics,
@@ -162,21 +165,21 @@ fn cancel_tells_the_truth<P: Place>(bench: Bench<P>) {
         let timers = inside.clone();
         async move { Err(format!("cancelled: {:?}", timers.cancel(&delivery.id).await)) }
     });
-    assert_eq!(wait(timers.cancel("id")), Ok(false));
+    assert_eq!(wait(timers.cancel("id")), Ok(Cancelled::NotFound));
     wait(timers.insert("loaded", "", 5 * SECOND, quick())).unwrap();
     wait(timers.insert("far", "", 5000 * SECOND, quick())).unwrap();
     wait(timers.insert("running", "", 6 * SECOND, quick())).unwrap();
     bench.advance(4 * SECOND);
-    assert_eq!(wait(timers.cancel("loaded")), Ok(true));
-    assert_eq!(wait(timers.cancel("loaded")), Ok(false));
-    assert_eq!(wait(timers.cancel("far")), Ok(true));
+    assert_eq!(wait(timers.cancel("loaded")), Ok(Cancelled::Removed));
+    assert_eq!(wait(timers.cancel("loaded")), Ok(Cancelled::NotFound));
+    assert_eq!(wait(timers.cancel("far")), Ok(Cancelled::Removed));
     bench.advance(2 * SECOND);
     let event = running.next();
-    let error = "cancelled: Ok(false)".to_owned();
-    assert_eq!(event.id, "running");
-    assert_eq!(event.outcome, Outcome::Retry { wait: SECOND, error });
-    // Between two attempts the timer rests.
-    assert_eq!(wait(timers.cancel("running")), Ok(true));
+    let error = "cancelled: Ok(Running)".to_owned();
+    assert_eq!((&*event.id, event.attempt), ("running", 1));
+    assert_eq!(event.outcome, Outcome::Cancelled { error });
+    assert_eq!(wait(timers.cancel("running")), Ok(Cancelled::NotFound));
+    assert_eq!((wait(timers.len()), wait(timers.dead_len())), (Ok(0), Ok(0)));
     bench.advance(9000 * SECOND);
     assert_eq!(wait(timers.len()), Ok(0));
     assert_eq!(running.stop(), []);
@@ -284,7 +287,7 @@ fn a_cancel_takes_what_comes_next<P: Place>(bench: Bench<P>) {
             let next = again(&timers, "next", SECOND, Existing::Keep).await;
             assert_eq!(next, Ok(Inserted::Next));
             match &delivery.payload[..] {
-                b"cancelled" => assert_eq!(timers.cancel("id").await, Ok(false)),
+                b"cancelled" => assert_eq!(timers.cancel("id").await, Ok(Cancelled::Running)),
                 b"replaced" => {
                     let new = again(&timers, "new", 3600 * SECOND, Existing::Replace).await;
                     assert_eq!(new, Ok(Inserted::Replaced));
@@ -302,13 +305,101 @@ fn a_cancel_takes_what_comes_next<P: Place>(bench: Bench<P>) {
     wait(timers.insert("id", "fails", SECOND, quick())).unwrap();
     bench.advance(SECOND);
     assert!(matches!(running.next().outcome, Outcome::Retry { .. }));
-    assert_eq!(wait(timers.cancel("id")), Ok(true));
+    assert_eq!(wait(timers.cancel("id")), Ok(Cancelled::Removed));
     assert_eq!(wait(timers.len()), Ok(0));
     wait(timers.insert("id", "replaced", SECOND, quick())).unwrap();
     bench.advance(SECOND);
     assert_eq!(running.next().outcome, Outcome::TooLate);
     let found = wait(timers.get("id")).unwrap().unwrap();
     assert_eq!((&found.payload[..], found.next), (&b"new"[..], None));
+    assert_eq!(running.stop(), []);
+}
+
+fn a_cancel_ends_the_retries<P: Place>(bench: Bench<P>) {
+    let timers = bench.timers().clone();
+    let inside = timers.clone();
+    let running = bench.work_by(8, move |delivery| {
+        let timers = inside.clone();
+        async move {
+            for _ in 0..2 {
+                assert_eq!(timers.cancel("id").await, Ok(Cancelled::Running));
+                let found = timers.get("id").await.unwrap().unwrap();
+                assert!(found.is_running() && found.state == TimerState::Cancelling);
+                let cancelling = timers.list_state(TimerState::Cancelling, None, 9).await;
+                assert_eq!(cancelling.unwrap().len(), 1);
+            }
+            match &delivery.payload[..] {
+                b"fails" => Verdict::Retry("no".to_owned()),
+                b"fails for good" => Verdict::Fail("no".to_owned()),
+                b"snoozes" => Verdict::Again { after: SECOND, counted: false },
+                _ => Verdict::Done,
+            }
+        }
+    });
+    for (payload, attempts) in
+        [("fails", 3), ("fails", 1), ("fails for good", 3), ("snoozes", 3), ("succeeds", 3)]
+    {
+        wait(timers.insert("id", payload, SECOND, quick().attempts(attempts))).unwrap();
+        bench.advance(SECOND);
+        let error = if payload.starts_with("fails") { "no" } else { "" }.to_owned();
+        let expected = match payload {
+            "succeeds" => Outcome::Acknowledged,
+            _ => Outcome::Cancelled { error },
+        };
+        assert_eq!(running.next().outcome, expected, "{payload}");
+        assert_eq!((wait(timers.len()), wait(timers.dead_len())), (Ok(0), Ok(0)), "{payload}");
+    }
+    assert_eq!(running.stop(), []);
+}
+
+fn a_timer_that_was_cancelled_may_be_inserted_again<P: Place>(bench: Bench<P>) {
+    let timers = bench.timers().clone();
+    let inside = timers.clone();
+    let running = bench.work(8, move |delivery| {
+        let timers = inside.clone();
+        async move {
+            let (existing, expected) = match &delivery.payload[..] {
+                b"keeps" => (Existing::Keep, [Inserted::Next, Inserted::Kept]),
+                b"updates" => (Existing::Update, [Inserted::Updated, Inserted::Updated]),
+                _ => return Ok(()),
+            };
+            assert_eq!(timers.pause_timer("id").await, Ok(true));
+            assert_eq!(timers.cancel("id").await, Ok(Cancelled::Running));
+            // It would not be delivered again, so this is another delivery.
+            for expected in expected {
+                let options = quick().existing(existing);
+                let next = timers.insert("id", "next", delivery.planned, options).await;
+                assert_eq!(next, Ok(expected));
+            }
+            let found = timers.get("id").await.unwrap().unwrap();
+            assert_eq!((&found.payload, found.state), (&delivery.payload, TimerState::Cancelling));
+            Err("no")
+        }
+    });
+    for payload in ["keeps", "updates"] {
+        let planned = bench.now() + SECOND;
+        wait(timers.insert("id", payload, planned, quick())).unwrap();
+        bench.advance(SECOND);
+        assert_eq!(running.next().outcome, Outcome::Cancelled { error: "no".to_owned() });
+        let event = running.next();
+        assert_eq!((event.planned, event.attempt), (planned, 1));
+        assert_eq!(event.outcome, Outcome::Acknowledged);
+    }
+    assert_eq!(running.stop(), []);
+    assert_eq!((wait(timers.len()), wait(timers.dead_len())), (Ok(0), Ok(0)));
+}
+
+fn a_cancel_holds_though_the_worker_dies<P: Place>(bench: Bench<P>) {
+    let timers = bench.timers();
+    wait(timers.insert("id", "", SECOND, quick().lease(5 * SECOND))).unwrap();
+    bench.advance(SECOND);
+    die_in_the_middle(timers);
+    assert_eq!(wait(timers.cancel("id")), Ok(Cancelled::Running));
+    let running = bench.work_well();
+    bench.advance(5 * SECOND);
+    let error = "the lease ran out".to_owned();
+    assert_eq!(running.next().outcome, Outcome::Cancelled { error });
+    assert_eq!((wait(timers.len()), wait(timers.dead_len())), (Ok(0), Ok(0)));
     assert_eq!(running.stop(), []);
 }
 
@@ -466,11 +557,8 @@ fn a_handler_that_overruns_its_lease<P: Place>(bench: Bench<P>) {
     assert_eq!(wait(bench.timers().len()), Ok(0));
 }
 
-fn a_worker_that_dies_is_replaced<P: Place>(bench: Bench<P>) {
-    let timers = bench.timers();
-    wait(timers.insert("id", "", SECOND, quick().lease(5 * SECOND))).unwrap();
-    bench.advance(SECOND);
-    // Its future is dropped in the middle of the handler.
+/// Runs a worker whose future is dropped in the middle of its first handler.
+fn die_in_the_middle(timers: &DurableTimers) {
     let (send, mut begun) = futures_channel::mpsc::unbounded();
     let run = timers.run(move |delivery| {
         send.unbounded_send(delivery.attempt).unwrap();
@@ -480,8 +568,13 @@ fn a_worker_that_dies_is_replaced<P: Place>(bench: Bench<P>) {
     let ended = wait(futures_util::future::select(Box::pin(run), first));
     let futures_util::future::Either::Right((Some(1), run)) = ended else { panic!("no attempt") };
     drop(run);
+}
 
-    assert_eq!(wait(timers.cancel("id")), Ok(false));
+fn a_worker_that_dies_is_replaced<P: Place>(bench: Bench<P>) {
+    let timers = bench.timers();
+    wait(timers.insert("id", "", SECOND, quick().lease(5 * SECOND))).unwrap();
+    bench.advance(SECOND);
+    die_in_the_middle(timers);
     assert_eq!(wait(timers.reset("id", SECOND)), Ok(false));
     let running = bench.work_well();
     bench.advance(5 * SECOND);

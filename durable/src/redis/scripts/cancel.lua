@@ -1,7 +1,8 @@
--- Resting → nothing. A leased timer loses its repetition rule and its next delivery.
+-- Resting → nothing. Leased → leased and cancelled, without its repetition rule and its next
+-- delivery.
 --
 -- id, bucket
--- returns 1 if it rested, else 0
+-- returns 1 it rested | 2 it is leased | 0 no such timer
 
 local function cancel(id, bucket)
   bucket = PREFIX .. 'b:' .. bucket
@@ -10,12 +11,12 @@ local function cancel(id, bucket)
   local flags, due, _, leased = head(found)
   if not flags then return CORRUPT end
   if leased ~= 0 then
-    if flags % 4 ~= 0 then
+    if flags % 8 ~= CANCELLED then
       relieve(slice(due))
-      call('HSET', bucket, id, front(found, flags - flags % 4) .. rest(found))
+      call('HSET', bucket, id, front(found, flags - flags % 8 + CANCELLED) .. rest(found))
       changed = true
     end
-    return 0
+    return 2
   end
   take(slice(due), id)
   call('HDEL', bucket, id)

@@ -13,7 +13,7 @@ local PREFIX = ARGV[1]
 local NOTIFY_AHEAD = 30000      -- the distance from now up to which changes are published
 local LATEST = 253402300799999
 local LAYOUT = 3        -- of a record
-local NEXT, PAUSED = 2, 8       -- flags of a record
+local NEXT, CANCELLED, PAUSED = 2, 4, 8       -- flags of a record
 local DAMAGED = 128     -- flag of a record that a worker could not read
 local PARKED = 281474976710656  -- the distance of the keys of paused timers behind all others
 local CORRUPT = 'TBCORRUPT damaged record of a timer'
@@ -47,8 +47,9 @@ end
 -- A record: layout 1 | flags 1 | due 6 | planned 6 | fence 6 | attempt 4 | lease 4 | error | next?
 -- | rest.
 -- Flag 1: the timer repeats. Flag 2: there is `next`, the record of the next delivery, preceded by
--- its length in four bytes. Flag 8: the timer is paused. Flag 128: the record is damaged. Fencing
--- token 0: the timer rests. The error is preceded by its length in two bytes.
+-- its length in four bytes. Flag 4: the timer was cancelled while it was leased. Flag 8: the timer is
+-- paused. Flag 128: the record is damaged. Fencing token 0: the timer rests. The error is preceded by
+-- its length in two bytes.
 
 local function is_paused(flags) return floor(flags / PAUSED) % 2 == 1 end
 
@@ -66,6 +67,8 @@ local function head(record)
     return flags, indexed(flags, due, fence_), planned, fence_, attempt, lease
   end
 end
+
+local function is_cancelled(flags) return floor(flags / CANCELLED) % 2 == 1 end
 
 -- Returns the part of a record after its error, that is, `next` and the rest.
 local function tail(record) return sub(record, 31 + read('<I2', record, 29)) end

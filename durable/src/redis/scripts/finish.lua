@@ -1,11 +1,12 @@
 -- Leased under this fencing token → the next delivery, which was inserted meanwhile or belongs to
--- the repetition.
+-- the repetition. A cancelled timer that is not done has no other attempt and becomes no letter.
 --
 -- id, bucket, fence
 -- how: 'done', 'dead', 'retry', or 'again' if the attempt is not counted
 -- given: the next planned time of a repetition or '' (done, dead); + and the wait (retry, again)
 -- error; reason of a dead letter; clear: 1 if the letter must not repeat
--- returns {1, due} due again | {2, 0} removed | {0, 0} the lease was taken over, nothing changed
+-- returns {1 accepted | 2 cancelled, the next due time or 0 if it was removed}
+--   | {0, 0} the lease was taken over, nothing changed
 
 -- Adds a dead letter for a record, with another error.
 local function add_letter(number, id, flags, head_, error, record, reason)
@@ -23,19 +24,23 @@ local function finish(id, bucket, under, how, given, error, reason, clear)
   local flags, before, planned, leased, attempt, length = head(found)
   if not flags then return CORRUPT end
   if leased ~= tonumber(under) then return {0, 0} end
-  local due, record, retried = nil, nil, how == 'retry' or how == 'again'
+  local cancelled = how ~= 'done' and is_cancelled(flags)
+  local retried = not cancelled and (how == 'retry' or how == 'again')
+  local due, record, answer = nil, nil, cancelled and 2 or 1
   if not retried then record = parts(found) end
   if record then
     local kept
     kept, due = head(record)
     if not kept then return CORRUPT end
-    if is_paused(flags) then record = pack('<BB', LAYOUT, kept + PAUSED) .. sub(record, 3) end
+    if is_paused(flags) and not is_cancelled(flags) then
+      record = pack('<BB', LAYOUT, kept + PAUSED) .. sub(record, 3)
+    end
   elseif retried or given ~= '' and flags % 2 == 1 then
     -- Unless a cancel in the meantime has ended the repetition.
     due = math.min(time(given), LATEST)
   end
   local last = nil
-  if how == 'dead' then
+  if how == 'dead' and not cancelled then
     last = tonumber(call('HGET', COUNTERS, 'dead') or 0)
     call('EXISTS', PREFIX .. 'letters', PREFIX .. 'dead')
   end
@@ -50,7 +55,7 @@ local function finish(id, bucket, under, how, given, error, reason, clear)
   if not due then
     call('HDEL', bucket, id)
     timers = timers - 1
-    return {2, 0}
+    return {answer, 0}
   end
   if not record then
     if how == 'again' then
@@ -63,5 +68,5 @@ local function finish(id, bucket, under, how, given, error, reason, clear)
   end
   call('HSET', bucket, id, record)
   notify_if_near(id, key)
-  return {1, key}
+  return {answer, key}
 end

@@ -23,7 +23,8 @@ local function insert(id, bucket, existing, given, place, record)
     local flags, _, planned, leased = head(found)
     if not flags then return CORRUPT end
     -- It rests, repeats, has a next delivery already, or is the same delivery.
-    if leased == 0 or flags % 4 ~= 0 or planned == due then return 1 end
+    local same = planned == due and not is_cancelled(flags)
+    if leased == 0 or flags % 4 ~= 0 or same then return 1 end
     record = front(found, flags + NEXT) .. pack('<I4', #record) .. record .. rest(found)
     call('HSET', bucket, id, record)
     changed = true

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 use tourbillon_durable::{
-    Backoff, DurableError, DurableTimers, Existing, Inserted, Options, Refused,
+    Backoff, Cancelled as Reply, DurableError, DurableTimers, Existing, Inserted, Options, Refused,
 };
 
 /// The delay to a time that is planned in place of another.
@@ -27,6 +27,9 @@ pub(crate) enum Fate {
     Perhaps,
     /// It was cancelled or moved by then. No attempt begins later, and none has been acknowledged.
     Gone(u64),
+    /// It was cancelled while an attempt was running, which is the last one. It is acknowledged or
+    /// gone, and no dead letter.
+    Last,
     /// It was replaced. No attempt is acknowledged, though one may still begin.
     Replaced,
 }
@@ -37,6 +40,8 @@ pub(crate) enum Cancelled {
     #[default]
     No,
     Yes,
+    /// It ends with the attempt that was running.
+    Running,
     /// It may have been executed by a call without a reply.
     Perhaps,
 }
@@ -164,14 +169,20 @@ impl Telling {
                 break cancelled;
             }
         };
-        self.story.cancelled = if cancelled {
-            self.settle(Fate::Gone(now()));
-            Cancelled::Yes
-        } else if self.story.unanswered > before {
-            self.settle(Fate::Perhaps);
-            Cancelled::Perhaps
-        } else {
-            Cancelled::No
+        self.story.cancelled = match cancelled {
+            Reply::Removed => {
+                self.settle(Fate::Gone(now()));
+                Cancelled::Yes
+            }
+            Reply::Running => {
+                self.settle(Fate::Last);
+                Cancelled::Running
+            }
+            _ if self.story.unanswered > before => {
+                self.settle(Fate::Perhaps);
+                Cancelled::Perhaps
+            }
+            _ => Cancelled::No,
         };
         Ok(())
     }

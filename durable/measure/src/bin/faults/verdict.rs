@@ -97,10 +97,11 @@ impl Verdict {
             match fate {
                 Fate::Due => lost |= !ends,
                 Fate::Perhaps => {}
+                Fate::Last => stale |= one.letters > 0,
                 Fate::Gone(since) => stale |= one.acknowledged > 0 || one.begun > *since,
                 Fate::Replaced => stale |= one.acknowledged > 0,
             }
-            if ends && matches!(fate, Fate::Due | Fate::Perhaps) {
+            if ends && matches!(fate, Fate::Due | Fate::Perhaps | Fate::Last) {
                 self.untold += usize::from(one.acknowledged + one.letters == 0);
                 (ended, last_is_letter) = (true, one.letters > 0);
             }

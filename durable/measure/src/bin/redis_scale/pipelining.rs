@@ -8,6 +8,7 @@ use crate::subject::{PAYLOAD, Subject, after, due, id, own_cpu};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, cmd};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use tourbillon_durable::Cancelled;
 use tourbillon_durable_measure::each;
 
 /// As many as a store has partitions.
@@ -113,7 +114,10 @@ impl Trial<'_> {
         let (timers, first) = (self.subject.timers.clone(), self.first);
         let call = move |number| {
             let timers = timers.clone();
-            async move { assert!(timers.cancel(&id(first + number)).await.unwrap()) }
+            async move {
+                let cancelled = timers.cancel(&id(first + number)).await.unwrap();
+                assert_eq!(cancelled, Cancelled::Removed);
+            }
         };
         self.take(each(self.callers, self.count, call)).await
     }
