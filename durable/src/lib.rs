@@ -26,13 +26,13 @@
 //! early because the clock was set back, without any effect.
 //!
 //! ```text
-//!               insert                lease: attempt + 1               Ok, no rule
+//!               insert                lease: attempt + 1          done, no rule, or cancelled
 //!   (nothing) ──────────► resting ───────────────────────────► leased ─────────────► (nothing)
 //!       ▲                 │  ▲  ▲      the lease has run out:  │ │ │ ▲
 //!       └──── cancel ─────┘  │  │      leased again, the       │ │ └─┘
 //!                            │  │      attempt has failed      │ │
-//!                            │  └── failed: due after a wait ──┘ │ failed for the last time,
-//!                            │      Ok, a rule: its next time    │ or lived too long
+//!                            │  └── failed, again: after a wait┘ │ failed for the last time or
+//!                            │      done, a rule: its next time  │ for good, or lived too long
 //!                            └───────────── redrive ──────── dead letter
 //! ```
 //!
