@@ -6,6 +6,7 @@
 use super::clock::{Millis, millis_up, system};
 use super::error::DurableError;
 use super::json;
+use super::lease::{DeliveryLease, HeldLease, Stopped};
 use super::permits::Permit;
 use super::ready::Claim;
 use super::record::{DeadReason, Record};
@@ -23,7 +24,7 @@ use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use tourbillon::future::{TimeoutError, Timer};
+use tourbillon::future::Timer;
 
 /// The maximum number of bytes of an error that are stored.
 const LONGEST_ERROR: usize = 1024;
@@ -34,6 +35,9 @@ pub(super) const STALLED: Duration = Duration::from_secs(2);
 /// The minimum time for which an ending worker waits until the store accepts the end of an attempt,
 /// if the lease has run out by then.
 const GRACE: Duration = Duration::from_millis(250);
+
+/// The error of an attempt whose lease ran out.
+const RAN_OUT: &str = "the lease ran out";
 
 /// A due timer, as a handler receives it.
 ///
@@ -80,11 +84,15 @@ pub struct Delivery {
     /// Identifies this delivery. The token is the same for each attempt of one id and planned time,
     /// and different for every other delivery. Use it as an idempotency key for external systems.
     pub token: String,
+    /// The lease of this attempt, which tells how long the handler may run, and if its work is still
+    /// wanted.
+    pub lease: DeliveryLease,
 }
 
 impl Delivery {
-    fn new(id: &str, record: &Record) -> Self {
+    fn new(id: &str, record: &Record, lease: DeliveryLease) -> Self {
         Self {
+            lease,
             id: id.to_owned(),
             payload: record.payload.clone(),
             attempt: record.attempt,
@@ -280,6 +288,8 @@ pub(super) struct Attempts {
     pub(super) handle: Box<Handle>,
     pub(super) observe: Option<Box<Observe>>,
     pub(super) ending: Ending,
+    /// The maximum duration of a handler.
+    pub(super) time_limit: Duration,
 }
 
 impl Attempts {
@@ -312,8 +322,8 @@ impl Attempts {
             }
         };
         permit.reacquire().await;
-        let Ended { finish, outcome } = self.attempt(&id, &lease, asked).await?;
-        let left = self.left(&lease, asked).max(GRACE);
+        let (Ended { finish, outcome }, expires) = self.attempt(&id, &lease, asked).await?;
+        let left = expires.saturating_duration_since(self.timer.now()).max(GRACE);
         let finishing = self.store.finish(&id, lease.fence, finish);
         let outcome = match self.wait(&id, finishing, &mut permit, left).await? {
             Some(Finished::Accepted) => outcome,
@@ -375,7 +385,7 @@ impl Attempts {
         }
     }
 
-    /// Runs an attempt and returns its end.
+    /// Runs an attempt. Returns its end, and the time at which its lease expires.
     ///
     /// The lease counts from the time of the request. A worker that reads the reply late must not
     /// start a handler after another worker may have taken over the lease.
@@ -384,41 +394,44 @@ impl Attempts {
         id: &str,
         lease: &Lease,
         asked: Instant,
-    ) -> Result<Ended, DurableError> {
-        let Lease { now, overrun, record, .. } = lease;
+    ) -> Result<(Ended, Instant), DurableError> {
+        let Lease { fence, now, overrun, record } = lease;
+        let length = Duration::from_millis(record.due.saturating_sub(*now));
+        let expires = asked + length;
         // This delivery also makes up for those that were missed while no worker ran.
         let next = match record.settings.next(record.planned, (*now).max(record.planned)) {
             Ok(next) => next,
             Err(error) => {
-                return Ok(Ended::dead(DeadReason::Rule, error.to_string(), None));
+                return Ok((Ended::dead(DeadReason::Rule, error.to_string(), None), expires));
             }
         };
-        let ran_out = || Ok(Ended::failed(id, record, "the lease ran out".to_owned(), next));
+        let failed = |error: &str| Ended::failed(id, record, error.to_owned(), next);
         if *overrun {
-            return ran_out();
+            return Ok((failed(RAN_OUT), expires));
         }
         if let Some(missed) = Ended::missed(record, *now) {
-            return missed;
+            return missed.map(|missed| (missed, expires));
         }
         if has_expired(record, *now) {
-            return Ok(Ended::dead(DeadReason::Expired, record.error.clone(), next));
+            return Ok((Ended::dead(DeadReason::Expired, record.error.clone(), next), expires));
         }
-        let left = self.left(lease, asked);
-        if left.is_zero() {
-            return ran_out();
+        let begun = self.timer.now();
+        if begun >= expires {
+            return Ok((failed(RAN_OUT), expires));
         }
-        let handled = self.call(Delivery::new(id, record));
-        match self.timer.timeout(left, handled).await {
-            Ok(verdict) => Ok(Ended::by(verdict, id, record, next)),
-            Err(TimeoutError::Refused(refusal)) => Err(DurableError::Timer(refusal)),
-            Err(_) => ran_out(),
-        }
-    }
-
-    /// Returns the remaining time of a lease that was requested at `asked`.
-    fn left(&self, lease: &Lease, asked: Instant) -> Duration {
-        let left = Duration::from_millis(lease.record.due.saturating_sub(lease.now));
-        left.saturating_sub(self.timer.now().saturating_duration_since(asked))
+        let mut held = HeldLease::new(asked, length, begun + self.time_limit);
+        let ended = {
+            let handled = pin!(self.call(Delivery::new(id, record, held.handle())));
+            let kept = pin!(held.keep(&self.timer, || self.store.renew(id, *fence)));
+            match select(handled, kept).await {
+                Either::Left((verdict, _)) => Ended::by(verdict, id, record, next),
+                Either::Right((stopped, _)) => match stopped? {
+                    Stopped::RanOut => failed(RAN_OUT),
+                    Stopped::TimeLimit => failed("the time limit passed"),
+                },
+            }
+        };
+        Ok((ended, held.expires()))
     }
 
     async fn call(&self, delivery: Delivery) -> Verdict {
@@ -573,6 +586,7 @@ mod tests {
                 seen.push(event.outcome.clone());
             })),
             ending: oneshot::channel().1.shared(),
+            time_limit: Duration::from_secs(1),
         };
         let permit = Arc::new(Permits::new(1)).try_acquire().ok_or("a permit")?;
         let ready = Arc::new(Ready::default());

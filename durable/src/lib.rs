@@ -69,6 +69,7 @@ mod error;
 mod feed;
 mod json;
 mod key;
+mod lease;
 mod lists;
 mod options;
 mod panics;
@@ -96,6 +97,7 @@ pub use dead_letters::{DeadLetter, Redriven};
 #[cfg(feature = "file")]
 pub use embedded::{Embedded, EmbeddedOptions};
 pub use error::DurableError;
+pub use lease::DeliveryLease;
 pub use options::{Existing, Options, When};
 pub use record::DeadReason;
 #[cfg(feature = "redis")]

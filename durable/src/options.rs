@@ -117,7 +117,7 @@ pub enum Existing {
 }
 
 /// The delivery options of a timer. The defaults are eight attempts, a backoff of one second to ten
-/// minutes that is shortened by up to half at random, a lease of one minute, no time to live, no
+/// minutes that is shortened by up to half at random, a lease of 15 seconds, no time to live, no
 /// repetition, no headers, and refusal of existing ids.
 ///
 /// The methods that begin with `get_` return what was set, for options that were read from a store
@@ -152,7 +152,7 @@ impl Options {
         let settings = Settings {
             attempts: 8,
             backoff,
-            lease: 60_000,
+            lease: 15_000,
             time_to_live: None,
             rule: None,
             window: None,
@@ -182,8 +182,13 @@ impl Options {
         self
     }
 
-    /// Sets the maximum duration of an attempt, from one millisecond to one day. After that the
-    /// handler's future is dropped and the attempt has failed.
+    /// Sets the duration of a lease, from one millisecond to one day. It is the time after which the
+    /// timer of a worker that has died is retried. A running worker renews the lease at each third of
+    /// it, so handlers may run longer, up to the [time limit](super::Worker::time_limit) of the worker.
+    /// If no renewal succeeds in time, the handler's future is dropped and the attempt has failed.
+    ///
+    /// Each renewal writes the timer with its payload. A lease should be longer than interruptions of
+    /// the store that attempts are to survive.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.settings.lease = millis_up(lease);

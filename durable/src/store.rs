@@ -101,6 +101,11 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
     /// was inserted after the cancel.
     fn finish(&self, id: &str, fence: u64, finish: Finish) -> Answer<Finished>;
 
+    /// Leased under this fencing token → leased for as long again, from now on. Nothing changes if
+    /// the lease was taken over or the timer was replaced. An expired lease that was not taken over
+    /// is renewed.
+    fn renew(&self, id: &str, fence: u64) -> Answer<Renewed>;
+
     /// Notes that a worker has waited long for a reply about a timer. Until the returned value is
     /// dropped, timers in the same part of the store are [withheld](Self::is_withheld).
     fn stalled(&self, _worker: u64, _id: &str) -> Option<Stalled> {
@@ -326,6 +331,16 @@ pub(super) enum Leasing {
     Paused,
     /// The record cannot be read. Nothing was changed.
     Unreadable(DurableError),
+}
+
+/// The outcome of the renewal of a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Renewed {
+    Held {
+        /// Set if the timer was cancelled under this lease.
+        cancelled: bool,
+    },
+    Lost,
 }
 
 /// A timer that a worker owns for a limited time.

@@ -20,6 +20,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tourbillon::future::Sleep;
 
+/// The default maximum duration of an attempt. Longer than most work, and short enough that a worker
+/// whose handlers hang continues the same day.
+const TIME_LIMIT: Duration = Duration::from_secs(3600);
+
+/// The longest time limit, a century.
+const LONGEST_TIME_LIMIT: Duration = Duration::from_secs(100 * 365 * 86_400);
+
 /// Delivers timers. Created by [`DurableTimers::worker`].
 ///
 /// The future of [`run`](Self::run) does all the work where it is polled. Move long computations
@@ -76,6 +83,7 @@ use tourbillon::future::Sleep;
 pub struct Worker {
     timers: DurableTimers,
     concurrency: usize,
+    time_limit: Duration,
     until: Fuse<BoxFuture<'static, ()>>,
     /// The time after the request to end at which the run ends, even if handlers are still running.
     within: Option<Duration>,
@@ -105,7 +113,14 @@ impl DurableTimers {
 impl Worker {
     pub(super) fn new(timers: DurableTimers) -> Self {
         let never: BoxFuture<'static, ()> = Box::pin(std::future::pending());
-        Self { timers, concurrency: 64, until: never.fuse(), within: None, observe: None }
+        Self {
+            timers,
+            concurrency: 64,
+            time_limit: TIME_LIMIT,
+            until: never.fuse(),
+            within: None,
+            observe: None,
+        }
     }
 
     /// Sets the maximum number of concurrent handlers. At least 1, by default 64.
@@ -114,12 +129,44 @@ impl Worker {
         self
     }
 
+    /// Sets the maximum duration of an attempt, by default one hour. After that the handler's future
+    /// is dropped and the attempt has failed, even though its lease could be renewed. Otherwise a
+    /// handler that hangs would hold one of the worker's permits forever. A handler sees the limit as
+    /// its [deadline](super::DeliveryLease::deadline).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon_durable::{DurableTimers, Options, Outcome};
+    ///
+    /// # let file = std::env::temp_dir().join(format!("tourbillon-limit-{}", std::process::id()));
+    /// # let (done, mut end) = futures_channel::mpsc::unbounded::<()>();
+    /// # let end = async move { drop(futures_util::StreamExt::next(&mut end).await) };
+    /// let timers = DurableTimers::open(&file)?;
+    /// let worker = timers.worker().time_limit(Duration::from_millis(10)).until(end);
+    /// let worker = worker.observe(move |event| {
+    ///     assert!(matches!(event.outcome, Outcome::Retry { .. }));
+    /// #     drop(done.unbounded_send(()));
+    /// });
+    /// pollster::block_on(timers.insert("order 7", "unpaid", Duration::ZERO, Options::new()))?;
+    /// pollster::block_on(worker.run(|_| std::future::pending::<Result<(), String>>()))?;
+    /// # drop(timers);
+    /// # std::fs::remove_file(&file)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn time_limit(mut self, limit: Duration) -> Self {
+        self.time_limit = limit.min(LONGEST_TIME_LIMIT);
+        self
+    }
+
     /// Ends the run when `end` completes. The worker requests no further leases, and finishes the
     /// attempts that have begun.
     ///
-    /// The shutdown takes as long as the handlers, but no longer than the last of their leases,
-    /// even if the store cannot be reached or written, because a handler's result does not count
-    /// after its lease ([`Outcome::Unanswered`]). The worker waits for pending lease requests, and
+    /// The shutdown takes as long as the handlers, whose leases are renewed, up to their [time
+    /// limit](Self::time_limit). To bound it, use [`until_within`](Self::until_within). If the store
+    /// cannot be reached or written, the shutdown takes no longer than the last of the leases,
+    /// because a handler's result does not count after its lease ([`Outcome::Unanswered`]). The worker waits for pending lease requests, and
     /// to report its end to the store, for up to two seconds.
     pub fn until(mut self, end: impl Future<Output = ()> + Send + 'static) -> Self {
         let end: BoxFuture<'static, ()> = Box::pin(end);
@@ -184,7 +231,7 @@ impl Worker {
         H: Fn(Delivery) -> F + Send + Sync + 'static,
         F: Future<Output: Into<Verdict>> + Send + 'static,
     {
-        let Self { timers, concurrency, until, within, observe } = self;
+        let Self { timers, concurrency, time_limit, until, within, observe } = self;
         let feed = Feed::join(&timers.store, &timers.timer, &timers.feed).await?;
         let handle = move |delivery: Delivery| -> BoxFuture<'static, Verdict> {
             Box::pin(handler(delivery).map(Into::into))
@@ -198,6 +245,7 @@ impl Worker {
             handle: Box::new(handle),
             observe,
             ending: ending.shared(),
+            time_limit,
         };
         let mut run = Run {
             attempts: Arc::new(attempts),

@@ -22,7 +22,7 @@ use super::error::DurableError;
 use super::key::{Key, Page};
 use super::record::{Dead, Record};
 use super::store::{
-    Answer, AnyStore, Cancelled, Due, Finish, Finished, Found, Insert, Inserted, Leasing, Store,
+    Answer, AnyStore, Cancelled, Due, Finish, Finished, Found, Insert, Inserted, Leasing, Renewed, Store,
 };
 use super::timers::DurableTimers;
 use super::window::{Watchers, Window};
@@ -296,6 +296,13 @@ impl Store for Embedded {
         let key = key.clone();
         self.write(OnFailure::Report, move |transaction, now| {
             transaction.lease(&key, now.passed, true)
+        })
+    }
+
+    fn renew(&self, id: &str, fence: u64) -> Answer<Renewed> {
+        let id = id.to_owned();
+        self.write(OnFailure::Retry, move |transaction, now| {
+            transaction.renew(&id, fence, now.passed)
         })
     }
 

@@ -26,7 +26,7 @@ use super::super::key::{Change, Key, Page};
 use super::super::options::Existing;
 use super::super::record::{Dead, DeadReason, Record};
 use super::super::store::{
-    Cancelled, Due, Finish, Finished, Insert, Inserted, LONGEST_LIST, Lease, Leasing,
+    Cancelled, Due, Finish, Finished, Insert, Inserted, LONGEST_LIST, Lease, Leasing, Renewed,
 };
 use super::error::TransitionError;
 use redb::{
@@ -302,6 +302,20 @@ impl Transaction {
         found.due = now.saturating_add(found.settings.lease);
         self.write(id, before, Some(&found))?;
         Ok(Leasing::Taken(Box::new(Lease { fence, now, overrun, record: found })))
+    }
+
+    pub(super) fn renew(
+        &mut self,
+        id: &str,
+        fence: u64,
+        now: Millis,
+    ) -> Result<Renewed, TransitionError> {
+        let found = self.find(id)?.filter(|record| record.fence == Some(fence));
+        let Some(mut found) = found else { return Ok(Renewed::Lost) };
+        let before = Some(found.due);
+        found.due = now.saturating_add(found.settings.lease);
+        self.write(id, before, Some(&found))?;
+        Ok(Renewed::Held { cancelled: found.cancelled })
     }
 
     pub(super) fn finish(

@@ -68,6 +68,11 @@ fn a_lease_that_was_taken_over_finishes_nothing() -> Result<(), DurableError> {
         assert_eq!((lease.overrun, lease.record.attempt), (overrun, 1));
         fences.push(lease.fence);
     }
+    for (fence, renewed) in
+        [(fences[0], Renewed::Lost), (fences[1], Renewed::Held { cancelled: false })]
+    {
+        assert_eq!(block_on(store.renew("id", fence))?, renewed);
+    }
     for (fence, finished) in [(fences[0], Finished::TooLate), (fences[1], Finished::Accepted)] {
         let finish = Finish::Done { next: None };
         assert_eq!(block_on(store.finish("id", fence, finish))?, finished);
@@ -103,6 +108,12 @@ fn step(store: &Embedded, random: &mut fastrand::Rng) -> Result<(), DurableError
             };
             if random.bool() {
                 assert_eq!(block_on(store.cancel(&id))?, Cancelled::Running);
+            }
+            if random.bool() {
+                assert!(matches!(block_on(store.renew(&id, lease.fence))?, Renewed::Held { .. }));
+                if random.bool() {
+                    return Ok(());
+                }
             }
             let first = block_on(store.finish(&id, lease.fence, finish.clone()))?;
             assert_ne!(first, Finished::TooLate);

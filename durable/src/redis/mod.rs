@@ -52,7 +52,8 @@ use super::key::{Key, Page};
 use super::options::Existing;
 use super::record::{Dead, Record};
 use super::store::{
-    Answer, AnyStore, Cancelled, Due, Finish, Finished, Found, Insert, Inserted, Leasing, Stalled,
+    Answer, AnyStore, Cancelled, Due, Finish, Finished, Found, Insert, Inserted, Leasing, Renewed,
+    Stalled,
     Store,
 };
 use super::window::Window;
@@ -392,6 +393,10 @@ impl Store for Redis {
 
     fn take_over(&self, key: &Key) -> Answer<Leasing> {
         self.operations.lease(key, true)
+    }
+
+    fn renew(&self, id: &str, fence: u64) -> Answer<Renewed> {
+        self.operations.renew(id, fence)
     }
 
     fn finish(&self, id: &str, fence: u64, finish: Finish) -> Answer<Finished> {

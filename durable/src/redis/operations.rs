@@ -9,6 +9,7 @@ use super::super::key::{Change, Key};
 use super::super::record::{Dead, DeadReason, Record};
 use super::super::store::{
     Answer, Cancelled, Due, Finish, Finished, Insert, Inserted, LONGEST_LIST, Lease, Leasing,
+    Renewed,
 };
 use super::bytes;
 use super::damaged::Damaged;
@@ -352,6 +353,17 @@ impl Operations {
             4 => Leasing::Paused,
             _ => return Err(unexpected_reply()),
         }))
+    }
+
+    /// A renewal whose attempt has ended is not sent any more.
+    pub(super) fn renew(self: &Arc<Self>, id: &str, fence: u64) -> Answer<Renewed> {
+        let operation = self.of_id("renew", id).number(fence).skip_if_dropped();
+        self.change(RetryPolicy::Worker, operation, |_, answer, _| match read(answer)? {
+            0 => Ok(Renewed::Lost),
+            1 => Ok(Renewed::Held { cancelled: false }),
+            2 => Ok(Renewed::Held { cancelled: true }),
+            _ => Err(unexpected_reply()),
+        })
     }
 
     pub(super) fn finish(

@@ -46,6 +46,7 @@ impl Scripts {
                 "cancel",
                 "reset",
                 "lease",
+                "renew",
                 "finish",
                 "redrive",
                 "delete_letter",

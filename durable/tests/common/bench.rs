@@ -14,7 +14,7 @@ use tourbillon::future::Timer;
 use tourbillon::{Builder, ManualClock};
 use tourbillon_durable::{
     AnyStore, Backoff, Delivery, DurableError, DurableTimers, Embedded, Event, Options, Outcome,
-    Verdict,
+    Verdict, Worker,
 };
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
@@ -157,12 +157,20 @@ impl<P: Place> Bench<P> {
         H: Fn(Delivery) -> F + Send + Sync + 'static,
         F: Future<Output: Into<Verdict>> + Send + 'static,
     {
+        self.run(self.timers().worker().concurrency(concurrency), handler)
+    }
+
+    /// Like [`work_by`](Self::work_by), with a worker that has other settings.
+    pub(crate) fn run<H, F>(&self, worker: Worker, handler: H) -> Running
+    where
+        H: Fn(Delivery) -> F + Send + Sync + 'static,
+        F: Future<Output: Into<Verdict>> + Send + 'static,
+    {
         let (send, events) = channel();
         let (ending, ends) = oneshot::channel::<()>();
         let place = Arc::clone(&self.place);
         let early = Arc::new(OnceLock::new());
         let seen = Arc::clone(&early);
-        let worker = self.timers().worker().concurrency(concurrency);
         let worker =
             worker.observe(move |event| drop(send.send(event.clone()))).until(async move {
                 let _ = ends.await;

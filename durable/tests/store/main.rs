@@ -11,6 +11,7 @@ mod crash;
 mod cron;
 mod disk;
 mod faults;
+mod leases;
 mod lists;
 mod pause;
 mod power;
