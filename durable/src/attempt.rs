@@ -241,6 +241,10 @@ pub enum Outcome {
         /// The error of the attempt, or an empty string.
         error: String,
     },
+    /// The worker was asked to end, and the attempt was given back, because the handler had not
+    /// begun, or was still running at the [limit](super::Worker::until_within). The timer is due at
+    /// once, and the attempt does not count.
+    GivenBack,
     /// The lease was taken over or the timer was replaced, so the handler's result does not count.
     TooLate,
     /// The worker was asked to end, and the store did not reply before the lease had run out. It is
@@ -275,8 +279,8 @@ pub(super) type Handle =
 /// Receives the outcomes of attempts.
 pub(super) type Observe = dyn Fn(&Event) + Send + Sync;
 
-/// Completes when the worker is asked to end.
-pub(super) type Ending = Shared<oneshot::Receiver<()>>;
+/// Completes when its sender is dropped.
+pub(super) type Signal = Shared<oneshot::Receiver<()>>;
 
 /// The state that the attempts of a worker share.
 pub(super) struct Attempts {
@@ -287,7 +291,10 @@ pub(super) struct Attempts {
     pub(super) window: Arc<Window>,
     pub(super) handle: Box<Handle>,
     pub(super) observe: Option<Box<Observe>>,
-    pub(super) ending: Ending,
+    /// Completes when the worker is asked to end.
+    pub(super) ending: Signal,
+    /// Completes when an ending worker stops its handlers.
+    pub(super) cut: Signal,
     /// The maximum duration of a handler.
     pub(super) time_limit: Duration,
 }
@@ -415,6 +422,9 @@ impl Attempts {
         if has_expired(record, *now) {
             return Ok((Ended::dead(DeadReason::Expired, record.error.clone(), next), expires));
         }
+        if self.ending.clone().now_or_never().is_some() {
+            return Ok((Ended::given_back(record), expires));
+        }
         let begun = self.timer.now();
         if begun >= expires {
             return Ok((failed(RAN_OUT), expires));
@@ -423,12 +433,13 @@ impl Attempts {
         let ended = {
             let handled = pin!(self.call(Delivery::new(id, record, held.handle())));
             let kept = pin!(held.keep(&self.timer, || self.store.renew(id, *fence)));
-            match select(handled, kept).await {
+            match select(handled, select(kept, self.cut.clone())).await {
                 Either::Left((verdict, _)) => Ended::by(verdict, id, record, next),
-                Either::Right((stopped, _)) => match stopped? {
+                Either::Right((Either::Left((stopped, _)), _)) => match stopped? {
                     Stopped::RanOut => failed(RAN_OUT),
                     Stopped::TimeLimit => failed("the time limit passed"),
                 },
+                Either::Right((Either::Right(_), _)) => Ended::given_back(record),
             }
         };
         Ok((ended, held.expires()))
@@ -497,6 +508,11 @@ impl Ended {
         }))
     }
 
+    fn given_back(record: &Record) -> Self {
+        let finish = Finish::Retry { wait: 0, error: record.error.clone(), counted: false };
+        Self { finish, outcome: Outcome::GivenBack }
+    }
+
     fn dead(reason: DeadReason, mut error: String, next: Option<Millis>) -> Self {
         shorten(&mut error);
         let finish = Finish::Dead { reason, error: error.clone(), next };
@@ -553,10 +569,13 @@ mod tests {
         }
     }
 
-    /// Runs a delivery whose lease is granted late, and returns its outcomes and the number of
-    /// handler calls.
-    fn delivered(less: Millis) -> Result<(Vec<Outcome>, usize), Box<dyn std::error::Error>> {
-        let name = format!("tourbillon-late-{less}-{}", std::process::id());
+    /// Runs a delivery whose lease is granted late, by a worker that may be ending. Returns its
+    /// outcomes, the number of handler calls, and the number of attempts that are counted.
+    fn delivered(
+        less: Millis,
+        ends: bool,
+    ) -> Result<(Vec<Outcome>, usize, Option<u32>), Box<dyn std::error::Error>> {
+        let name = format!("tourbillon-late-{less}-{ends}-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
         let clock = ManualClock::new();
         clock.set_wall(UNIX_EPOCH + Duration::from_secs(1));
@@ -570,10 +589,13 @@ mod tests {
         let insert = Insert { id, payload, due: Due::At(0), existing, settings };
         block_on(store.insert(insert))?;
 
-        let (ends, calls) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(0)));
-        let (seen, called) = (Arc::clone(&ends), Arc::clone(&calls));
+        let (outcomes, calls) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(0)));
+        let (seen, called) = (Arc::clone(&outcomes), Arc::clone(&calls));
+        let ((end, ending), (_cut, is_cut)) = (oneshot::channel(), oneshot::channel());
+        let _end = (!ends).then_some(end);
+        let store = Arc::new(store);
         let attempts = Attempts {
-            store: Arc::new(store),
+            store: Arc::<Embedded>::clone(&store),
             worker: 0,
             timer,
             window: Arc::new(Window::new(queue.handle(), now)),
@@ -585,7 +607,8 @@ mod tests {
                 let mut seen = ignore_poison(seen.lock());
                 seen.push(event.outcome.clone());
             })),
-            ending: oneshot::channel().1.shared(),
+            ending: ending.shared(),
+            cut: is_cut.shared(),
             time_limit: Duration::from_secs(1),
         };
         let permit = Arc::new(Permits::new(1)).try_acquire().ok_or("a permit")?;
@@ -593,20 +616,28 @@ mod tests {
         ready.extend(vec![(0, Arc::from("id"))]);
         let claim = Registration::new(&ready).take().ok_or("a key")?;
         block_on(Arc::new(attempts).deliver(claim, permit))?;
+        let counted = block_on(store.get("id"))?.map(|record| record.attempt);
         let _ = std::fs::remove_file(path);
-        let ends = ignore_poison(ends.lock()).clone();
+        let outcomes = ignore_poison(outcomes.lock()).clone();
         let calls = *ignore_poison(calls.lock());
-        Ok((ends, calls))
+        Ok((outcomes, calls, counted))
     }
 
     #[test]
     fn a_worker_that_comes_late_begins_nothing() -> Result<(), Box<dyn std::error::Error>> {
-        assert_eq!(delivered(1)?, (vec![Outcome::Acknowledged], 1));
-        let (ends, calls) = delivered(0)?;
-        assert!(
-            matches!(&ends[..], [Outcome::Retry { error, .. }] if error == "the lease ran out")
-        );
-        assert_eq!(calls, 0);
+        assert_eq!(delivered(1, false)?, (vec![Outcome::Acknowledged], 1, None));
+        let (outcomes, calls, counted) = delivered(0, false)?;
+        assert!(matches!(&outcomes[..], [Outcome::Retry { error, .. }] if error == RAN_OUT));
+        assert_eq!((calls, counted), (0, Some(1)));
+        Ok(())
+    }
+
+    #[test]
+    fn a_worker_that_ends_gives_back_what_it_has_not_begun()
+    -> Result<(), Box<dyn std::error::Error>> {
+        for less in [1, 0] {
+            assert_eq!(delivered(less, true)?, (vec![Outcome::GivenBack], 0, Some(0)));
+        }
         Ok(())
     }
 }

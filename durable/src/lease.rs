@@ -13,11 +13,11 @@ use super::store::{Answer, Renewed};
 use crate::panics::ignore_poison;
 use futures_channel::oneshot;
 use futures_util::FutureExt;
-use futures_util::future::Shared;
+use futures_util::future::{Either, Shared, select};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
-use tourbillon::future::{TimeoutError, Timer};
+use tourbillon::future::Timer;
 
 /// The parts of its length after which a lease is renewed.
 const PARTS: u32 = 3;
@@ -202,19 +202,14 @@ impl HeldLease {
                 // A third of the length after the last request.
                 false => end.min(expires - self.length / PARTS * (PARTS - 1)),
             };
-            let wait = renewal.saturating_duration_since(timer.now());
-            if !wait.is_zero() {
-                timer.sleep(wait).await.map_err(DurableError::Timer)?;
-            }
+            timer.sleep_until(renewal).await.map_err(DurableError::Timer)?;
             let asked = timer.now();
             if asked >= end {
                 return Ok(if expires <= deadline { Stopped::RanOut } else { Stopped::TimeLimit });
             }
-            match timer.timeout(end - asked, renew()).await {
-                Ok(renewed) => self.renewed(asked, renewed?),
-                Err(TimeoutError::Refused(refusal)) => return Err(DurableError::Timer(refusal)),
-                // The end has come.
-                Err(_) => {}
+            match select(renew(), timer.sleep_until(end)).await {
+                Either::Left((renewed, _)) => self.renewed(asked, renewed?),
+                Either::Right((ended, _)) => ended.map_err(DurableError::Timer)?,
             }
         }
     }
@@ -245,7 +240,6 @@ impl Drop for HeldLease {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futures_util::future::{Either, select};
     use std::pin::pin;
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
     use tourbillon::testing::block_on;

@@ -42,8 +42,8 @@
 //! (an id and a planned time) is therefore acknowledged at most once, however many attempts
 //! overlap.
 //!
-//! **At least once.** An attempt is counted before its handler is called. If its worker dies, the
-//! lease runs out. The end of a lease is a due time like any other, so the timer is loaded and
+//! **At least once.** An attempt is counted before its handler is called. While it runs, the worker
+//! renews the lease. If the worker dies, the lease runs out. The end of a lease is a due time like any other, so the timer is loaded and
 //! fires again.
 //!
 //! **Acknowledged changes are durable.** The future of an operation completes when its transaction

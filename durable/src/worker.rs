@@ -24,6 +24,10 @@ use tourbillon::future::Sleep;
 /// whose handlers hang continues the same day.
 const TIME_LIMIT: Duration = Duration::from_secs(3600);
 
+/// The maximum time for which an ending worker waits until the store has the attempts that it gives
+/// back.
+const GIVE_BACK: Duration = Duration::from_secs(1);
+
 /// The longest time limit, a century.
 const LONGEST_TIME_LIMIT: Duration = Duration::from_secs(100 * 365 * 86_400);
 
@@ -33,7 +37,8 @@ const LONGEST_TIME_LIMIT: Duration = Duration::from_secs(100 * 365 * 86_400);
 /// and blocking calls to a separate thread or task and await it, because a handler that blocks for
 /// seconds stalls all others and costs the worker its leases. Dropping the future stops the worker
 /// at once. Attempts in progress fail when their leases run out, and are retried after the backoff
-/// or become dead letters. For a clean shutdown use [`until`](Self::until).
+/// or become dead letters. For a clean shutdown use [`until`](Self::until) or
+/// [`until_within`](Self::until_within).
 ///
 /// Several workers of one store share the work, and the store gives each timer to one of them. In a
 /// file, the workers of one [`DurableTimers`] and its clones load each timer once. In Redis, each
@@ -161,7 +166,8 @@ impl Worker {
     }
 
     /// Ends the run when `end` completes. The worker requests no further leases, and finishes the
-    /// attempts that have begun.
+    /// attempts that have begun. A timer whose lease is granted after that is
+    /// [given back](Outcome::GivenBack).
     ///
     /// The shutdown takes as long as the handlers, whose leases are renewed, up to their [time
     /// limit](Self::time_limit). To bound it, use [`until_within`](Self::until_within). If the store
@@ -174,11 +180,14 @@ impl Worker {
         self
     }
 
-    /// Ends the run like [`until`](Self::until), but at most `limit` after `end` completes. Use it
-    /// under a supervisor that kills the process some time after it was asked to end.
+    /// Ends the run like [`until`](Self::until), but stops handlers that are still running `limit`
+    /// after `end` completes. Use it under a supervisor that kills the process some time after it was
+    /// asked to end, as in a deploy.
     ///
-    /// Handlers that are still running then are dropped. `observe` is not called for them. Their
-    /// attempts count as failed when the leases run out, and are retried.
+    /// The futures of these handlers are dropped, and their attempts are [given
+    /// back](Outcome::GivenBack). The timers are due at once, for another worker, and the attempts do
+    /// not count. The run waits for the store to accept that for up to a second more. An attempt that
+    /// could not be given back ends with its lease, and counts as failed.
     ///
     /// # Examples
     ///
@@ -196,7 +205,8 @@ impl Worker {
     ///     let _ = begun.unbounded_send(());
     ///     std::future::pending::<Result<(), String>>() // far longer than that
     /// }))?;
-    /// assert!(pollster::block_on(timers.get("order 7"))?.is_some_and(|timer| timer.is_running()));
+    /// let timer = pollster::block_on(timers.get("order 7"))?;
+    /// assert!(timer.is_some_and(|timer| !timer.is_running() && timer.attempts == 0));
     /// # drop(timers);
     /// # std::fs::remove_file(&file)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -236,7 +246,7 @@ impl Worker {
         let handle = move |delivery: Delivery| -> BoxFuture<'static, Verdict> {
             Box::pin(handler(delivery).map(Into::into))
         };
-        let (end, ending) = oneshot::channel();
+        let ((end, ending), (cut, is_cut)) = (oneshot::channel(), oneshot::channel());
         let attempts = Attempts {
             store: Arc::clone(&timers.store),
             worker: feed.member,
@@ -245,6 +255,7 @@ impl Worker {
             handle: Box::new(handle),
             observe,
             ending: ending.shared(),
+            cut: is_cut.shared(),
             time_limit,
         };
         let mut run = Run {
@@ -254,6 +265,7 @@ impl Worker {
             permits: Arc::new(Permits::new(concurrency)),
             until,
             end: Some(end),
+            cut: Some(cut),
             within,
             limit: None,
             leaving: None,
@@ -285,8 +297,11 @@ struct Run {
     until: Fuse<BoxFuture<'static, ()>>,
     /// Dropping it notifies the attempts that the worker is ending.
     end: Option<oneshot::Sender<()>>,
+    /// Dropping it makes the attempts stop their handlers and give the timers back.
+    cut: Option<oneshot::Sender<()>>,
     within: Option<Duration>,
-    /// The time after which the run waits for nothing more.
+    /// The time after which handlers are stopped, and then the time after which the run waits for
+    /// nothing more.
     limit: Option<Sleep>,
     /// Reports to the store that the worker is ending. Set once it is.
     leaving: Option<Fuse<BoxFuture<'static, ()>>>,
@@ -308,7 +323,11 @@ impl Run {
             if let Some(limit) = &mut self.limit
                 && let Poll::Ready(Ok(())) = Pin::new(limit).poll(context)
             {
-                return Poll::Ready(Ok(()));
+                if self.cut.take().is_none() {
+                    return Poll::Ready(Ok(()));
+                }
+                self.limit = Some(self.attempts.timer.sleep(GIVE_BACK));
+                continue;
             }
             let mut moved = self.poll_running(context)?;
             if let Some(leaving) = &mut self.leaving {

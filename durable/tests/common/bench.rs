@@ -181,8 +181,7 @@ impl<P: Place> Bench<P> {
             }
             handler(delivery)
         });
-        let thread = std::thread::spawn(move || pollster::block_on(run));
-        Running { events, end: early, ending: Some(ending), thread }
+        Running { end: early, ending: Some(ending), ..Running::of(run, events) }
     }
 
     /// Runs a worker that acknowledges everything.
@@ -192,6 +191,15 @@ impl<P: Place> Bench<P> {
 }
 
 impl Running {
+    /// Runs a worker that is asked to end by other means.
+    pub(crate) fn of(
+        run: impl Future<Output = Result<(), DurableError>> + Send + 'static,
+        events: Receiver<Event>,
+    ) -> Self {
+        let thread = std::thread::spawn(move || pollster::block_on(run));
+        Self { events, end: Arc::default(), ending: None, thread }
+    }
+
     /// Returns the outcome of the next attempt. The limit keeps a broken build from hanging.
     pub(crate) fn next(&self) -> Event {
         self.events.recv_timeout(Duration::from_secs(60)).expect("an attempt ends")

@@ -535,21 +535,28 @@ fn a_worker_ends_in_time_though_a_handler_does_not() {
         let _ = ends.await;
     };
     let run = timers.worker().until_within(ends, 2 * SECOND).run(move |_| {
-        send.send(()).unwrap();
-        std::future::pending::<Result<(), String>>()
+        let (held, dropped) = futures_channel::oneshot::channel::<()>();
+        send.send(dropped).unwrap();
+        async move {
+            std::future::pending::<()>().await;
+            drop(held);
+            Ok::<(), String>(())
+        }
     });
     let thread = std::thread::spawn(move || wait(run));
-    begun.recv_timeout(60 * SECOND).unwrap();
+    let mut handler = begun.recv_timeout(60 * SECOND).unwrap();
     drop(end);
     place.advance(SECOND);
     std::thread::yield_now();
     assert!(!thread.is_finished(), "its time has not passed");
     let told = SystemTime::now();
-    while !thread.is_finished() {
+    while handler.try_recv().is_ok() {
         // It may be reported after a second has passed.
         place.advance(MILLISECOND);
-        assert!(told.elapsed().unwrap() < 60 * SECOND, "the worker never ends");
+        assert!(told.elapsed().unwrap() < 60 * SECOND, "the handler is never stopped");
     }
+    // The run waits for up to a second until the store has the attempt.
     assert_eq!(thread.join().unwrap(), Ok(()));
-    assert!(wait(timers.get("id")).unwrap().unwrap().is_running());
+    let found = wait(timers.get("id")).unwrap().unwrap();
+    assert_eq!((found.is_running(), found.attempts), (false, 0), "the attempt is given back");
 }

@@ -1,10 +1,12 @@
 //! Leases that are renewed, lost, cancelled and limited while their handlers run, in virtual time.
 
+#![allow(clippy::disallowed_methods, reason = "a loop has a limit in time")]
+
 use crate::common::bench::{Bench, Place, Running, SECOND, quick, start, suite, wait};
 use futures_channel::oneshot;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, SystemTime};
-use tourbillon_durable::{Cancelled, Delivery, Existing, Options, Outcome};
+use tourbillon_durable::{Cancelled, Delivery, Event, Existing, Options, Outcome};
 
 suite!(
     a_lease_is_renewed_while_its_handler_runs,
@@ -14,6 +16,8 @@ suite!(
     a_handler_is_notified_of_a_replacement,
     a_handler_that_has_lost_its_lease_ends_with_it,
     a_renewal_keeps_what_is_inserted_next,
+    an_attempt_that_is_cut_off_is_given_back,
+    a_cancelled_attempt_that_is_cut_off_ends,
 );
 
 /// The default lease.
@@ -202,4 +206,77 @@ fn a_renewal_keeps_what_is_inserted_next<P: Place>(bench: Bench<P>) {
     let found = wait(timers.get("id")).unwrap().unwrap();
     assert_eq!((&found.payload[..], found.due), (&b"next"[..], next));
     assert_eq!(running.stop(), []);
+}
+
+/// Runs a worker until half a minute after it is asked to end, whose handlers hang.
+fn cut_off<P: Place>(bench: &Bench<P>) -> (Running, oneshot::Sender<()>, Receiver<Delivery>) {
+    let (end, ends) = oneshot::channel::<()>();
+    let ends = async move {
+        let _ = ends.await;
+    };
+    let (send, begun) = channel();
+    let (told, events) = channel();
+    let worker = bench.timers().worker().until_within(ends, 30 * SECOND);
+    let worker = worker.observe(move |event| drop(told.send(event.clone())));
+    let run = worker.run(move |delivery: Delivery| {
+        send.send(delivery).unwrap();
+        std::future::pending::<Result<(), String>>()
+    });
+    (Running::of(run, events), end, begun)
+}
+
+/// Advances the clock until the handler is stopped. The worker may have been asked to end when the
+/// clock had advanced already.
+fn next_of_cut<P: Place>(bench: &Bench<P>, running: &Running) -> Event {
+    let asked = bench.now();
+    while bench.now() < asked + 60 * SECOND {
+        bench.advance(THIRD);
+        if let Ok(event) = running.events.recv_timeout(SECOND) {
+            return event;
+        }
+    }
+    panic!("the handler is never stopped")
+}
+
+fn an_attempt_that_is_cut_off_is_given_back<P: Place>(bench: Bench<P>) {
+    let (running, end, begun) = cut_off(&bench);
+    wait(bench.timers().insert("id", "", SECOND, quick().attempts(1))).unwrap();
+    bench.advance(SECOND);
+    let first = begun.recv().unwrap();
+    drop(end);
+    for _ in 0..5 {
+        renew(&bench, &first);
+    }
+    assert!(running.events.try_recv().is_err(), "its time has not passed");
+    let event = next_of_cut(&bench, &running);
+    assert_eq!((event.attempt, event.outcome), (1, Outcome::GivenBack));
+    assert_eq!(running.stop(), []);
+    assert!(first.lease.is_lost());
+    let found = wait(bench.timers().get("id")).unwrap().unwrap();
+    assert_eq!((found.is_running(), found.attempts), (false, 0));
+    assert!(found.due <= bench.now());
+    assert_eq!(found.planned, start() + SECOND);
+    // Another worker gets it at once, as its first and only attempt.
+    let (running, begun) = gated(&bench, 3600 * SECOND);
+    let (second, result) = begun.recv().unwrap();
+    assert_eq!((second.attempt, &second.token), (1, &first.token));
+    result.send(Ok(())).unwrap();
+    assert_eq!(running.acknowledged(1), ["id"]);
+    assert_eq!(running.stop(), []);
+}
+
+fn a_cancelled_attempt_that_is_cut_off_ends<P: Place>(bench: Bench<P>) {
+    let (running, end, begun) = cut_off(&bench);
+    wait(bench.timers().insert("id", "", SECOND, quick())).unwrap();
+    bench.advance(SECOND);
+    let delivery = begun.recv().unwrap();
+    drop(end);
+    assert_eq!(wait(bench.timers().cancel("id")), Ok(Cancelled::Running));
+    for _ in 0..5 {
+        renew(&bench, &delivery);
+    }
+    let event = next_of_cut(&bench, &running);
+    assert_eq!(event.outcome, Outcome::Cancelled { error: String::new() });
+    assert_eq!(running.stop(), []);
+    assert_eq!((wait(bench.timers().len()), wait(bench.timers().dead_len())), (Ok(0), Ok(0)));
 }
