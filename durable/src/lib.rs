@@ -120,5 +120,5 @@ pub mod guide {}
 #[doc(hidden)]
 pub mod __internals {
     #[cfg(feature = "file")]
-    pub use crate::embedded::{lease, open_database};
+    pub use crate::embedded::{lease, open_database, renew};
 }

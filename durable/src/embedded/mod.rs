@@ -373,11 +373,30 @@ pub fn open_database(
     Embedded::start(opener, file, name.into(), Arc::new(SystemClock))
 }
 
-/// Requests a lease, as a worker does.
+/// Requests a lease, as a worker does. Returns its fencing token.
 #[doc(hidden)]
-pub fn lease(store: &Embedded, id: &str) -> impl Future<Output = Result<(), DurableError>> + use<> {
+pub fn lease(
+    store: &Embedded,
+    id: &str,
+) -> impl Future<Output = Result<Option<u64>, DurableError>> + use<> {
     let leasing = store.lease(&(0, Arc::from(id)));
-    async move { leasing.await.map(drop) }
+    async move {
+        match leasing.await? {
+            Leasing::Taken(lease) => Ok(Some(lease.fence)),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Renews a lease, as a worker does. Returns `true` if it is held.
+#[doc(hidden)]
+pub fn renew(
+    store: &Embedded,
+    id: &str,
+    fence: u64,
+) -> impl Future<Output = Result<bool, DurableError>> + use<> {
+    let renewing = store.renew(id, fence);
+    async move { Ok(renewing.await? != Renewed::Lost) }
 }
 
 impl DurableTimers {

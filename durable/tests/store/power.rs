@@ -11,7 +11,10 @@
 //! - **Cuts** happen just before a sync returns, at several points of each sync that changes the
 //!   length, at a few of the others, and again while the store is opened after a cut.
 //!
-//! After each cut the store must open, hold every acknowledged timer intact, and accept another.
+//! Some of the syncs are those of leases and their renewals.
+//!
+//! After each cut the store must open, hold every acknowledged timer intact and every acknowledged
+//! lease, and accept another.
 //!
 //! **To replay a failure**, take the seed from its message and run
 //! `TOURBILLON_POWER_SEED=1 cargo test -p tourbillon-durable --test store power::`. All cuts follow
@@ -26,13 +29,16 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tourbillon::future::Timer;
 use tourbillon::{Builder, Inline};
-use tourbillon_durable::__internals::open_database;
-use tourbillon_durable::{Cancelled, DurableError, DurableTimers, Existing, Options};
+use tourbillon_durable::__internals::{lease, open_database, renew};
+use tourbillon_durable::{Cancelled, DurableError, DurableTimers, Embedded, Existing, Options};
 
 type Tested = std::result::Result<(), Box<dyn std::error::Error>>;
 
 /// The number of bytes that a disk writes whole or not at all.
 const SECTOR: usize = 512;
+
+/// The beginning of the ids of timers that are leased.
+const LEASED: &str = "leased";
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -130,14 +136,15 @@ impl VolatileDisk {
         self.0.lock().unwrap()
     }
 
+    fn store(&self) -> std::result::Result<Embedded, DurableError> {
+        let disk = self.clone();
+        open_database("the disk", move |_| redb::Builder::new().create_with_backend(disk.clone()))
+    }
+
     fn timers(&self) -> std::result::Result<DurableTimers, DurableError> {
         let timer = Timer::spawn(Builder::new().driver().executor(Inline));
         let timer = timer.map_err(|error| DurableError::Io(error.to_string()))?;
-        let disk = self.clone();
-        let store = open_database("the disk", move |_| {
-            redb::Builder::new().create_with_backend(disk.clone())
-        })?;
-        Ok(DurableTimers::new(store, &timer))
+        Ok(DurableTimers::new(self.store()?, &timer))
     }
 
     fn take_cuts(&self) -> Vec<Cut> {
@@ -196,6 +203,7 @@ fn audit(disk: &VolatileDisk) -> Tested {
     for id in &acknowledged {
         let found = block_on(timers.get(id))?.ok_or_else(|| format!("{id} is lost"))?;
         assert_eq!(found.payload, payload(id));
+        assert_eq!(found.running, id.starts_with(LEASED), "{id}");
     }
     // The store still works.
     block_on(timers.insert("after", "", DAY, Options::new().existing(Existing::Keep)))?;
@@ -226,6 +234,28 @@ fn work(disk: &VolatileDisk, seed: u64) -> Tested {
     Ok(())
 }
 
+/// Leases some timers, and renews the leases.
+fn renew_leases(disk: &VolatileDisk) -> Tested {
+    let ids: Vec<String> = (0..20).map(|number| format!("{LEASED} {number}")).collect();
+    let timers = disk.timers()?;
+    for id in &ids {
+        block_on(timers.insert(id, payload(id), Duration::ZERO, Options::new().lease(DAY)))?;
+    }
+    drop(timers);
+    let store = disk.store()?;
+    let mut fences = Vec::new();
+    for id in &ids {
+        fences.push(block_on(lease(&store, id))?.ok_or("it is not due")?);
+        disk.lock().acknowledged.insert(id.clone());
+    }
+    for _ in 0..3 {
+        for (id, fence) in ids.iter().zip(&fences) {
+            assert!(block_on(renew(&store, id, *fence))?);
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn what_was_acknowledged_is_there_after_a_power_cut() -> Tested {
     let (mut cuts, mut lengths) = (0, BTreeSet::new());
@@ -241,6 +271,8 @@ fn what_was_acknowledged_is_there_after_a_power_cut() -> Tested {
         drop(disk.timers()?);
         disk.lock().wanted = [8, 5];
         work(&disk, seed)?;
+        disk.lock().wanted = [8, 30];
+        renew_leases(&disk)?;
         let first = disk.take_cuts();
         for (number, cut) in (0..).zip(first) {
             lengths.insert(cut.bytes.len());

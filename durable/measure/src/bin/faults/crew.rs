@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(crate) struct Member {
     line: Line,
     folder: PathBuf,
-    number: usize,
+    pub(crate) number: usize,
     process: Mutex<Process>,
 }
 
@@ -79,6 +79,13 @@ impl Member {
         process.failed.push(which);
         drop(process);
         self.start()
+    }
+
+    /// Returns what its workers have logged so far.
+    pub(crate) fn entries(&self) -> Result<Vec<Entry>, Failure> {
+        let logs = self.lock().logs.clone();
+        let logs = logs.iter().filter(|path| path.exists()).map(|path| log::read(path));
+        Ok(logs.collect::<Result<Vec<_>, _>>()?.concat())
     }
 
     /// Ends the worker cleanly.

@@ -21,15 +21,19 @@ pub(crate) enum What {
     Acknowledged,
     Dead,
     Retried,
+    Snoozed,
+    Cancelled,
     TooLate,
 }
 
-const LETTERS: [(What, &str); 6] = [
+const LETTERS: [(What, &str); 8] = [
     (What::Begun, "b"),
     (What::Well, "w"),
     (What::Acknowledged, "a"),
     (What::Dead, "d"),
     (What::Retried, "r"),
+    (What::Snoozed, "s"),
+    (What::Cancelled, "c"),
     (What::TooLate, "l"),
 ];
 

@@ -30,6 +30,7 @@
 mod crew;
 mod line;
 mod log;
+mod long_handler;
 mod plan;
 mod scenario;
 #[allow(dead_code, reason = "the tests use more of it")]

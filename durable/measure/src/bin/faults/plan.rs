@@ -33,8 +33,15 @@ pub(crate) enum Handling {
     FailsFirst(u32),
     /// All attempts fail, and the timer becomes a dead letter.
     Fails,
-    /// The first attempt takes this many milliseconds, which may be longer than the lease.
+    /// The first attempt fails for good, and the timer becomes a dead letter.
+    FailsForGood,
+    /// Asks to be delivered again, without a counted attempt, until this many milliseconds after the
+    /// planned time.
+    Snoozes(u64),
+    /// The first attempt takes this many milliseconds, which may be several leases.
     Slow(u64),
+    /// Each attempt takes this many milliseconds.
+    Long(u64),
 }
 
 impl Handling {
@@ -42,7 +49,9 @@ impl Handling {
         match random.u32(..100) {
             0..8 => Self::FailsFirst(random.u32(1..=2)),
             8..10 => Self::Fails,
-            10..12 => Self::Slow(random.u64(500..3_000)),
+            10..12 => Self::Slow(random.u64(500..7_000)),
+            12..13 => Self::FailsForGood,
+            13..18 => Self::Snoozes(random.u64(100..2_000)),
             _ => Self::Well,
         }
     }

@@ -8,9 +8,11 @@
 //!   gets the error, there is one store, and all timers inserted from then on are delivered.
 //! - `seeds-gone`. The only node that was named is killed, and its replica elected. For 70 s after
 //!   that timers are less than 1.5 s late (p99).
+//! - `long-handler` (`long_handler.rs`). A handler of 30 s under a lease of 3 s. Its worker is killed,
+//!   stopped, and cut off in turn, and all masters are silent for 2 s. It is acknowledged once.
 
 use crate::servers::{Cluster, Server};
-use crate::{Failure, worker};
+use crate::{Failure, long_handler, worker};
 use clap::ValueEnum;
 use futures_util::future::join_all;
 use std::collections::BTreeSet;
@@ -38,6 +40,8 @@ pub(crate) enum Scenario {
     Emptied,
     /// The only node that was named is replaced.
     SeedsGone,
+    /// The worker of a long handler is killed, stopped and cut off.
+    LongHandler,
 }
 
 /// Runs a scenario, and returns `true` if its conditions hold.
@@ -60,6 +64,10 @@ pub(crate) fn run(scenario: Scenario) -> Result<bool, Failure> {
         Scenario::SeedsGone => {
             let cluster = Cluster::with_replicas(&[]).ok_or(NO_SERVER)?;
             runtime.block_on(seeds_gone(&cluster))
+        }
+        Scenario::LongHandler => {
+            let cluster = Cluster::start().ok_or(NO_SERVER)?;
+            runtime.block_on(long_handler::run(&cluster))
         }
     }
 }

@@ -32,6 +32,8 @@ struct Seen {
     /// A handler returned `Ok`, and its outcome was not logged.
     untold: bool,
     acknowledged: u64,
+    /// It ended because it had been cancelled.
+    cancelled: bool,
     letters: u64,
 }
 
@@ -53,6 +55,8 @@ pub(crate) struct Verdict {
     /// A delivery that was cancelled, moved or replaced continued, or was never planned.
     pub(crate) stale: usize,
     pub(crate) attempts: usize,
+    /// Attempts that asked for another and were not counted.
+    pub(crate) snoozes: usize,
     /// Acknowledgements whose worker was killed before it could log them.
     pub(crate) untold: usize,
     /// Results of handlers that did not count.
@@ -72,6 +76,7 @@ impl Verdict {
         let mut seen = seen(stories.len(), logs, left);
         let count = |what| logs.iter().flatten().filter(|entry| entry.what == what).count();
         (verdict.attempts, verdict.too_late) = (count(What::Begun), count(What::TooLate));
+        verdict.snoozes = count(What::Snoozed);
         for (timer, (story, seen)) in stories.iter().zip(&mut seen).enumerate() {
             verdict.unanswered += story.unanswered;
             verdict.judge(timer, story, seen, left.timers.contains(&timer));
@@ -95,7 +100,7 @@ impl Verdict {
             twice |= one.acknowledged + one.letters > 1;
             let ends = one.acknowledged + one.letters > 0 || one.untold;
             match fate {
-                Fate::Due => lost |= !ends,
+                Fate::Due => (lost, stale) = (lost || !ends, stale || one.cancelled),
                 Fate::Perhaps => {}
                 Fate::Last => stale |= one.letters > 0,
                 Fate::Gone(since) => stale |= one.acknowledged > 0 || one.begun > *since,
@@ -149,7 +154,8 @@ fn seen(timers: usize, logs: &[Vec<Entry>], left: &Left) -> Vec<HashMap<u64, See
                     continue;
                 }
                 What::Acknowledged => seen.acknowledged += 1,
-                What::Dead | What::Retried | What::TooLate => {}
+                What::Cancelled => seen.cancelled = true,
+                What::Dead | What::Retried | What::Snoozed | What::TooLate => {}
             }
             answered.remove(&(*timer, *planned));
         }
@@ -183,6 +189,7 @@ impl fmt::Display for Verdict {
             ("acknowledged twice", self.acknowledged_twice),
             ("stale", self.stale),
             ("attempts", self.attempts),
+            ("snoozes", self.snoozes),
             ("acknowledged untold", self.untold),
             ("answers too late", self.too_late),
             ("calls not answered", usize::try_from(self.unanswered).unwrap_or(usize::MAX)),

@@ -6,12 +6,14 @@ use crate::plan::{Handling, PARTITIONS};
 use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::runtime::Runtime;
 use tokio::time::sleep;
 use tourbillon::Builder;
 use tourbillon::future::Timer;
-use tourbillon_durable::{Delivery, DurableError, DurableTimers, Outcome, Redis, RedisOptions};
+use tourbillon_durable::{
+    Delivery, DurableError, DurableTimers, Outcome, Redis, RedisOptions, Verdict,
+};
 
 /// The number of concurrent handlers of a worker.
 const CONCURRENCY: usize = 128;
@@ -55,6 +57,8 @@ pub(crate) fn run(orders: &Orders) -> Result<(), Failure> {
                 Outcome::Acknowledged => What::Acknowledged,
                 Outcome::Dead { .. } => What::Dead,
                 Outcome::Retry { .. } => What::Retried,
+                Outcome::Again { .. } => What::Snoozed,
+                Outcome::Cancelled { .. } => What::Cancelled,
                 _ => What::TooLate,
             };
             note(&ends, what, &event.id, event.planned);
@@ -68,25 +72,33 @@ pub(crate) fn run(orders: &Orders) -> Result<(), Failure> {
 }
 
 /// Ends a worker that cannot log, because its run would prove nothing.
-fn note(log: &Log, what: What, id: &str, planned: std::time::SystemTime) {
+fn note(log: &Log, what: What, id: &str, planned: SystemTime) {
     if let Err(error) = log.write(what, id, planned) {
         eprintln!("a worker's log: {error}");
         std::process::exit(1);
     }
 }
 
-async fn handle(log: Arc<Log>, delivery: Delivery) -> Result<(), String> {
+async fn handle(log: Arc<Log>, delivery: Delivery) -> Result<Verdict, String> {
     let handling = delivery.json::<Handling>().map_err(|error| error.to_string())?;
     match handling {
         Handling::Fails => return Err("it always fails".to_owned()),
+        Handling::FailsForGood => return Ok(Verdict::Fail("it fails for good".to_owned())),
+        Handling::Snoozes(millis) => {
+            let end = delivery.planned + Duration::from_millis(millis);
+            if let Ok(left) = end.duration_since(SystemTime::now()) {
+                return Ok(Verdict::Again { after: left / 2, counted: false });
+            }
+        }
         Handling::FailsFirst(some) if delivery.attempt <= some => {
             return Err("it fails at first".to_owned());
         }
         Handling::Slow(millis) if delivery.attempt == 1 => {
             sleep(Duration::from_millis(millis)).await;
         }
+        Handling::Long(millis) => sleep(Duration::from_millis(millis)).await,
         _ => {}
     }
     note(&log, What::Well, &delivery.id, delivery.planned);
-    Ok(())
+    Ok(Verdict::Done)
 }
