@@ -217,7 +217,8 @@ impl HeldLease {
     fn renewed(&mut self, asked: Instant, renewed: Renewed) {
         let mut state = self.handle.lock();
         match renewed {
-            Renewed::Held { cancelled } => {
+            Renewed::Held { length, cancelled } => {
+                self.length = Duration::from_millis(length);
                 state.expires = asked + self.length;
                 state.cancelled |= cancelled;
             }
@@ -249,7 +250,7 @@ mod tests {
     /// The lease in these tests.
     const LENGTH: Duration = Duration::from_secs(15);
 
-    const HELD: Renewed = Renewed::Held { cancelled: false };
+    const HELD: Renewed = Renewed::Held { length: 15_000, cancelled: false };
 
     /// Keeps a lease whose renewals are answered after these delays, or never at the end of them.
     /// Returns the end, the seconds of the requests and of the end, and the handle.
@@ -321,6 +322,14 @@ mod tests {
     }
 
     #[test]
+    fn a_lease_that_was_updated_has_its_new_length() -> Result<(), DurableError> {
+        let held = |length| (Duration::ZERO, Renewed::Held { length, cancelled: false });
+        let (stopped, asked) = kept(100, &[held(3_000), held(30_000)], |_, _| ())?;
+        assert_eq!((stopped, &asked[..]), (Stopped::RanOut, &[5, 6, 16, 36][..]));
+        Ok(())
+    }
+
+    #[test]
     fn a_lease_that_is_lost_is_not_renewed() -> Result<(), DurableError> {
         let (stopped, asked) = kept(100, &[(SECOND / 2, Renewed::Lost)], |lease, second| {
             assert_eq!((lease.is_lost(), lease.is_cancelled()), (second > 5, false));
@@ -332,7 +341,7 @@ mod tests {
 
     #[test]
     fn a_lease_of_a_timer_that_was_cancelled_is_renewed() -> Result<(), DurableError> {
-        let cancelled = (SECOND / 2, Renewed::Held { cancelled: true });
+        let cancelled = (SECOND / 2, Renewed::Held { length: 15_000, cancelled: true });
         let (stopped, asked) = kept(17, &[cancelled; 9], |lease, second| {
             assert_eq!((lease.is_lost(), lease.is_cancelled()), (false, second > 5));
             assert_eq!(lease.revoked().now_or_never().is_some(), second > 5, "after {second} s");

@@ -337,6 +337,8 @@ pub(super) enum Leasing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Renewed {
     Held {
+        /// The length of the lease, which may have been updated.
+        length: Millis,
         /// Set if the timer was cancelled under this lease.
         cancelled: bool,
     },
@@ -357,10 +359,9 @@ pub(super) struct Lease {
 /// The way in which a lease ends.
 #[derive(Clone, Debug)]
 pub(super) enum Finish {
-    /// Acknowledged. A repetition continues at `next`.
+    /// Acknowledged, or skipped because it was later than its window. A repetition continues at
+    /// `next`.
     Done { next: Option<Millis> },
-    /// Skipped, because it was `late` by more than its window. A repetition continues at `next`.
-    Missed { late: Millis, next: Option<Millis> },
     /// To be attempted again after `wait`. An attempt that is not counted is given back.
     Retry { wait: Millis, error: String, counted: bool },
     /// Given up. A repetition continues at `next`.

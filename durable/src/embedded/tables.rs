@@ -312,10 +312,10 @@ impl Transaction {
     ) -> Result<Renewed, TransitionError> {
         let found = self.find(id)?.filter(|record| record.fence == Some(fence));
         let Some(mut found) = found else { return Ok(Renewed::Lost) };
-        let before = Some(found.due);
-        found.due = now.saturating_add(found.settings.lease);
+        let (before, length) = (Some(found.indexed()), found.settings.lease);
+        found.due = now.saturating_add(length);
         self.write(id, before, Some(&found))?;
-        Ok(Renewed::Held { cancelled: found.cancelled })
+        Ok(Renewed::Held { length, cancelled: found.cancelled })
     }
 
     pub(super) fn finish(
@@ -332,7 +332,7 @@ impl Transaction {
         let repeats = found.settings.rule.is_some();
         let mut finished = Finished::Accepted;
         let planned = match finish {
-            Finish::Done { next } | Finish::Missed { next, .. } => next,
+            Finish::Done { next } => next,
             _ if found.cancelled => {
                 finished = Finished::Cancelled;
                 None

@@ -68,9 +68,10 @@ fn a_lease_that_was_taken_over_finishes_nothing() -> Result<(), DurableError> {
         assert_eq!((lease.overrun, lease.record.attempt), (overrun, 1));
         fences.push(lease.fence);
     }
-    for (fence, renewed) in
-        [(fences[0], Renewed::Lost), (fences[1], Renewed::Held { cancelled: false })]
-    {
+    for (fence, renewed) in [
+        (fences[0], Renewed::Lost),
+        (fences[1], Renewed::Held { length: 15_000, cancelled: false }),
+    ] {
         assert_eq!(block_on(store.renew("id", fence))?, renewed);
     }
     for (fence, finished) in [(fences[0], Finished::TooLate), (fences[1], Finished::Accepted)] {

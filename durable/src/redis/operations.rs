@@ -359,9 +359,9 @@ impl Operations {
     pub(super) fn renew(self: &Arc<Self>, id: &str, fence: u64) -> Answer<Renewed> {
         let operation = self.of_id("renew", id).number(fence).skip_if_dropped();
         self.change(RetryPolicy::Worker, operation, |_, answer, _| match read(answer)? {
-            0 => Ok(Renewed::Lost),
-            1 => Ok(Renewed::Held { cancelled: false }),
-            2 => Ok(Renewed::Held { cancelled: true }),
+            (0, _) => Ok(Renewed::Lost),
+            (1, length) => Ok(Renewed::Held { length, cancelled: false }),
+            (2, length) => Ok(Renewed::Held { length, cancelled: true }),
             _ => Err(unexpected_reply()),
         })
     }
@@ -378,7 +378,7 @@ impl Operations {
             None => operation.text(b""),
         };
         let operation = match finish {
-            Finish::Done { next } | Finish::Missed { next, .. } => {
+            Finish::Done { next } => {
                 planned(operation.text(b"done"), next).text(b"").number(0).number(0)
             }
             Finish::Retry { wait, error, counted } => {

@@ -7,5 +7,6 @@ mod changes;
 mod cluster;
 #[path = "../common/mod.rs"]
 mod common;
+mod leases;
 mod owners;
 mod server;

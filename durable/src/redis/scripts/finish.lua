@@ -26,15 +26,15 @@ local function finish(id, bucket, under, how, given, error, reason, clear)
   if leased ~= tonumber(under) then return {0, 0} end
   local cancelled = how ~= 'done' and is_cancelled(flags)
   local retried = not cancelled and (how == 'retry' or how == 'again')
+  -- A delivery that was inserted after a cancel has nothing to do with the one before.
+  local pauses = is_paused(flags) and not is_cancelled(flags)
   local due, record, answer = nil, nil, cancelled and 2 or 1
   if not retried then record = parts(found) end
   if record then
     local kept
     kept, due = head(record)
     if not kept then return CORRUPT end
-    if is_paused(flags) and not is_cancelled(flags) then
-      record = pack('<BB', LAYOUT, kept + PAUSED) .. sub(record, 3)
-    end
+    if pauses then record = pack('<BB', LAYOUT, kept + PAUSED) .. sub(record, 3) end
   elseif retried or given ~= '' and flags % 2 == 1 then
     -- Unless a cancel in the meantime has ended the repetition.
     due = math.min(time(given), LATEST)
@@ -45,7 +45,7 @@ local function finish(id, bucket, under, how, given, error, reason, clear)
     call('EXISTS', PREFIX .. 'letters', PREFIX .. 'dead')
   end
 
-  local key = due and indexed(flags, due, 0)
+  local key = due and (pauses and due + PARKED or due)
   if due then move(id, before, key) else take(slice(before), id) end
   if last then
     local kept = flags % 2 * (1 - tonumber(clear))

@@ -10,7 +10,7 @@ use crate::servers::{Cluster, Server};
 use crate::worker;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
-use tourbillon_durable::{Backoff, Options};
+use tourbillon_durable::{Backoff, DurableTimers, Options};
 
 const LEASE: Duration = Duration::from_secs(3);
 
@@ -33,33 +33,8 @@ pub(crate) async fn run(cluster: &Cluster) -> Result<bool, Failure> {
     let timers = worker::connect(&urls).await?;
     let crew = Crew::start(&ports).await?;
     sleep(LEASE).await;
-    let payload = serde_json::to_vec(&Handling::Long(TAKES))?;
-    let backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
-    let options = Options::new().lease(LEASE).backoff(backoff).attempts(20);
-    timers.insert(&log::id(0), payload, Duration::ZERO, options).await.map_err(|it| it.reason)?;
-
-    let killed = begun(&crew, 1).await?;
-    // Some renewals later.
-    sleep(2 * LEASE).await;
-    killed.kill()?;
-    sleep(Duration::from_millis(200)).await;
-    killed.start()?;
-    let stopped = begun(&crew, 2).await?;
-    sleep(2 * LEASE).await;
-    stopped.pause(true)?;
-    sleep(AWAY).await;
-    stopped.pause(false)?;
-    let cut = begun(&crew, 3).await?;
-    sleep(2 * LEASE).await;
-    cut.set_line(State::Cut);
-    sleep(AWAY).await;
-    cut.set_line(State::Open);
-    begun(&crew, 4).await?;
-    sleep(2 * LEASE).await;
-    cluster.nodes.iter().for_each(Server::pause);
-    sleep(SILENT).await;
-    cluster.nodes.iter().for_each(Server::go_on);
-
+    insert(&timers).await?;
+    trouble(&crew, cluster).await?;
     let asked = Instant::now();
     while !timers.is_empty().await? && asked.elapsed() < 2 * PATIENCE {
         sleep(Duration::from_millis(100)).await;
@@ -70,6 +45,40 @@ pub(crate) async fn run(cluster: &Cluster) -> Result<bool, Failure> {
     let (attempts, acknowledged) = (count(What::Begun), count(What::Acknowledged));
     println!("{attempts} attempts, {acknowledged} acknowledged, {left} left, {failed:?}");
     Ok(acknowledged == 1 && left == 0 && failed.is_empty() && (4..=5).contains(&attempts))
+}
+
+async fn insert(timers: &DurableTimers) -> Result<(), Failure> {
+    let payload = serde_json::to_vec(&Handling::Long(TAKES))?;
+    let backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
+    let options = Options::new().lease(LEASE).backoff(backoff).attempts(20);
+    timers.insert(&log::id(0), payload, Duration::ZERO, options).await.map_err(|it| it.reason)?;
+    Ok(())
+}
+
+/// Kills, stops and cuts off the worker that has the handler, and silences the masters.
+async fn trouble(crew: &Crew, cluster: &Cluster) -> Result<(), Failure> {
+    let killed = begun(crew, 1).await?;
+    // Some renewals later.
+    sleep(2 * LEASE).await;
+    killed.kill()?;
+    sleep(Duration::from_millis(200)).await;
+    killed.start()?;
+    let stopped = begun(crew, 2).await?;
+    sleep(2 * LEASE).await;
+    stopped.pause(true)?;
+    sleep(AWAY).await;
+    stopped.pause(false)?;
+    let cut = begun(crew, 3).await?;
+    sleep(2 * LEASE).await;
+    cut.set_line(State::Cut);
+    sleep(AWAY).await;
+    cut.set_line(State::Open);
+    begun(crew, 4).await?;
+    sleep(2 * LEASE).await;
+    cluster.nodes.iter().for_each(Server::pause);
+    sleep(SILENT).await;
+    cluster.nodes.iter().for_each(Server::go_on);
+    Ok(())
 }
 
 /// Waits until this many attempts have begun. Returns the member with the last of them.

@@ -12,7 +12,7 @@
 //!   stopped, and cut off in turn, and all masters are silent for 2 s. It is acknowledged once.
 
 use crate::servers::{Cluster, Server};
-use crate::{Failure, long_handler, worker};
+use crate::{Failure, SERVERS, long_handler, worker};
 use clap::ValueEnum;
 use futures_util::future::join_all;
 use std::collections::BTreeSet;
@@ -66,7 +66,7 @@ pub(crate) fn run(scenario: Scenario) -> Result<bool, Failure> {
             runtime.block_on(seeds_gone(&cluster))
         }
         Scenario::LongHandler => {
-            let cluster = Cluster::start().ok_or(NO_SERVER)?;
+            let cluster = Cluster::with_replicas(&SERVERS).ok_or(NO_SERVER)?;
             runtime.block_on(long_handler::run(&cluster))
         }
     }
