@@ -22,7 +22,8 @@ use super::error::DurableError;
 use super::key::{Key, Page};
 use super::record::{Dead, Record};
 use super::store::{
-    Answer, AnyStore, Cancelled, Due, Finish, Finished, Found, Insert, Inserted, Leasing, Renewed, Store,
+    Answer, AnyStore, Cancelled, Due, Finish, Finished, Found, Insert, Inserted, Leasing, Renewed,
+    Store,
 };
 use super::timers::DurableTimers;
 use super::window::{Watchers, Window};

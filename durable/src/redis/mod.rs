@@ -53,8 +53,7 @@ use super::options::Existing;
 use super::record::{Dead, Record};
 use super::store::{
     Answer, AnyStore, Cancelled, Due, Finish, Finished, Found, Insert, Inserted, Leasing, Renewed,
-    Stalled,
-    Store,
+    Stalled, Store,
 };
 use super::window::Window;
 use damaged::Damaged;
