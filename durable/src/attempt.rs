@@ -84,8 +84,8 @@ pub struct Delivery {
     /// Identifies this delivery. The token is the same for each attempt of one id and planned time,
     /// and different for every other delivery. Use it as an idempotency key for external systems.
     pub token: String,
-    /// The lease of this attempt, which tells how long the handler may run, and if its work is still
-    /// wanted.
+    /// The lease of this attempt, which tells how long the handler may run, and if its work is
+    /// still wanted.
     pub lease: DeliveryLease,
 }
 

@@ -110,9 +110,9 @@ impl DeliveryLease {
         self.lock().cancelled
     }
 
-    /// Returns `true` if it is known that the handler's result does not count, because the timer was
-    /// replaced or the lease was taken over, or if the attempt has ended. A handler that continues
-    /// is stopped when the lease [expires](Self::expires).
+    /// Returns `true` if it is known that the handler's result does not count, because the timer
+    /// was replaced or the lease was taken over, or if the attempt has ended. A handler that
+    /// continues is stopped when the lease [expires](Self::expires).
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.lock().lost

@@ -43,8 +43,8 @@
 //! overlap.
 //!
 //! **At least once.** An attempt is counted before its handler is called. While it runs, the worker
-//! renews the lease. If the worker dies, the lease runs out. The end of a lease is a due time like any other, so the timer is loaded and
-//! fires again.
+//! renews the lease. If the worker dies, the lease runs out. The end of a lease is a due time like
+//! any other, so the timer is loaded and fires again.
 //!
 //! **Acknowledged changes are durable.** The future of an operation completes when its transaction
 //! is on the disk. Concurrent calls share a transaction.

@@ -182,13 +182,14 @@ impl Options {
         self
     }
 
-    /// Sets the duration of a lease, from one millisecond to one day. It is the time after which the
-    /// timer of a worker that has died is retried. A running worker renews the lease at each third of
-    /// it, so handlers may run longer, up to the [time limit](super::Worker::time_limit) of the worker.
-    /// If no renewal succeeds in time, the handler's future is dropped and the attempt has failed.
+    /// Sets the duration of a lease, from one millisecond to one day. It is the time after which
+    /// the timer of a worker that has died is retried. A running worker renews the lease at each
+    /// third of it, so handlers may run longer, up to the [time limit](super::Worker::time_limit)
+    /// of the worker. If no renewal succeeds in time, the handler's future is dropped and the
+    /// attempt has failed.
     ///
-    /// Each renewal writes the timer with its payload. A lease should be longer than interruptions of
-    /// the store that attempts are to survive.
+    /// Each renewal writes the timer with its payload. A lease should be longer than interruptions
+    /// of the store that attempts are to survive.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.settings.lease = millis_up(lease);

@@ -60,8 +60,8 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
     fn list(&self, after: Option<&str>, limit: usize) -> Answer<Vec<(String, Record)>>;
 
     /// Returns the timers whose keys are in the index from `from` on and up to the time `until`, in
-    /// order. Reads up to `limit` keys, at least 1, or fewer if the records are long. A timer that cannot be
-    /// read is left out.
+    /// order. Reads up to `limit` keys, at least 1, or fewer if the records are long. A timer that
+    /// cannot be read is left out.
     fn find(&self, from: Key, until: Millis, limit: usize) -> Answer<Found>;
 
     /// Returns the number of timers and the number of dead letters.
@@ -97,8 +97,8 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
     fn take_over(&self, key: &Key) -> Answer<Leasing>;
 
     /// Leased under this fencing token → the state that `finish` selects. A cancelled timer is
-    /// acknowledged by [`Finish::Done`]. Any other end removes it, or continues with a delivery that
-    /// was inserted after the cancel.
+    /// acknowledged by [`Finish::Done`]. Any other end removes it, or continues with a delivery
+    /// that was inserted after the cancel.
     fn finish(&self, id: &str, fence: u64, finish: Finish) -> Answer<Finished>;
 
     /// Leased under this fencing token → leased for as long again, from now on. Nothing changes if

@@ -158,9 +158,9 @@ impl DurableTimers {
 
     /// Cancels a timer. No attempt begins after this.
     ///
-    /// A timer that is being delivered is [`Running`](Cancelled::Running). Its attempt continues, and
-    /// acknowledges the delivery if it succeeds. It is the last one in any case, and the repetition
-    /// and a timer inserted as [`Next`](Inserted::Next) are gone.
+    /// A timer that is being delivered is [`Running`](Cancelled::Running). Its attempt continues,
+    /// and acknowledges the delivery if it succeeds. It is the last one in any case, and the
+    /// repetition and a timer inserted as [`Next`](Inserted::Next) are gone.
     ///
     /// # Errors
     ///

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 /// The result of a handler, which decides what becomes of the timer.
 ///
-/// A handler returns anything that converts into a verdict, such as a `Result<(), E>` (an error is a
-/// retry) or a `Result<Verdict, E>`, in which `?` works.
+/// A handler returns anything that converts into a verdict, such as a `Result<(), E>` (an error is
+/// a retry) or a `Result<Verdict, E>`, in which `?` works.
 ///
 /// # Examples
 ///

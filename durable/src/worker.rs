@@ -20,8 +20,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tourbillon::future::Sleep;
 
-/// The default maximum duration of an attempt. Longer than most work, and short enough that a worker
-/// whose handlers hang continues the same day.
+/// The default maximum duration of an attempt. Longer than most work, and short enough that a
+/// worker whose handlers hang continues the same day.
 const TIME_LIMIT: Duration = Duration::from_secs(3600);
 
 /// The maximum time for which an ending worker waits until the store has the attempts that it gives
@@ -134,10 +134,10 @@ impl Worker {
         self
     }
 
-    /// Sets the maximum duration of an attempt, by default one hour. After that the handler's future
-    /// is dropped and the attempt has failed, even though its lease could be renewed. Otherwise a
-    /// handler that hangs would hold one of the worker's permits forever. A handler sees the limit as
-    /// its [deadline](super::DeliveryLease::deadline).
+    /// Sets the maximum duration of an attempt, by default one hour. After that the handler's
+    /// future is dropped and the attempt has failed, even though its lease could be renewed.
+    /// Otherwise a handler that hangs would hold one of the worker's permits forever. A handler
+    /// sees the limit as its [deadline](super::DeliveryLease::deadline).
     ///
     /// # Examples
     ///
@@ -170,10 +170,11 @@ impl Worker {
     /// [given back](Outcome::GivenBack).
     ///
     /// The shutdown takes as long as the handlers, whose leases are renewed, up to their [time
-    /// limit](Self::time_limit). To bound it, use [`until_within`](Self::until_within). If the store
-    /// cannot be reached or written, the shutdown takes no longer than the last of the leases,
-    /// because a handler's result does not count after its lease ([`Outcome::Unanswered`]). The worker waits for pending lease requests, and
-    /// to report its end to the store, for up to two seconds.
+    /// limit](Self::time_limit). To bound it, use [`until_within`](Self::until_within). If the
+    /// store cannot be reached or written, the shutdown takes no longer than the last of the
+    /// leases, because a handler's result does not count after its lease ([`Outcome::Unanswered`]).
+    /// The worker waits for pending lease requests, and to report its end to the store, for up to
+    /// two seconds.
     pub fn until(mut self, end: impl Future<Output = ()> + Send + 'static) -> Self {
         let end: BoxFuture<'static, ()> = Box::pin(end);
         self.until = end.fuse();
@@ -181,13 +182,13 @@ impl Worker {
     }
 
     /// Ends the run like [`until`](Self::until), but stops handlers that are still running `limit`
-    /// after `end` completes. Use it under a supervisor that kills the process some time after it was
-    /// asked to end, as in a deploy.
+    /// after `end` completes. Use it under a supervisor that kills the process some time after it
+    /// was asked to end, as in a deploy.
     ///
     /// The futures of these handlers are dropped, and their attempts are [given
-    /// back](Outcome::GivenBack). The timers are due at once, for another worker, and the attempts do
-    /// not count. The run waits for the store to accept that for up to a second more. An attempt that
-    /// could not be given back ends with its lease, and counts as failed.
+    /// back](Outcome::GivenBack). The timers are due at once, for another worker, and the attempts
+    /// do not count. The run waits for the store to accept that for up to a second more. An attempt
+    /// that could not be given back ends with its lease, and counts as failed.
     ///
     /// # Examples
     ///
@@ -227,8 +228,8 @@ impl Worker {
     }
 
     /// Delivers timers to `handler` until the worker [ends](Self::until), oldest first. The handler
-    /// returns a [`Verdict`], or a `Result`, whose `Ok` acknowledges the delivery. An error, a panic,
-    /// or the end of the lease leads to a retry.
+    /// returns a [`Verdict`], or a `Result`, whose `Ok` acknowledges the delivery. An error, a
+    /// panic, or the end of the lease leads to a retry.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! A handler that takes ten leases, while its worker is killed, stopped and cut off in turn, and then
-//! all masters are silent for most of a lease.
+//! A handler that takes ten leases, while its worker is killed, stopped and cut off in turn, and
+//! then all masters are silent for most of a lease.
 
 use crate::Failure;
 use crate::crew::{Crew, Member};

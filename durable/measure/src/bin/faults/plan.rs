@@ -35,8 +35,8 @@ pub(crate) enum Handling {
     Fails,
     /// The first attempt fails for good, and the timer becomes a dead letter.
     FailsForGood,
-    /// Asks to be delivered again, without a counted attempt, until this many milliseconds after the
-    /// planned time.
+    /// Asks to be delivered again, without a counted attempt, until this many milliseconds after
+    /// the planned time.
     Snoozes(u64),
     /// The first attempt takes this many milliseconds, which may be several leases.
     Slow(u64),

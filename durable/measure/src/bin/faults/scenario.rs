@@ -8,8 +8,9 @@
 //!   gets the error, there is one store, and all timers inserted from then on are delivered.
 //! - `seeds-gone`. The only node that was named is killed, and its replica elected. For 70 s after
 //!   that timers are less than 1.5 s late (p99).
-//! - `long-handler` (`long_handler.rs`). A handler of 30 s under a lease of 3 s. Its worker is killed,
-//!   stopped, and cut off in turn, and all masters are silent for 2 s. It is acknowledged once.
+//! - `long-handler` (`long_handler.rs`). A handler of 30 s under a lease of 3 s. Its worker is
+//!   killed, stopped, and cut off in turn, and all masters are silent for 2 s. It is acknowledged
+//!   once.
 
 use crate::servers::{Cluster, Server};
 use crate::{Failure, SERVERS, long_handler, worker};
