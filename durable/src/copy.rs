@@ -66,9 +66,10 @@ impl DurableTimers {
     ///
     /// # Errors
     ///
-    /// Fails with [`DurableError::NotPaused`] if this store is not paused, with
-    /// [`DurableError::Corrupt`] if a record cannot be read, or if either store fails. The other
-    /// store then has a part of the timers, and remains paused.
+    /// Fails with [`DurableError::Option`] if the other store is this one, with
+    /// [`DurableError::NotPaused`] if this store is not paused, with [`DurableError::Corrupt`] if a
+    /// record cannot be read, or if either store fails. In the last two cases the other store has a
+    /// part of the timers, and remains paused.
     ///
     /// # Examples
     ///
@@ -98,6 +99,9 @@ impl DurableTimers {
         other: &DurableTimers,
         mut progress: impl FnMut(&CopyProgress) + Send,
     ) -> Result<CopyProgress, DurableError> {
+        if Arc::ptr_eq(&self.store, &other.store) {
+            return Err(DurableError::Option("a store cannot be copied to itself"));
+        }
         if !self.is_paused().await? {
             return Err(DurableError::NotPaused);
         }

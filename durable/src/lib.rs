@@ -42,6 +42,9 @@
 //! (an id and a planned time) is therefore acknowledged at most once, however many attempts
 //! overlap.
 //!
+//! **Paused** timers stay in the store, behind all others in the index, where no worker loads them.
+//! A paused store grants no lease.
+//!
 //! **At least once.** An attempt is counted before its handler is called. While it runs, the worker
 //! renews the lease. If the worker dies, the lease runs out. The end of a lease is a due time like
 //! any other, so the timer is loaded and fires again.

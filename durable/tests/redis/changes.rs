@@ -3,9 +3,9 @@
 #![allow(clippy::disallowed_methods, reason = "workers are waited for")]
 
 use crate::common::bench::{SECOND, wait};
-use crate::common::process::{Process, quick};
+use crate::common::process::{Process, all_are_acknowledged_once, ids, quick};
 use crate::common::redis::OneNode;
-use crate::common::servers::Server;
+use crate::common::servers::{Cluster, Server};
 use futures_util::future::join;
 use tourbillon_durable::{Existing, Inserted};
 
@@ -65,4 +65,30 @@ fn an_update_that_is_overtaken_is_repeated() {
     let report = wait(timers.check()).unwrap();
     assert!(report.is_sound(), "{report:?}");
     assert_eq!((report.timers, report.keys), (10, 10));
+}
+
+#[test]
+fn a_cluster_is_paused_and_listed() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (process, other) = (Process::of_cluster(&cluster), Process::of_cluster(&cluster));
+    let work = other.work();
+    let timers = &process.timers;
+    wait(timers.pause()).unwrap();
+    let all = ids(30);
+    for id in &all {
+        wait(timers.insert(id, &**id, SECOND / 10, quick())).unwrap();
+    }
+    assert!(work.acknowledged.recv_timeout(2 * SECOND).is_err(), "the store is paused");
+    let (mut listed, mut last) = (Vec::new(), None);
+    loop {
+        let page = wait(timers.list_due(.., last.as_ref(), 7)).unwrap();
+        assert!(page.is_sorted_by_key(|timer| (timer.due, timer.id.clone())));
+        listed.extend(page.iter().map(|timer| timer.id.clone()));
+        let Some(timer) = page.into_iter().last() else { break };
+        last = Some(timer);
+    }
+    listed.sort_unstable();
+    assert_eq!(listed, all);
+    wait(timers.resume()).unwrap();
+    all_are_acknowledged_once(timers, vec![work], all);
 }

@@ -113,6 +113,8 @@ fn everything_is_kept<P: Place, Q: Place>(bench: &Bench<P>, other: &Bench<Q>) {
     insert("plain", 2 * HOUR, quick());
     insert("full", HOUR, options);
     assert_eq!(copy(timers, target), Err(DurableError::NotPaused));
+    let itself = copy(timers, &timers.clone());
+    assert_eq!(itself, Err(DurableError::Option("a store cannot be copied to itself")));
     assert_eq!(wait(target.is_paused()), Ok(false));
 
     wait(timers.pause()).unwrap();
