@@ -404,11 +404,13 @@ fn a_slot_that_is_being_tidied_fires_in_order() {
     for &id in &ids[500..] {
         assert!(bench.wheel.cancel(id).is_some());
     }
+    // After it has fired, the sweeper searches the shard, which no longer has the slot.
+    let _ = bench.wheel.insert(50_000, HOUR / 2).unwrap();
     assert!(bench.sweeper.sweep_some(1, |_| ()).next_deadline.is_some());
     bench.clock.advance(HOUR * 2);
     let mut deadlines = Vec::new();
     let _ = bench.sweeper.sweep(|timer| deadlines.push(timer.deadline));
-    assert_eq!(deadlines.len(), 500);
+    assert_eq!(deadlines.len(), 501);
     assert!(deadlines.is_sorted(), "a later one came first");
 }
 
