@@ -2,12 +2,13 @@
 
 #![allow(clippy::disallowed_methods, reason = "workers are waited for")]
 
-use crate::common::bench::{SECOND, wait};
+use crate::common::bench::{Bench, SECOND, clock, wait};
 use crate::common::process::{Process, all_are_acknowledged_once, ids, quick};
 use crate::common::redis::OneNode;
 use crate::common::servers::{Cluster, Server};
 use futures_util::future::join;
-use tourbillon_durable::{Existing, Inserted};
+use std::sync::mpsc::channel;
+use tourbillon_durable::{Existing, Inserted, TimerState};
 
 #[test]
 fn a_paused_store_is_paused_for_other_processes() {
@@ -91,4 +92,30 @@ fn a_cluster_is_paused_and_listed() {
     assert_eq!(listed, all);
     wait(timers.resume()).unwrap();
     all_are_acknowledged_once(timers, vec![work], all);
+}
+
+#[test]
+fn a_running_timer_behind_many_others_is_listed() {
+    let Some(node) = OneNode::beside(&clock(), 1) else { return };
+    let bench = Bench::new(node);
+    let timers = bench.timers();
+    // A step of the list has as many keys as a page of the only partition, and none of them runs.
+    let all: Vec<String> = (0..1000).map(|number| format!("{number}")).collect();
+    let all = all.iter().map(|id| timers.insert(id, "", 3600 * SECOND, quick()));
+    wait(futures_util::future::try_join_all(all)).unwrap();
+    let (send, begun) = channel();
+    let running = bench.work(1, move |_| {
+        let (gate, opened) = futures_channel::oneshot::channel::<()>();
+        send.send(gate).unwrap();
+        opened
+    });
+    let long = quick().lease(86_400 * SECOND);
+    wait(timers.insert("running", "", SECOND, long)).unwrap();
+    bench.advance(SECOND);
+    let gate = begun.recv().unwrap();
+    let listed = wait(timers.list_state(TimerState::Running, None, 9)).unwrap();
+    assert_eq!(listed.iter().map(|timer| &*timer.id).collect::<Vec<_>>(), ["running"]);
+    gate.send(()).unwrap();
+    assert_eq!(running.acknowledged(1), ["running"]);
+    assert_eq!(running.stop(), []);
 }

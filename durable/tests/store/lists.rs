@@ -84,6 +84,10 @@ fn pages_by_due_time_are_bounded<P: Place>(bench: Bench<P>) {
         wait(timers.insert(&id, vec![7; 1 << 20], 2 * SECOND, quick())).unwrap();
         ids.push(id);
     }
+    // It comes after all pages of long ones, although it is found at once.
+    wait(timers.insert("1130", "", 3 * SECOND, quick())).unwrap();
+    wait(timers.pause_timer("1130")).unwrap();
+    ids.push("1130".to_owned());
     let (mut listed, mut last) = (Vec::new(), None);
     loop {
         let page = wait(timers.list_due(.., last.as_ref(), usize::MAX)).unwrap();
