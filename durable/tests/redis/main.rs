@@ -7,6 +7,6 @@ mod changes;
 mod cluster;
 #[path = "../common/mod.rs"]
 mod common;
-mod leases;
 mod owners;
+mod renewals;
 mod server;

@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 use tourbillon_durable::{
-    Backoff, Cancelled, DurableError, Existing, Inserted, Misfire, Options, Outcome, TimerState,
-    When,
+    Backoff, Cancelled, DeadReason, DurableError, Existing, Inserted, Misfire, Options, Outcome,
+    TimerState, Verdict, When,
 };
 
 #[derive(Clone, Debug)]
@@ -31,6 +31,17 @@ struct Kind {
     failures: u8,
     /// The interval in seconds, and the window.
     every: Option<(u8, Option<u8>)>,
+    end: End,
+}
+
+/// What a handler does otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Succeeds,
+    /// Fails for good after the other failures.
+    Fails,
+    /// Asks to be delivered again, without a counted attempt, in the first seconds.
+    Snoozes,
 }
 
 fn any_op() -> impl Strategy<Value = Op> {
@@ -41,7 +52,9 @@ fn any_op() -> impl Strategy<Value = Op> {
         Just(Existing::Update)
     ];
     let every = prop::option::of((1..40_u8, prop::option::of(0..60_u8)));
-    let kind = (0..3_u8, every).prop_map(|(failures, every)| Kind { failures, every });
+    let end = prop_oneof![3 => Just(End::Succeeds), 1 => Just(End::Fails), 1 => Just(End::Snoozes)];
+    let kind = (0..3_u8, every, end);
+    let kind = kind.prop_map(|(failures, every, end)| Kind { failures, every, end });
     // Within the window, and beyond it.
     let delay = || prop_oneof![0..9_u16, 0..99_u16];
     prop_oneof![
@@ -93,8 +106,13 @@ struct Trial {
     bench: Bench<OneFile>,
     running: Option<Running>,
     model: BTreeMap<String, Modelled>,
+    /// The number of dead letters.
+    dead: u64,
     paused: bool,
 }
+
+/// The time after the planned one for which timers are snoozed, and the wait.
+const SNOOZES: [Duration; 2] = [Duration::from_secs(7), Duration::from_secs(3)];
 
 /// The wait after each failure.
 const WAIT: Duration = SECOND;
@@ -103,7 +121,7 @@ impl Trial {
     fn new() -> Self {
         let bench = Bench::new(OneFile::new());
         let running = Some(work(&bench));
-        Self { bench, running, model: BTreeMap::new(), paused: false }
+        Self { bench, running, model: BTreeMap::new(), dead: 0, paused: false }
     }
 
     fn apply(&mut self, op: &Op) {
@@ -173,7 +191,8 @@ impl Trial {
         let delay = SECOND * u32::from(delay) + SECOND;
         let when = same.map_or(When::After(delay), When::At);
         let due = same.unwrap_or(now + delay);
-        let scheduled = wait(self.bench.timers().insert(&id, vec![kind.failures], when, options));
+        let payload = vec![kind.failures, kind.end as u8];
+        let scheduled = wait(self.bench.timers().insert(&id, payload, when, options));
         let expected = match (found.is_some(), existing) {
             (false, _) => Ok(Inserted::New),
             (true, Existing::Keep) => Ok(Inserted::Kept),
@@ -208,6 +227,7 @@ impl Trial {
             assert_eq!((event.planned, event.attempt), (timer.planned, timer.attempt + 1));
             let (outcome, after) = self.outcome(timer.clone());
             assert_eq!(event.outcome, outcome);
+            self.dead += u64::from(matches!(outcome, Outcome::Dead { .. }));
             match after {
                 Some(timer) => drop(self.model.insert(event.id, timer)),
                 None => drop(self.model.remove(&event.id)),
@@ -227,8 +247,18 @@ impl Trial {
             let next = timer.next((now - window - MILLISECOND).max(timer.planned));
             return (Outcome::Missed { late, next }, continued(next));
         }
+        let [end, wait] = SNOOZES;
+        if timer.kind.end == End::Snoozes && late < end {
+            let outcome = Outcome::Again { wait, counted: false };
+            return (outcome, Some(Modelled { due: now + wait, ..timer }));
+        }
         if attempt > u32::from(timer.kind.failures) {
-            return (Outcome::Acknowledged, continued(timer.next(now)));
+            let (reason, error) = (DeadReason::Failed, "over".to_owned());
+            let outcome = match timer.kind.end {
+                End::Fails => Outcome::Dead { reason, error },
+                _ => Outcome::Acknowledged,
+            };
+            return (outcome, continued(timer.next(now)));
         }
         let outcome = Outcome::Retry { wait: WAIT, error: "no".to_owned() };
         (outcome, Some(Modelled { due: now + WAIT, attempt, ..timer }))
@@ -248,6 +278,7 @@ impl Trial {
         let model: Vec<_> = model.collect();
         assert_eq!(kept, model);
         assert_eq!(wait(self.bench.timers().len()), Ok(model.len() as u64));
+        assert_eq!(wait(self.bench.timers().dead_len()), Ok(self.dead));
     }
 
     fn stop(&mut self) {
@@ -267,9 +298,21 @@ impl Trial {
 }
 
 fn work(bench: &Bench<OneFile>) -> Running {
-    bench.work(4, |delivery| async move {
-        let fails = delivery.attempt <= u32::from(delivery.payload[0]);
-        if fails { Err("no") } else { Ok(()) }
+    let clock = bench.place.clock.clone();
+    bench.work_by(4, move |delivery| {
+        let late = clock.wall().duration_since(delivery.planned);
+        async move {
+            let end = delivery.payload[1];
+            let [snoozes, after] = SNOOZES;
+            if end == End::Snoozes as u8 && late.is_ok_and(|late| late < snoozes) {
+                return Verdict::Again { after, counted: false };
+            }
+            match delivery.attempt <= u32::from(delivery.payload[0]) {
+                true => Verdict::Retry("no".to_owned()),
+                false if end == End::Fails as u8 => Verdict::Fail("over".to_owned()),
+                false => Verdict::Done,
+            }
+        }
     })
 }
 
