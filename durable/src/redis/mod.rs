@@ -25,6 +25,7 @@ mod batch;
 mod bytes;
 mod cluster;
 mod copying;
+mod connect;
 mod damaged;
 mod fault;
 mod find;
@@ -36,6 +37,7 @@ mod load;
 mod mend;
 mod node;
 mod operations;
+mod options;
 mod ownership;
 mod pause;
 mod policy;
@@ -46,7 +48,7 @@ mod scripts;
 mod update;
 
 use super::check::{Checked, Cursor};
-use super::clock::{Millis, StoreClock};
+use super::clock::Millis;
 use super::error::DurableError;
 use super::key::{Key, Page};
 use super::options::Existing;
@@ -56,102 +58,12 @@ use super::store::{
     Stalled, Store,
 };
 use super::window::Window;
-use damaged::Damaged;
-use fault::refused;
-use futures_util::future::join;
-use identity::Identity;
-use idle::IdleHints;
-use keys::Keys;
-use link::Link;
 use operations::Operations;
-use ownership::Ownership;
-use pubsub::{Subscriber, listen, subscribe};
-use queue::Queues;
-use redis::Client;
-use scripts::Scripts;
+pub use options::RedisOptions;
 use std::fmt;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::task::{AbortHandle, JoinSet};
-
-/// The name and the layout of a store in Redis.
-///
-/// # Examples
-///
-/// ```
-/// use tourbillon_durable::RedisOptions;
-///
-/// let options = RedisOptions::new("reminders").partitions(64);
-/// # let _ = options;
-/// ```
-#[derive(Clone, Debug)]
-pub struct RedisOptions {
-    name: String,
-    partitions: u16,
-    clock: Option<Arc<dyn StoreClock>>,
-    may_evict: bool,
-}
-
-impl RedisOptions {
-    /// Creates options for a store with this name, 16 partitions, and the server's clock. A name
-    /// has 1 to 64 characters of `a-z A-Z 0-9 _ . -`.
-    ///
-    /// One Redis can hold several stores. All processes that use the same name share a store, and
-    /// each of their workers gets all of its timers, so choose a name for each kind of work.
-    #[must_use]
-    pub fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), partitions: 16, clock: None, may_evict: false }
-    }
-
-    /// Sets the number of partitions, 1 to 1024, of a store that is created now. An existing store
-    /// keeps its number forever ([`Redis::partitions`]). Choose several for each worker that will
-    /// ever run, in all processes, and for each master of a cluster. A partition belongs to one
-    /// worker, so workers beyond the number of partitions deliver nothing.
-    ///
-    /// The default is only 16, because calls share a request only within a partition. With 64
-    /// partitions, 64 concurrent callers inserted 8 to 47 % fewer timers per second, and an idle
-    /// worker sent 42 commands per second instead of 18.
-    #[must_use]
-    pub fn partitions(mut self, partitions: u16) -> Self {
-        self.partitions = partitions;
-        self
-    }
-
-    /// Sets another clock than the server's, for tests in virtual time. All users of the store must
-    /// share it.
-    #[must_use]
-    pub fn clock(mut self, clock: impl StoreClock) -> Self {
-        self.clock = Some(Arc::new(clock));
-        self
-    }
-
-    /// Opens the store even on a server that may evict timers without notice (`maxmemory-policy
-    /// allkeys-…`). The policy is then not read, so the permission for `INFO` is not needed.
-    #[must_use]
-    pub fn allow_eviction(mut self) -> Self {
-        self.may_evict = true;
-        self
-    }
-
-    fn check(&self) -> Result<(), DurableError> {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
-        if !(1..=64).contains(&self.name.len()) || !self.name.bytes().all(plain) {
-            return Err(DurableError::Option(
-                "the store name must have 1 to 64 of a-z A-Z 0-9 _ . -",
-            ));
-        }
-        if !(1..=1024).contains(&self.partitions) {
-            return Err(DurableError::Option("the number of partitions must be 1 to 1024"));
-        }
-        Ok(())
-    }
-}
-
-impl From<&str> for RedisOptions {
-    fn from(name: &str) -> Self {
-        Self::new(name)
-    }
-}
 
 /// A store in Redis (7.0 or later) or Valkey, for any number of concurrent processes.
 ///
@@ -189,58 +101,6 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Connects to a store on one node, `redis://user:password@host:port/database`, by its name or
-    /// with options.
-    ///
-    /// # Errors
-    ///
-    /// - [`Address`](DurableError::Address) or [`Option`](DurableError::Option) if the address or
-    ///   an option is invalid, or the call is outside of a tokio runtime.
-    /// - [`Unreachable`](DurableError::Unreachable) or [`Denied`](DurableError::Denied) if the node
-    ///   does not reply, or denies access.
-    /// - [`Evicts`](DurableError::Evicts) if the node may evict timers.
-    /// - [`Format`](DurableError::Format) if the store has another layout.
-    pub async fn connect(
-        url: &str,
-        options: impl Into<RedisOptions>,
-    ) -> Result<Self, DurableError> {
-        let options = options.into();
-        options.check()?;
-        runtime()?;
-        let client = client(url)?;
-        Self::open(Link::node(client).await?, options).await
-    }
-
-    /// Connects to a cluster through some of its nodes.
-    ///
-    /// # Errors
-    ///
-    /// Fails like [`connect`](Self::connect).
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// use tourbillon_durable::{Redis, RedisOptions};
-    ///
-    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-    /// let nodes = ["redis://10.0.0.1:6379/", "redis://10.0.0.2:6379/"];
-    /// let options = RedisOptions::new("reminders").partitions(64);
-    /// let store = Redis::connect_cluster(nodes, options).await?;
-    /// # drop(store);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn connect_cluster<'a>(
-        urls: impl IntoIterator<Item = &'a str>,
-        options: impl Into<RedisOptions>,
-    ) -> Result<Self, DurableError> {
-        let options = options.into();
-        options.check()?;
-        runtime()?;
-        let clients = urls.into_iter().map(client).collect::<Result<_, _>>()?;
-        Self::open(Link::cluster(clients).await?, options).await
-    }
-
     /// Returns the number of partitions of the store, which was chosen by the process that created
     /// it. Workers of all processes beyond this number deliver nothing.
     ///
@@ -264,33 +124,6 @@ impl Redis {
         self.operations.identity.partitions()
     }
 
-    async fn open(link: Link, options: RedisOptions) -> Result<Self, DurableError> {
-        let runtime = runtime()?;
-        let RedisOptions { name, partitions, clock, may_evict } = options;
-        if !may_evict {
-            policy::check(&link).await?;
-        }
-        let scripts = Scripts::new();
-        let identity =
-            Identity::open(&link, &scripts.open, name.clone(), partitions.into()).await?;
-        let partitions = identity.partitions();
-        let (keys, idle) = (Keys::new(&name, partitions), IdleHints::new(partitions));
-        let channel = keys.channel();
-        let subscription = subscribe(&link, &channel).await.map_err(|error| refused(&error))?;
-        let (ownership, queues) = (Ownership::default(), Queues::new(partitions, runtime.clone()));
-        let follows = link.clone();
-        let damaged = Damaged::default();
-        let operations =
-            Operations { link, keys, clock, scripts, ownership, idle, queues, identity, damaged };
-        let operations = Arc::new(operations);
-        let subscriber: Arc<dyn Subscriber> = Arc::<Operations>::clone(&operations);
-        let (opened, listens) =
-            (Arc::clone(&operations), listen(follows, channel, subscription, subscriber));
-        let listening = runtime.spawn(async move { join(listens, opened.keep_open()).await });
-        let listening = listening.abort_handle();
-        Ok(Self { operations, runtime, listening })
-    }
-
     /// Runs an operation in the runtime, even if its caller has gone.
     fn ask<R, F>(&self, operation: impl FnOnce(Arc<Operations>) -> F + Send + 'static) -> Answer<R>
     where
@@ -304,14 +137,6 @@ impl Redis {
         });
         Box::pin(async move { task.await.unwrap_or(Err(DurableError::Closed)) })
     }
-}
-
-fn runtime() -> Result<Handle, DurableError> {
-    Handle::try_current().map_err(|_| DurableError::Option("connect needs a tokio runtime"))
-}
-
-fn client(url: &str) -> Result<Client, DurableError> {
-    Client::open(url).map_err(|error| refused(&error))
 }
 
 impl Store for Redis {

@@ -1,0 +1,86 @@
+//! [`RedisOptions`], the name and the layout of a store, and the way to connect to its server.
+
+#![forbid(unsafe_code)]
+
+use super::super::clock::StoreClock;
+use super::super::error::DurableError;
+use std::sync::Arc;
+
+/// The name and the layout of a store in Redis.
+///
+/// # Examples
+///
+/// ```
+/// use tourbillon_durable::RedisOptions;
+///
+/// let options = RedisOptions::new("reminders").partitions(64);
+/// # let _ = options;
+/// ```
+#[derive(Clone, Debug)]
+pub struct RedisOptions {
+    pub(super) name: String,
+    pub(super) partitions: u16,
+    pub(super) clock: Option<Arc<dyn StoreClock>>,
+    pub(super) may_evict: bool,
+}
+
+impl RedisOptions {
+    /// Creates options for a store with this name, 16 partitions, and the server's clock. A name
+    /// has 1 to 64 characters of `a-z A-Z 0-9 _ . -`.
+    ///
+    /// One Redis can hold several stores. All processes that use the same name share a store, and
+    /// each of their workers gets all of its timers, so choose a name for each kind of work.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), partitions: 16, clock: None, may_evict: false }
+    }
+
+    /// Sets the number of partitions, 1 to 1024, of a store that is created now. An existing store
+    /// keeps its number forever ([`Redis::partitions`](super::Redis::partitions)). Choose several for each worker that will
+    /// ever run, in all processes, and for each master of a cluster. A partition belongs to one
+    /// worker, so workers beyond the number of partitions deliver nothing.
+    ///
+    /// The default is only 16, because calls share a request only within a partition. With 64
+    /// partitions, 64 concurrent callers inserted 8 to 47 % fewer timers per second, and an idle
+    /// worker sent 42 commands per second instead of 18.
+    #[must_use]
+    pub fn partitions(mut self, partitions: u16) -> Self {
+        self.partitions = partitions;
+        self
+    }
+
+    /// Sets another clock than the server's, for tests in virtual time. All users of the store must
+    /// share it.
+    #[must_use]
+    pub fn clock(mut self, clock: impl StoreClock) -> Self {
+        self.clock = Some(Arc::new(clock));
+        self
+    }
+
+    /// Opens the store even on a server that may evict timers without notice (`maxmemory-policy
+    /// allkeys-…`). The policy is then not read, so the permission for `INFO` is not needed.
+    #[must_use]
+    pub fn allow_eviction(mut self) -> Self {
+        self.may_evict = true;
+        self
+    }
+
+    pub(super) fn check(&self) -> Result<(), DurableError> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+        if !(1..=64).contains(&self.name.len()) || !self.name.bytes().all(plain) {
+            return Err(DurableError::Option(
+                "the store name must have 1 to 64 of a-z A-Z 0-9 _ . -",
+            ));
+        }
+        if !(1..=1024).contains(&self.partitions) {
+            return Err(DurableError::Option("the number of partitions must be 1 to 1024"));
+        }
+        Ok(())
+    }
+}
+
+impl From<&str> for RedisOptions {
+    fn from(name: &str) -> Self {
+        Self::new(name)
+    }
+}
