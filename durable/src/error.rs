@@ -72,8 +72,8 @@ pub enum DurableError {
     /// An option is out of range.
     Option(&'static str),
     /// The address of a server is unusable. It cannot be parsed, needs a feature that this build
-    /// lacks (`rediss://` without a TLS feature of the crate `redis`), or leads to a cluster node
-    /// where a single node is required.
+    /// lacks (`rediss://` without the feature `redis-tls`), or leads to a cluster node where a
+    /// single node is required.
     Address(String),
     /// The server may evict timers when its memory is full. Allowed are policies that keep keys
     /// without a time to live: `noeviction` and every `volatile-…`.
@@ -119,6 +119,9 @@ pub enum DurableError {
     /// The store cannot be reached, or did not respond in time. The operation may have been
     /// executed. Insert the timer again with [`Keep`](super::Existing::Keep).
     Unreachable(String),
+    /// A connection by TLS was refused, because the server's certificate is not trusted, the server
+    /// demands a client certificate or rejects it, or a certificate cannot be read.
+    Tls(String),
     /// Access denied, because of wrong credentials or a missing permission.
     Denied(String),
     /// Reading or writing failed. The operation may have been executed. Insert the timer again with
@@ -171,6 +174,10 @@ impl DurableError {
             Self::ReadOnly(what) => Self::ReadOnly(named(what)),
             Self::Locked(what) => Self::Locked(named(what)),
             Self::Corrupt { id, what } => Self::Corrupt { id, what: named(what) },
+            Self::Address(what) => Self::Address(named(what)),
+            Self::Unreachable(what) => Self::Unreachable(named(what)),
+            Self::Tls(what) => Self::Tls(named(what)),
+            Self::Denied(what) => Self::Denied(named(what)),
             Self::Io(what) => Self::Io(named(what)),
             other => other,
         }
@@ -213,6 +220,7 @@ impl fmt::Display for DurableError {
                 "the store was emptied and created again with {partitions} partitions: connect again"
             ),
             Self::Unreachable(what) => write!(f, "the store is unreachable: {what}"),
+            Self::Tls(what) => write!(f, "the TLS connection was refused: {what}"),
             Self::Denied(what) => write!(f, "access denied: {what}"),
             Self::Io(what) => write!(f, "could not read or write the store: {what}"),
             Self::Timer(refusal) => write!(f, "the timer refused to wake the worker: {refusal}"),

@@ -103,8 +103,10 @@ pub use error::DurableError;
 pub use lease::DeliveryLease;
 pub use options::{Existing, Options, When};
 pub use record::DeadReason;
+#[cfg(feature = "redis-tls")]
+pub use redis::RedisTls;
 #[cfg(feature = "redis")]
-pub use redis::{Redis, RedisOptions};
+pub use redis::{Redis, RedisCredentials, RedisOptions};
 pub use rule::{Misfire, Rule};
 pub use store::{AnyStore, Cancelled, Inserted};
 pub use timer::{DurableTimer, TimerState};

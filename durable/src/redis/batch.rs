@@ -28,7 +28,7 @@ use super::super::clock::Millis;
 use super::super::error::DurableError;
 use super::super::store::Answer;
 use super::fault::Fault;
-use super::link::{self, CALLER, RetryPolicy};
+use super::link::{self, CALLER, RetryPolicy, no_reply};
 use super::node::{Connection, PAUSES};
 use super::operations::{Operations, unexpected_reply};
 use super::queue::{Operation, Request, Respond};
@@ -232,8 +232,14 @@ impl Sender {
             .requests
             .iter_mut()
             .filter_map(|request| request.take_if(|request| request.has_expired(now)));
+        let error = if self.why.is_empty() {
+            let prefix = self.operations.keys.prefix(self.partition);
+            no_reply(&self.operations.link.connection(&prefix).node)
+        } else {
+            DurableError::Unreachable(self.why.clone())
+        };
         for request in here.chain(late) {
-            request.respond(&self.operations, Err(DurableError::Unreachable(self.why.clone())));
+            request.respond(&self.operations, Err(error.clone()));
         }
     }
 

@@ -11,14 +11,13 @@
 
 #![forbid(unsafe_code)]
 
-use super::node::{Node, RENEWAL};
+use super::node::{Node, Origin, RENEWAL};
 use crate::panics::ignore_poison;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use redis::cluster_routing::Slot;
 use redis::{
-    Client, ConnectionAddr, ErrorKind, IntoConnectionInfo, RedisError, RedisResult,
-    ServerErrorKind, Value, cmd,
+    Client, ConnectionAddr, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value, cmd,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -44,8 +43,8 @@ struct Topology {
 
 impl Cluster {
     /// Connects to a cluster through some of its nodes.
-    pub(super) async fn connect(clients: Vec<Client>) -> RedisResult<Self> {
-        let named = clients.into_iter().map(|client| Node::lazy(client).map(Arc::new));
+    pub(super) async fn connect(origins: Vec<Origin>) -> RedisResult<Self> {
+        let named = origins.into_iter().map(|origin| Node::lazy(origin).map(Arc::new));
         let named: Vec<Arc<Node>> = named.collect::<RedisResult<_>>()?;
         let (source, shards) = first_description(&named).await?;
         let (masters, nodes, first) = (HashMap::new(), BTreeMap::new(), Arc::clone(&source));
@@ -100,7 +99,7 @@ impl Cluster {
     fn learn(&self, source: Arc<Node>, shards: Vec<Shard>) {
         let mut topology = self.lock();
         let old = std::mem::take(&mut topology.nodes);
-        let before = self.named.iter().filter_map(|node| Some((address(node.client())?, node)));
+        let before = self.named.iter().filter_map(|node| Some((address(&node.client())?, node)));
         let before: BTreeMap<Address, &Arc<Node>> =
             before.chain(old.iter().map(|(address, node)| (address.clone(), node))).collect();
         topology.masters.clear();
@@ -151,7 +150,7 @@ async fn first_description(nodes: &[Arc<Node>]) -> RedisResult<(Arc<Node>, Vec<S
             command.arg("SLOTS");
             let connection = node.connection();
             let error = match connection.clone().command(command).await {
-                Ok(said) => match read(said, node.client()) {
+                Ok(said) => match read(said, &node.client()) {
                     // The node was removed from the cluster, or has not been added yet.
                     none if none.is_empty() => (ErrorKind::Io, "the node has no slots").into(),
                     shards => return Ok((Arc::clone(node), shards)),
@@ -217,14 +216,14 @@ fn address(client: &Client) -> Option<Address> {
 
 /// Creates a node at this address with the connection options of another.
 fn at((host, port): &Address, like: &Node) -> RedisResult<Node> {
-    let info = like.client().get_connection_info().clone();
+    let Origin { info, credentials, .. } = like.origin().clone();
     let mut there = info.addr().clone();
     if let ConnectionAddr::Tcp(its_host, its_port)
     | ConnectionAddr::TcpTls { host: its_host, port: its_port, .. } = &mut there
     {
         (*its_host, *its_port) = (host.clone(), *port);
     }
-    Node::lazy(Client::open(info.set_addr(there).into_connection_info()?)?)
+    Node::lazy(Origin { info: info.set_addr(there), sentinels: None, credentials })
 }
 
 #[cfg(test)]

@@ -9,27 +9,31 @@ use super::identity::Identity;
 use super::idle::IdleHints;
 use super::keys::Keys;
 use super::link::Link;
+use super::node::Origin;
 use super::operations::Operations;
 use super::ownership::Ownership;
 use super::pubsub::{Subscriber, listen, subscribe};
 use super::queue::Queues;
 use super::scripts::Scripts;
+use super::sentinel::Sentinels;
 use super::{Redis, RedisOptions, policy};
 use futures_util::future::join;
-use redis::Client;
+use redis::{Client, ConnectionAddr, ErrorKind};
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
 impl Redis {
     /// Connects to a store on one node, `redis://user:password@host:port/database`, by its name or
-    /// with options.
+    /// with options. `rediss://` connects by TLS (feature `redis-tls`), with the
+    /// certificates of [`RedisOptions`].
     ///
     /// # Errors
     ///
     /// - [`Address`](DurableError::Address) or [`Option`](DurableError::Option) if the address or
     ///   an option is invalid, or the call is outside of a tokio runtime.
-    /// - [`Unreachable`](DurableError::Unreachable) or [`Denied`](DurableError::Denied) if the node
-    ///   does not reply, or denies access.
+    /// - [`Unreachable`](DurableError::Unreachable), [`Tls`](DurableError::Tls) or
+    ///   [`Denied`](DurableError::Denied) if the node does not reply, a certificate is refused, or
+    ///   access is denied.
     /// - [`Evicts`](DurableError::Evicts) if the node may evict timers.
     /// - [`Format`](DurableError::Format) if the store has another layout.
     pub async fn connect(
@@ -37,10 +41,39 @@ impl Redis {
         options: impl Into<RedisOptions>,
     ) -> Result<Self, DurableError> {
         let options = options.into();
+        let client = options.client(url)?;
+        Self::with_client(client, options).await
+    }
+
+    /// Connects to a store on one node by a client of the crate `redis`, whose address, credentials
+    /// and certificates are used.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`connect`](Self::connect).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use redis::Client;
+    /// use tourbillon_durable::Redis;
+    ///
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = Client::open("redis+unix:///run/redis.sock")?;
+    /// let store = Redis::with_client(client, "reminders").await?;
+    /// # drop(store);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn with_client(
+        client: Client,
+        options: impl Into<RedisOptions>,
+    ) -> Result<Self, DurableError> {
+        let options = options.into();
         options.check()?;
         runtime()?;
-        let client = client(url)?;
-        Self::open(Link::node(client).await?, options).await
+        let origin = options.origin(&client);
+        Self::open(Link::node(origin).await?, options).await
     }
 
     /// Connects to a cluster through some of its nodes.
@@ -67,15 +100,95 @@ impl Redis {
         options: impl Into<RedisOptions>,
     ) -> Result<Self, DurableError> {
         let options = options.into();
+        let clients = urls.into_iter().map(|url| options.client(url));
+        let clients: Vec<Client> = clients.collect::<Result<_, _>>()?;
+        Self::with_cluster_clients(clients, options).await
+    }
+
+    /// Connects to a cluster by clients of the crate `redis` for some of its nodes. The credentials
+    /// and certificates of the node that lists the others are used for all.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`connect`](Self::connect).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use tourbillon_durable::Redis;
+    ///
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let clients = [redis::Client::open("redis://10.0.0.1:6379/")?];
+    /// let store = Redis::with_cluster_clients(clients, "reminders").await?;
+    /// # drop(store);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn with_cluster_clients(
+        clients: impl IntoIterator<Item = Client>,
+        options: impl Into<RedisOptions>,
+    ) -> Result<Self, DurableError> {
+        let options = options.into();
         options.check()?;
         runtime()?;
-        let clients = urls.into_iter().map(client).collect::<Result<_, _>>()?;
-        Self::open(Link::cluster(clients).await?, options).await
+        let origins = clients.into_iter().map(|client| options.origin(&client)).collect();
+        Self::open(Link::cluster(origins).await?, options).await
+    }
+
+    /// Connects to the master that these sentinels know by a name. In the address of the master,
+    /// `redis://user:password@name/database`, the name is in place of the host.
+    ///
+    /// The sentinels are asked again whenever a connection to the master breaks, does not reply, or
+    /// leads to a replica. After a failover workers continue on the new master. The credentials in
+    /// the address of the first sentinel are those of all.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`connect`](Self::connect), and with
+    /// [`Unreachable`](DurableError::Unreachable) if the sentinels do not know the name.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use tourbillon_durable::Redis;
+    ///
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let sentinels = ["redis://10.0.0.1:26379/", "redis://10.0.0.2:26379/"];
+    /// let store = Redis::connect_sentinel(sentinels, "redis://mymaster/", "reminders").await?;
+    /// # drop(store);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn connect_sentinel<'a>(
+        sentinels: impl IntoIterator<Item = &'a str>,
+        master: &str,
+        options: impl Into<RedisOptions>,
+    ) -> Result<Self, DurableError> {
+        let options = options.into();
+        options.check()?;
+        runtime()?;
+        let clients = sentinels.into_iter().map(|url| options.client(url));
+        let clients: Vec<Client> = clients.collect::<Result<_, _>>()?;
+        let master = options.client(master)?;
+        let name = match master.get_connection_info().addr() {
+            ConnectionAddr::Tcp(name, _) | ConnectionAddr::TcpTls { host: name, .. } => {
+                name.clone()
+            }
+            other => return Err(DurableError::Address(format!("{other} has no name of a master"))),
+        };
+        let sentinels = Sentinels::new(
+            &clients,
+            name,
+            #[cfg(feature = "redis-tls")]
+            options.tls.clone(),
+        );
+        let origin = Origin { sentinels: Some(Arc::new(sentinels)), ..options.origin(&master) };
+        Self::open(Link::node(origin).await?, options).await
     }
 
     async fn open(link: Link, options: RedisOptions) -> Result<Self, DurableError> {
         let runtime = runtime()?;
-        let RedisOptions { name, partitions, clock, may_evict } = options;
+        let RedisOptions { name, partitions, clock, may_evict, .. } = options;
         if !may_evict {
             policy::check(&link).await?;
         }
@@ -105,6 +218,36 @@ fn runtime() -> Result<Handle, DurableError> {
     Handle::try_current().map_err(|_| DurableError::Option("connect needs a tokio runtime"))
 }
 
-fn client(url: &str) -> Result<Client, DurableError> {
-    Client::open(url).map_err(|error| refused(&error))
+impl RedisOptions {
+    /// Returns a client for an address.
+    fn client(&self, url: &str) -> Result<Client, DurableError> {
+        let client = Client::open(url).map_err(|error| {
+            // Without the credentials.
+            let shown = url.rsplit('@').next().unwrap_or_default();
+            let lacks = error.kind() == ErrorKind::InvalidClientConfig && url.starts_with("rediss");
+            match refused(&error) {
+                DurableError::Address(what) if lacks && cfg!(not(feature = "redis-tls")) => {
+                    DurableError::Address(format!("{what} (TLS needs the feature `redis-tls`)"))
+                }
+                error => error,
+            }
+            .at(shown)
+        })?;
+        #[cfg(feature = "redis-tls")]
+        if let Some(tls) = &self.tls {
+            let info = client.get_connection_info().clone();
+            let shown = info.addr().to_string();
+            return tls.client(info).map_err(|error| error.at(&shown));
+        }
+        Ok(client)
+    }
+
+    fn origin(&self, client: &Client) -> Origin {
+        let info = client.get_connection_info().clone();
+        #[cfg(feature = "redis-tls")]
+        if let ConnectionAddr::TcpTls { .. } = info.addr() {
+            super::tls::provide();
+        }
+        Origin { info, sentinels: None, credentials: self.credentials.clone() }
+    }
 }

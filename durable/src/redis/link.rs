@@ -8,8 +8,8 @@
 
 use super::super::error::DurableError;
 use super::cluster::Cluster;
-use super::fault::{Fault, refused};
-use super::node::{ANSWER, Connection, Node, PAUSES};
+use super::fault::{Fault, Setting, refused};
+use super::node::{ANSWER, Connection, Node, Origin, PAUSES};
 use redis::{Client, Cmd, FromRedisValue, RedisError, RedisResult, Value, cmd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,15 +54,21 @@ pub(super) enum Link {
 
 impl Link {
     /// Connects to a single node.
-    pub(super) async fn node(client: Client) -> Result<Self, DurableError> {
-        let node = in_time(Node::connect(client)).await?;
-        Ok(Self::Node(Arc::new(node.map_err(|error| refused(&error))?)))
+    pub(super) async fn node(origin: Origin) -> Result<Self, DurableError> {
+        let name = origin.name();
+        let node = Node::connect(origin).await;
+        Ok(Self::Node(Arc::new(node.map_err(|error| refused(&error).at(&name))?)))
     }
 
     /// Connects to a cluster through some of its nodes.
-    pub(super) async fn cluster(nodes: Vec<Client>) -> Result<Self, DurableError> {
-        let cluster = in_time(Cluster::connect(nodes)).await?;
-        Ok(Self::Cluster(Arc::new(cluster.map_err(|error| Fault::of(&error, true).into_error())?)))
+    pub(super) async fn cluster(nodes: Vec<Origin>) -> Result<Self, DurableError> {
+        let names: Vec<String> = nodes.iter().map(Origin::name).collect();
+        let setting = Setting { is_cluster: true, ..Setting::default() };
+        let refused = |error| Fault::of(&error, setting).into_error().at(&names.join(", "));
+        let late = |_| DurableError::Unreachable("connecting timed out".to_owned());
+        let cluster = tokio::time::timeout(CALLER, Cluster::connect(nodes)).await;
+        let cluster = cluster.map_err(late).map_err(|error| error.at(&names.join(", ")))?;
+        Ok(Self::Cluster(Arc::new(cluster.map_err(refused)?)))
     }
 
     /// Returns the connection to the node of a key.
@@ -113,6 +119,7 @@ impl Link {
             None => asked.await,
             Some(limit) => match tokio::time::timeout(limit, asked).await {
                 Ok(answer) => answer,
+                Err(_) if why.is_empty() => Err(no_reply(&connection().node)),
                 Err(_) => Err(DurableError::Unreachable(why)),
             },
         }
@@ -142,7 +149,8 @@ impl Link {
         if let Self::Cluster(cluster) = self {
             cluster.check(&connection.node, error);
         }
-        Fault::of(error, matches!(self, Self::Cluster(_)))
+        let node = &connection.node;
+        Fault::of(error, node.setting(matches!(self, Self::Cluster(_)))).at(&node.address())
     }
 
     /// Returns the clients of all known nodes.
@@ -151,7 +159,7 @@ impl Link {
             Self::Node(node) => vec![Arc::clone(node)],
             Self::Cluster(cluster) => cluster.nodes(),
         };
-        nodes.iter().map(|node| node.client().clone()).collect()
+        nodes.iter().map(|node| node.client()).collect()
     }
 
     /// Returns the number of times that the address of a single node may have changed its target.
@@ -171,10 +179,9 @@ fn understood<T: FromRedisValue>(said: Value, about: &str) -> Result<T, DurableE
     redis::from_redis_value(said).map_err(unexpected)
 }
 
-/// Limits the time that connecting may take.
-async fn in_time<T>(connect: impl Future<Output = T>) -> Result<T, DurableError> {
-    let late = |_| DurableError::Unreachable("connecting timed out".to_owned());
-    tokio::time::timeout(CALLER, connect).await.map_err(late)
+/// Returns the error for a node that has not replied so far.
+pub(super) fn no_reply(node: &Node) -> DurableError {
+    DurableError::Unreachable(format!("{}: no reply", node.address()))
 }
 
 /// Returns a command that calls a script by its hash.

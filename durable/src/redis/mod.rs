@@ -24,8 +24,9 @@
 mod batch;
 mod bytes;
 mod cluster;
-mod copying;
 mod connect;
+mod copying;
+mod credentials;
 mod damaged;
 mod fault;
 mod find;
@@ -45,6 +46,9 @@ mod pubsub;
 mod queue;
 mod reopen;
 mod scripts;
+mod sentinel;
+#[cfg(feature = "redis-tls")]
+mod tls;
 mod update;
 
 use super::check::{Checked, Cursor};
@@ -58,10 +62,13 @@ use super::store::{
     Stalled, Store,
 };
 use super::window::Window;
+pub use credentials::RedisCredentials;
 use operations::Operations;
 pub use options::RedisOptions;
 use std::fmt;
 use std::sync::Arc;
+#[cfg(feature = "redis-tls")]
+pub use tls::RedisTls;
 use tokio::runtime::Handle;
 use tokio::task::{AbortHandle, JoinSet};
 

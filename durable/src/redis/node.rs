@@ -3,13 +3,21 @@
 //! The crate `redis` reconnects when a connection breaks. **A connection that does not reply in
 //! time is replaced**, because one that broke silently (the machine is gone, or its address has
 //! moved) appears intact to the system for a quarter of an hour. The connection is used until its
-//! successor is established, because a server that is merely slow still replies on it.
+//! successor is established, because a server that is merely slow still replies on it. In the same
+//! way it is replaced when the credentials have changed, and when the sentinels may know another
+//! master.
 
 #![forbid(unsafe_code)]
 
+use super::RedisCredentials;
+use super::fault::Setting;
+use super::link::CALLER;
+use super::sentinel::Sentinels;
 use crate::panics::ignore_poison;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::{Client, Cmd, ErrorKind, RedisError, RedisResult, Script, ServerErrorKind, Value};
+use redis::{
+    Client, Cmd, ConnectionInfo, ErrorKind, RedisError, RedisResult, Script, ServerErrorKind, Value,
+};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -23,14 +31,51 @@ pub(super) const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::f
 /// The minimum time for which a new connection is kept.
 pub(super) const RENEWAL: Duration = Duration::from_millis(100);
 
+/// The way to a server.
+#[derive(Clone)]
+pub(super) struct Origin {
+    /// The address and the way to connect. The address is not used if there are sentinels.
+    pub(super) info: ConnectionInfo,
+    /// The sentinels that know the address.
+    pub(super) sentinels: Option<Arc<Sentinels>>,
+    /// The credentials in place of those in `info`.
+    pub(super) credentials: Option<RedisCredentials>,
+}
+
+impl Origin {
+    /// Returns a name for messages.
+    pub(super) fn name(&self) -> String {
+        match &self.sentinels {
+            Some(sentinels) => format!("master {:?} of the sentinels", sentinels.name),
+            None => self.info.addr().to_string(),
+        }
+    }
+
+    /// Returns the connection information with the present credentials, and their version.
+    fn signed_in(&self) -> (ConnectionInfo, u64) {
+        let info = self.info.clone();
+        match &self.credentials {
+            Some(credentials) => credentials.of(info),
+            None => (info, 0),
+        }
+    }
+
+    fn version(&self) -> u64 {
+        self.credentials.as_ref().map_or(0, RedisCredentials::version)
+    }
+}
+
 /// A server, shared by all requests to it.
 pub(super) struct Node {
-    client: Client,
+    origin: Origin,
     current: Mutex<Current>,
 }
 
 struct Current {
+    client: Client,
     connection: ConnectionManager,
+    /// The version of its credentials.
+    version: u64,
     /// The number of earlier connections.
     number: u64,
     /// Set while another connection is being established, and for a moment after that.
@@ -47,29 +92,53 @@ pub(super) struct Connection {
 
 impl Node {
     /// Connects to a node.
-    pub(super) async fn connect(client: Client) -> RedisResult<Self> {
-        let connection = ConnectionManager::new_with_config(client.clone(), config()).await?;
-        Ok(Self::new(client, connection))
+    pub(super) async fn connect(origin: Origin) -> RedisResult<Self> {
+        let (client, connection, version) = connect(&origin).await?;
+        Ok(Self::new(origin, client, connection, version))
     }
 
     /// Returns a node to which the first request connects.
-    pub(super) fn lazy(client: Client) -> RedisResult<Self> {
+    pub(super) fn lazy(origin: Origin) -> RedisResult<Self> {
+        let (info, version) = origin.signed_in();
+        let client = Client::open(info)?;
         let connection = ConnectionManager::new_lazy_with_config(client.clone(), config())?;
-        Ok(Self::new(client, connection))
+        Ok(Self::new(origin, client, connection, version))
     }
 
-    fn new(client: Client, connection: ConnectionManager) -> Self {
-        let current = Mutex::new(Current { connection, number: 0, renewing: false });
-        Self { client, current }
+    fn new(origin: Origin, client: Client, connection: ConnectionManager, version: u64) -> Self {
+        let current = Current { client, connection, version, number: 0, renewing: false };
+        Self { origin, current: Mutex::new(current) }
     }
 
-    pub(super) fn client(&self) -> &Client {
-        &self.client
+    pub(super) fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// Returns a client of the server, as it is now known.
+    pub(super) fn client(&self) -> Client {
+        self.lock().client.clone()
+    }
+
+    /// Returns the address for messages.
+    pub(super) fn address(&self) -> String {
+        self.lock().client.get_connection_info().addr().to_string()
+    }
+
+    /// Returns the surroundings of the node.
+    pub(super) fn setting(&self, is_cluster: bool) -> Setting {
+        let Origin { sentinels, credentials, .. } = &self.origin;
+        let (has_sentinels, credentials_change) = (sentinels.is_some(), credentials.is_some());
+        Setting { is_cluster, has_sentinels, credentials_change }
     }
 
     pub(super) fn connection(self: &Arc<Self>) -> Connection {
         let current = self.lock();
         let (connection, number) = (current.connection.clone(), current.number);
+        let outdated = current.version != self.origin.version();
+        drop(current);
+        if outdated {
+            self.renew(number);
+        }
         Connection { node: Arc::clone(self), connection, number }
     }
 
@@ -93,14 +162,15 @@ impl Node {
         drop(current);
         let node = Arc::clone(self);
         tokio::spawn(async move {
-            let client = node.client.clone();
-            if let Ok(connection) = ConnectionManager::new_with_config(client, config()).await {
+            let mut pause = PAUSES[1];
+            if let Ok((client, connection, version)) = connect(&node.origin).await {
                 let mut current = node.lock();
-                current.connection = connection;
-                current.number += 1;
+                (current.client, current.connection) = (client, connection);
+                (current.version, current.number) = (version, current.number + 1);
+                pause = RENEWAL;
             }
             // Limits the rate of new connections.
-            tokio::time::sleep(RENEWAL).await;
+            tokio::time::sleep(pause).await;
             node.lock().renewing = false;
         });
     }
@@ -108,10 +178,14 @@ impl Node {
 
 impl Connection {
     /// Requests another connection if this one does not reply, or leads to a node that is not (or
-    /// no longer) a master. The address may lead to another node by now.
+    /// no longer) a master. The address may lead to another node by now. A connection that could
+    /// not be established because of its credentials is never established by itself. If there are
+    /// sentinels, one that broke may have a successor at another address.
     pub(super) fn check(&self, error: &RedisError) {
         let lost = error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly);
-        if error.is_timeout() || lost {
+        let denied = error.kind() == ErrorKind::AuthenticationFailed;
+        let broken = error.kind() == ErrorKind::Io && self.node.origin.sentinels.is_some();
+        if error.is_timeout() || lost || denied || broken {
             self.node.renew(self.number);
         }
     }
@@ -137,6 +211,22 @@ impl Connection {
         let answer = command.query_async(&mut self.connection);
         tokio::time::timeout(ANSWER, answer).await.unwrap_or_else(|_| late())
     }
+}
+
+/// Connects with the present credentials, to the present master if there are sentinels. Returns the
+/// version of the credentials as well.
+async fn connect(origin: &Origin) -> RedisResult<(Client, ConnectionManager, u64)> {
+    let (info, version) = origin.signed_in();
+    let connected = async {
+        let client = match &origin.sentinels {
+            Some(sentinels) => sentinels.master(&info).await?,
+            None => Client::open(info)?,
+        };
+        let connection = ConnectionManager::new_with_config(client.clone(), config()).await?;
+        Ok((client, connection, version))
+    };
+    let late = |_| Err(io::Error::new(io::ErrorKind::TimedOut, "connecting timed out").into());
+    tokio::time::timeout(CALLER, connected).await.unwrap_or_else(late)
 }
 
 fn config() -> ConnectionManagerConfig {

@@ -4,6 +4,9 @@
 
 use super::super::clock::StoreClock;
 use super::super::error::DurableError;
+use super::RedisCredentials;
+#[cfg(feature = "redis-tls")]
+use super::RedisTls;
 use std::sync::Arc;
 
 /// The name and the layout of a store in Redis.
@@ -22,6 +25,9 @@ pub struct RedisOptions {
     pub(super) partitions: u16,
     pub(super) clock: Option<Arc<dyn StoreClock>>,
     pub(super) may_evict: bool,
+    pub(super) credentials: Option<RedisCredentials>,
+    #[cfg(feature = "redis-tls")]
+    pub(super) tls: Option<RedisTls>,
 }
 
 impl RedisOptions {
@@ -32,13 +38,21 @@ impl RedisOptions {
     /// each of their workers gets all of its timers, so choose a name for each kind of work.
     #[must_use]
     pub fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), partitions: 16, clock: None, may_evict: false }
+        Self {
+            name: name.to_owned(),
+            partitions: 16,
+            clock: None,
+            may_evict: false,
+            credentials: None,
+            #[cfg(feature = "redis-tls")]
+            tls: None,
+        }
     }
 
     /// Sets the number of partitions, 1 to 1024, of a store that is created now. An existing store
-    /// keeps its number forever ([`Redis::partitions`](super::Redis::partitions)). Choose several for each worker that will
-    /// ever run, in all processes, and for each master of a cluster. A partition belongs to one
-    /// worker, so workers beyond the number of partitions deliver nothing.
+    /// keeps its number forever ([`Redis::partitions`](super::Redis::partitions)). Choose several
+    /// for each worker that will ever run, in all processes, and for each master of a cluster. A
+    /// partition belongs to one worker, so workers beyond the number of partitions deliver nothing.
     ///
     /// The default is only 16, because calls share a request only within a partition. With 64
     /// partitions, 64 concurrent callers inserted 8 to 47 % fewer timers per second, and an idle
@@ -62,6 +76,21 @@ impl RedisOptions {
     #[must_use]
     pub fn allow_eviction(mut self) -> Self {
         self.may_evict = true;
+        self
+    }
+
+    /// Sets credentials that can change while the store is open. They replace those of the address.
+    #[must_use]
+    pub fn credentials(mut self, credentials: &RedisCredentials) -> Self {
+        self.credentials = Some(credentials.clone());
+        self
+    }
+
+    /// Sets the certificates of connections by TLS. Every address must then begin with `rediss://`.
+    #[cfg(feature = "redis-tls")]
+    #[must_use]
+    pub fn tls(mut self, tls: RedisTls) -> Self {
+        self.tls = Some(tls);
         self
     }
 

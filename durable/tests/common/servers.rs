@@ -20,6 +20,8 @@ pub(crate) struct Server {
     /// The port for the other nodes of its cluster.
     bus: u16,
     options: Vec<String>,
+    /// The configuration of a sentinel, which the program rewrites.
+    config: Option<String>,
     /// The library that is preloaded for a clock that can be set.
     preload: Option<PathBuf>,
     process: Mutex<Option<Child>>,
@@ -28,15 +30,20 @@ pub(crate) struct Server {
 impl Server {
     /// Starts a server with further options. Returns `None` if the program is not installed.
     pub(crate) fn start(options: &[&str]) -> Option<Self> {
-        Self::launch(options, false)
+        Self::launch(options, false, None)
+    }
+
+    /// Starts a sentinel with this configuration.
+    pub(crate) fn sentinel(config: &str) -> Option<Self> {
+        Self::launch(&[], false, Some(config))
     }
 
     /// Starts a server whose clock can be [set](Self::set_clock).
     pub(crate) fn with_clock() -> Option<Self> {
-        Self::launch(&[], true)
+        Self::launch(&[], true, None)
     }
 
-    fn launch(options: &[&str], clock: bool) -> Option<Self> {
+    fn launch(options: &[&str], clock: bool, config: Option<&str>) -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         if Command::new("redis-server").arg("--version").output().is_err() {
             let must = std::env::var("REDIS_TESTS").is_ok_and(|value| value == "must");
@@ -52,8 +59,8 @@ impl Server {
         std::fs::create_dir_all(&folder).expect("a folder is made");
         let options = options.iter().map(|&option| option.to_owned()).collect();
         let preload = clock.then(|| compiled_clock(&folder));
-        let process = Mutex::new(None);
-        let mut server = Self { folder, port: 0, bus: 0, options, preload, process };
+        let (process, config) = (Mutex::new(None), config.map(str::to_owned));
+        let mut server = Self { folder, port: 0, bus: 0, options, config, preload, process };
         for _ in 0..10 {
             // Another program may take a port before the server does.
             (server.port, server.bus) = (free_port(), free_port());
@@ -100,6 +107,11 @@ impl Server {
     fn try_resume(&self) -> bool {
         let (port, bus) = (self.port.to_string(), self.bus.to_string());
         let mut command = Command::new("redis-server");
+        if let Some(config) = &self.config {
+            let file = self.folder.join("sentinel.conf");
+            std::fs::write(&file, config).expect("it is written");
+            command.arg(file).arg("--sentinel");
+        }
         command.args(["--port", &port, "--cluster-port", &bus, "--bind", "127.0.0.1"]);
         command.args(["--save", "", "--dir"]);
         command.arg(&self.folder).args(&self.options).stdout(Stdio::null());
@@ -163,7 +175,7 @@ impl Server {
     }
 
     /// Returns `true` if its replication information has that line.
-    fn is(&self, line: &str) -> bool {
+    pub(crate) fn is(&self, line: &str) -> bool {
         self.say("INFO replication").is_some_and(|info| info.contains(line))
     }
 
@@ -173,8 +185,14 @@ impl Server {
     }
 
     /// Returns `true` if the server is a replica that is connected to its master.
-    fn follows(&self) -> bool {
+    pub(crate) fn follows(&self) -> bool {
         self.is("role:slave") && self.is("master_link_status:up")
+    }
+
+    /// Returns the port for TLS.
+    pub(crate) fn tls_port(&self) -> Option<u16> {
+        let place = self.options.iter().position(|option| option == "--tls-port")?;
+        self.options.get(place + 1)?.parse().ok()
     }
 
     /// Returns the server's name in its cluster.
@@ -221,7 +239,7 @@ fn compiled_clock(folder: &Path) -> PathBuf {
     library
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     free.local_addr().expect("it has an address").port()
 }
@@ -229,7 +247,7 @@ fn free_port() -> u16 {
 /// The time within which a cluster must get into a state.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn wait_until(what: &str, so: impl Fn() -> bool) {
+pub(crate) fn wait_until(what: &str, so: impl Fn() -> bool) {
     assert!(is_in_time(PATIENCE, so), "the servers: {what}");
 }
 
@@ -267,21 +285,36 @@ impl Cluster {
         Some(cluster)
     }
 
+    /// Like [`start`](Self::start), with the options for a port with TLS.
+    pub(crate) fn with_tls(options: impl Fn(u16) -> Vec<String>) -> Option<Self> {
+        let node = |_| {
+            let more = [options(free_port()), vec!["--tls-cluster".into(), "yes".into()]].concat();
+            Self::node(&more.iter().map(String::as_str).collect::<Vec<_>>())
+        };
+        Some(Self::assemble((0..3).map(node).collect::<Option<_>>()?))
+    }
+
     fn of(count: usize, more: &[&str]) -> Option<Self> {
+        Some(Self::assemble((0..count).map(|_| Self::node(more)).collect::<Option<_>>()?))
+    }
+
+    fn node(more: &[&str]) -> Option<Server> {
         let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"];
-        let options = [&options, more].concat();
-        let nodes: Option<Vec<_>> = (0..count).map(|_| Server::start(&options)).collect();
-        let nodes = nodes?;
+        Server::start(&[&options, more].concat())
+    }
+
+    fn assemble(nodes: Vec<Server>) -> Self {
         for (node, slots) in nodes.iter().zip(["0 5460", "5461 10922", "10923 16383"]) {
             node.order(&format!("CLUSTER ADDSLOTSRANGE {slots}"));
         }
         for (place, node) in nodes.iter().enumerate() {
             node.order(&format!("CLUSTER SET-CONFIG-EPOCH {}", place + 1));
-            nodes[0].order(&format!("CLUSTER MEET 127.0.0.1 {} {}", node.port, node.bus));
+            let port = node.tls_port().unwrap_or(node.port);
+            nodes[0].order(&format!("CLUSTER MEET 127.0.0.1 {port} {}", node.bus));
         }
         let cluster = Self { nodes };
         cluster.settle();
-        Some(cluster)
+        cluster
     }
 
     /// Waits until all nodes know all slots.

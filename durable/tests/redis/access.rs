@@ -7,7 +7,7 @@ use crate::common::process::{Process, quick};
 use crate::common::redis::runtime;
 use crate::common::servers::{Cluster, Server};
 use tourbillon_durable::{
-    Cancelled, DurableError, DurableTimers, Options, Outcome, Redis, RedisOptions,
+    Cancelled, DurableError, DurableTimers, Options, Outcome, Redis, RedisCredentials, RedisOptions,
 };
 
 /// The permissions on one node, as in the guide.
@@ -57,8 +57,111 @@ fn an_address_that_cannot_be_used_says_why() {
     let runtime = runtime();
     let wrong = runtime.block_on(Redis::connect("nonsense", "timers")).unwrap_err();
     assert!(matches!(wrong, DurableError::Address(_)), "{wrong:?}");
-    let tls = runtime.block_on(Redis::connect("rediss://127.0.0.1/", "timers")).unwrap_err();
-    assert!(matches!(&tls, DurableError::Address(why) if why.contains("TLS")), "{tls:?}");
+    #[cfg(not(feature = "redis-tls"))]
+    {
+        let tls = runtime.block_on(Redis::connect("rediss://127.0.0.1/", "timers")).unwrap_err();
+        assert!(matches!(&tls, DurableError::Address(why) if why.contains("redis-tls")), "{tls:?}");
+    }
+}
+
+#[test]
+fn an_error_names_the_address_and_what_the_server_said_but_no_password() {
+    let runtime = runtime();
+    let connect = |url: &str| {
+        let error = runtime.block_on(Redis::connect(url, "timers")).unwrap_err().to_string();
+        assert!(!error.contains("secret"), "{error}");
+        error
+    };
+    assert!(connect("redis://:secret@127.0.0.1:1/").contains("127.0.0.1:1"));
+    assert!(connect("nonsense://:secret@host/").contains("host"));
+    let Some(server) = Server::start(&["--requirepass", "right"]) else { return };
+    let address = format!("127.0.0.1:{}", server.port);
+    let denied = connect(&format!("redis://:secret@{address}/"));
+    assert!(denied.contains(&address) && denied.contains("authentication"), "{denied}");
+
+    let process = Process::at(&format!("redis://:right@{address}/"));
+    server.kill();
+    let unreachable = wait(process.timers.len()).unwrap_err().to_string();
+    assert!(unreachable.contains(&address) && unreachable.contains("refused"), "{unreachable}");
+    server.resume();
+    server.pause();
+    for error in [
+        wait(process.timers.len()).unwrap_err().to_string(),
+        wait(process.timers.cancel("a")).unwrap_err().to_string(),
+    ] {
+        assert!(error.contains(&address), "{error}");
+    }
+    server.go_on();
+}
+
+#[test]
+fn a_client_of_ones_own_is_used() {
+    let Some(server) = Server::start(&["--requirepass", "right"]) else { return };
+    let runtime = runtime();
+    let client = redis::Client::open(format!("redis://:right@127.0.0.1:{}/3", server.port));
+    let store = runtime.block_on(Redis::with_client(client.unwrap(), "timers")).unwrap();
+    let process = Process::of(store, runtime);
+    does_all(&process);
+    let there = server.say("AUTH right\r\nINFO keyspace").unwrap();
+    assert!(there.contains("db3:") && !there.contains("db0:"), "{there}");
+}
+
+#[test]
+fn a_connection_that_was_denied_is_made_again() {
+    let Some(server) = Server::start(&[]) else { return };
+    server.order(&format!("ACL SETUSER clerk on >secret {RIGHTS}"));
+    let process = Process::at(&format!("redis://clerk:secret@127.0.0.1:{}/", server.port));
+    assert_eq!(wait(process.timers.len()), Ok(0));
+    server.order("ACL SETUSER clerk resetpass");
+    assert!(server.say("CLIENT KILL TYPE normal").is_some());
+    server.wait_for("it is denied", |_| {
+        matches!(wait(process.timers.len()), Err(DurableError::Denied(_)))
+    });
+    server.order("ACL SETUSER clerk >secret");
+    server.wait_for("it is not denied any more", |_| wait(process.timers.len()) == Ok(0));
+}
+
+#[test]
+fn a_worker_outlives_a_change_of_its_password() {
+    let Some(server) = Server::start(&[]) else { return };
+    server.order(&format!("ACL SETUSER clerk on >old {RIGHTS}"));
+    let runtime = runtime();
+    let credentials = RedisCredentials::new("clerk", "old");
+    let options = RedisOptions::new("timers").credentials(&credentials);
+    let url = format!("redis://127.0.0.1:{}/", server.port);
+    let process = Process::of(runtime.block_on(Redis::connect(&url, options)).unwrap(), runtime);
+    let work = process.work();
+    let deliver = |id: &str| {
+        wait(process.timers.insert(id, "", SECOND / 10, quick())).unwrap();
+        assert_eq!(work.next(), id);
+    };
+    let kill_all = || {
+        for kind in ["normal", "pubsub"] {
+            assert!(server.say(&format!("CLIENT KILL TYPE {kind}")).is_some());
+        }
+    };
+    deliver("before");
+    // Another user is known before the old one is removed. All connections are replaced.
+    server.order(&format!("ACL SETUSER successor on >new {RIGHTS}"));
+    credentials.set("successor", "new");
+    deliver("between");
+    server.wait_for("no connection of the old user", |server| {
+        !server.order("CLIENT LIST").contains("user=clerk")
+    });
+    server.order("ACL DELUSER clerk");
+    kill_all();
+    deliver("after");
+    // The old password is rejected first. Callers are told, and the worker waits.
+    wait(process.timers.insert("waits", "", SECOND, quick())).unwrap();
+    server.order("ACL SETUSER successor resetpass >newest");
+    kill_all();
+    let denied = wait(process.timers.len()).unwrap_err();
+    assert!(matches!(denied, DurableError::Denied(_)), "{denied:?}");
+    std::thread::sleep(3 * SECOND / 2);
+    credentials.set("successor", "newest");
+    assert_eq!(work.next(), "waits");
+    deliver("at last");
+    assert_eq!(work.stop(), [""; 0]);
 }
 
 #[test]

@@ -9,4 +9,7 @@ mod cluster;
 mod common;
 mod owners;
 mod renewals;
+mod sentinel;
 mod server;
+#[cfg(feature = "redis-tls")]
+mod tls;

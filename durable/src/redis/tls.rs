@@ -1,0 +1,99 @@
+//! [`RedisTls`], the certificates of connections by TLS.
+
+#![forbid(unsafe_code)]
+
+use super::super::error::DurableError;
+use redis::{Client, ClientTlsConfig, ConnectionInfo, TlsCertificates};
+use rustls::crypto::{CryptoProvider, ring};
+use std::fmt;
+
+/// The certificates of connections by TLS (`rediss://`). By default the authorities of the platform
+/// are trusted, and no client certificate is sent.
+///
+/// The cryptography is that of the process's default provider of `rustls`. If there is none when a
+/// store is connected by TLS, `ring` becomes the default. Install another one before that.
+///
+/// # Examples
+///
+/// ```no_run
+/// use tourbillon_durable::{Redis, RedisOptions, RedisTls};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let read = |name: &str| std::fs::read(format!("/etc/reminders/{name}.pem"));
+/// let tls = RedisTls::new()
+///     .authority(read("authority")?)
+///     .client_certificate(read("certificate")?, read("key")?);
+/// let options = RedisOptions::new("reminders").tls(tls);
+/// let store = Redis::connect("rediss://redis.internal:6380/", options).await?;
+/// # drop(store);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Default)]
+pub struct RedisTls {
+    authority: Option<Vec<u8>>,
+    client: Option<[Vec<u8>; 2]>,
+}
+
+impl RedisTls {
+    /// Trusts the authorities of the platform.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Trusts these authorities instead of the platform's, one certificate or several in PEM.
+    #[must_use]
+    pub fn authority(mut self, certificates: impl Into<Vec<u8>>) -> Self {
+        self.authority = Some(certificates.into());
+        self
+    }
+
+    /// Sends a client certificate, with the certificates between it and its authority, and signs
+    /// with its private key. Both are in PEM.
+    #[must_use]
+    pub fn client_certificate(
+        mut self,
+        certificates: impl Into<Vec<u8>>,
+        key: impl Into<Vec<u8>>,
+    ) -> Self {
+        self.client = Some([certificates.into(), key.into()]);
+        self
+    }
+
+    pub(super) fn certificates(&self) -> TlsCertificates {
+        let client = self.client.clone();
+        TlsCertificates {
+            client_tls: client
+                .map(|[client_cert, client_key]| ClientTlsConfig { client_cert, client_key }),
+            root_cert: self.authority.clone(),
+        }
+    }
+
+    /// Returns a client that uses the certificates.
+    pub(super) fn client(&self, info: ConnectionInfo) -> Result<Client, DurableError> {
+        Client::build_with_tls(info, self.certificates()).map_err(|error| match error.kind() {
+            redis::ErrorKind::InvalidClientConfig => DurableError::Address(error.to_string()),
+            _ => DurableError::Tls(error.to_string()),
+        })
+    }
+}
+
+/// Shows what is set, without the contents.
+impl fmt::Debug for RedisTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisTls")
+            .field("authority", &self.authority.is_some())
+            .field("client_certificate", &self.client.is_some())
+            .finish()
+    }
+}
+
+/// Chooses a provider of cryptography if the program has chosen none. Without a default, `rustls`
+/// panics if several are compiled in.
+pub(super) fn provide() {
+    if CryptoProvider::get_default().is_none() {
+        // Another thread may have done it.
+        let _ = ring::default_provider().install_default();
+    }
+}
