@@ -78,8 +78,17 @@ pub enum DurableError {
     /// The server may evict timers when its memory is full. Allowed are policies that keep keys
     /// without a time to live: `noeviction` and every `volatile-…`.
     Evicts {
+        /// The address of the server.
+        server: String,
         /// The server's `maxmemory-policy`.
         policy: String,
+    },
+    /// The server is too old. Redis 7.0 or later is needed, or Valkey.
+    Version {
+        /// The address of the server.
+        server: String,
+        /// The name and version of the server.
+        found: String,
     },
     /// The repetition rule is missing, cannot be parsed, or has no future occurrence.
     Rule(String),
@@ -198,9 +207,12 @@ impl fmt::Display for DurableError {
             Self::NotPaused => f.write_str("the store is not paused"),
             Self::Option(what) => write!(f, "invalid option: {what}"),
             Self::Address(what) => write!(f, "invalid address: {what}"),
-            Self::Evicts { policy } => write!(
+            Self::Version { server, found } => {
+                write!(f, "{server}: the server is {found} (Redis 7.0 or later is needed)")
+            }
+            Self::Evicts { server, policy } => write!(
                 f,
-                "the server may evict timers: its maxmemory-policy is {policy} (noeviction and \
+                "{server}: the server may evict timers: its maxmemory-policy is {policy} (noeviction and \
                  volatile-… are allowed)"
             ),
             Self::Rule(what) => write!(f, "invalid repetition rule: {what}"),

@@ -66,6 +66,7 @@ mod checking;
 mod clock;
 mod copy;
 mod dead_letters;
+mod durability;
 #[cfg(feature = "file")]
 mod embedded;
 mod error;
@@ -97,6 +98,7 @@ pub use check::{CheckReport, Finding};
 pub use clock::{StoreClock, SystemClock};
 pub use copy::CopyProgress;
 pub use dead_letters::{DeadLetter, Redriven};
+pub use durability::{Durability, Loss};
 #[cfg(feature = "file")]
 pub use embedded::{Embedded, EmbeddedOptions};
 pub use error::DurableError;

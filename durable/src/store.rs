@@ -9,6 +9,7 @@
 
 use super::check::{Checked, Cursor};
 use super::clock::{LATEST, Millis, system};
+use super::durability::Durability;
 use super::error::DurableError;
 use super::key::{Key, Page};
 use super::record::{Dead, DeadReason, Record, Settings};
@@ -26,6 +27,9 @@ pub(super) const LONGEST_LIST: usize = 8 << 20;
 
 /// A database of timers.
 pub(super) trait Store: fmt::Debug + Send + Sync {
+    /// Returns the events that acknowledged changes survive.
+    fn durability(&self) -> Answer<Durability>;
+
     /// Returns the time of the store's clock.
     fn now(&self) -> Answer<Millis>;
 

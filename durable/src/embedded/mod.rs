@@ -18,6 +18,7 @@ mod threads;
 
 use super::check::{Checked, Cursor};
 use super::clock::{Millis, Present, StoreClock, SystemClock, present};
+use super::durability::{Durability, Loss};
 use super::error::DurableError;
 use super::key::{Key, Page};
 use super::record::{Dead, Record};
@@ -215,6 +216,13 @@ impl Embedded {
 }
 
 impl Store for Embedded {
+    fn durability(&self) -> Answer<Durability> {
+        // Each change is acknowledged after an fsync.
+        let (killed, power_failure) = (Loss::Nothing, Loss::Nothing);
+        let durability = Durability { killed, power_failure, replicas: 0, version: None };
+        Box::pin(std::future::ready(Ok(durability)))
+    }
+
     fn now(&self) -> Answer<Millis> {
         Box::pin(std::future::ready(Ok(present(self.clock.now()))))
     }

@@ -16,7 +16,7 @@ use super::pubsub::{Subscriber, listen, subscribe};
 use super::queue::Queues;
 use super::scripts::Scripts;
 use super::sentinel::Sentinels;
-use super::{Redis, RedisOptions, policy};
+use super::{Redis, RedisOptions, server};
 use futures_util::future::join;
 use redis::{Client, ConnectionAddr, ErrorKind};
 use std::sync::Arc;
@@ -34,7 +34,8 @@ impl Redis {
     /// - [`Unreachable`](DurableError::Unreachable), [`Tls`](DurableError::Tls) or
     ///   [`Denied`](DurableError::Denied) if the node does not reply, a certificate is refused, or
     ///   access is denied.
-    /// - [`Evicts`](DurableError::Evicts) if the node may evict timers.
+    /// - [`Version`](DurableError::Version) if the server is older than Redis 7.0.
+    /// - [`Evicts`](DurableError::Evicts) if the server may evict timers.
     /// - [`Format`](DurableError::Format) if the store has another layout.
     pub async fn connect(
         url: &str,
@@ -189,9 +190,7 @@ impl Redis {
     async fn open(link: Link, options: RedisOptions) -> Result<Self, DurableError> {
         let runtime = runtime()?;
         let RedisOptions { name, partitions, clock, may_evict, .. } = options;
-        if !may_evict {
-            policy::check(&link).await?;
-        }
+        server::check(&link, may_evict).await?;
         let scripts = Scripts::new();
         let identity =
             Identity::open(&link, &scripts.open, name.clone(), partitions.into()).await?;

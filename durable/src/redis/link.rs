@@ -125,19 +125,20 @@ impl Link {
         }
     }
 
-    /// Returns a section of `INFO` of the node, or of each master of a cluster.
-    pub(super) async fn info(&self, section: &str) -> Vec<Result<String, DurableError>> {
+    /// Sends a read-only command to the node, or to each master of a cluster. Returns the addresses
+    /// with the replies.
+    pub(super) async fn ask_masters(
+        &self,
+        command: &Cmd,
+    ) -> Vec<(String, Result<Value, DurableError>)> {
         let nodes = match self {
             Self::Node(node) => vec![Arc::clone(node)],
             Self::Cluster(cluster) => cluster.masters(),
         };
         let each = nodes.iter().map(|node| async {
-            let ask = |connection: Connection| {
-                let mut command = cmd("INFO");
-                command.arg(section);
-                connection.command(command)
-            };
-            understood(self.ask_by(|| node.connection(), RetryPolicy::Page, ask).await?, "INFO")
+            let ask = |connection: Connection| connection.command(command.clone());
+            let said = self.ask_by(|| node.connection(), RetryPolicy::Page, ask).await;
+            (node.address(), said)
         });
         futures_util::future::join_all(each).await
     }
@@ -173,7 +174,7 @@ impl Link {
 
 /// Converts a reply to its type. A reply of another type arrived completely, so another program
 /// wrote to the store and the connection is intact.
-fn understood<T: FromRedisValue>(said: Value, about: &str) -> Result<T, DurableError> {
+pub(super) fn understood<T: FromRedisValue>(said: Value, about: &str) -> Result<T, DurableError> {
     let unexpected =
         |error| DurableError::corrupt(format!("unexpected reply about {about}: {error}"));
     redis::from_redis_value(said).map_err(unexpected)

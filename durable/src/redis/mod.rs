@@ -41,18 +41,19 @@ mod operations;
 mod options;
 mod ownership;
 mod pause;
-mod policy;
 mod pubsub;
 mod queue;
 mod reopen;
 mod scripts;
 mod sentinel;
+mod server;
 #[cfg(feature = "redis-tls")]
 mod tls;
 mod update;
 
 use super::check::{Checked, Cursor};
 use super::clock::Millis;
+use super::durability::Durability;
 use super::error::DurableError;
 use super::key::{Key, Page};
 use super::options::Existing;
@@ -147,6 +148,10 @@ impl Redis {
 }
 
 impl Store for Redis {
+    fn durability(&self) -> Answer<Durability> {
+        self.ask(|operations| async move { server::durability(&operations.link).await })
+    }
+
     fn now(&self) -> Answer<Millis> {
         self.ask(|operations| async move { operations.time().await })
     }

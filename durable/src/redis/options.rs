@@ -72,7 +72,7 @@ impl RedisOptions {
     }
 
     /// Opens the store even on a server that may evict timers without notice (`maxmemory-policy
-    /// allkeys-…`). The policy is then not read, so the permission for `INFO` is not needed.
+    /// allkeys-…`). The permission for `INFO` is then not needed.
     #[must_use]
     pub fn allow_eviction(mut self) -> Self {
         self.may_evict = true;

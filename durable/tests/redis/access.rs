@@ -184,7 +184,8 @@ fn a_server_that_may_remove_timers_is_refused() {
     let runtime = runtime();
     let connect = |options: RedisOptions| runtime.block_on(Redis::connect(&server.url(), options));
     let refused = connect("timers".into()).unwrap_err();
-    assert_eq!(refused, DurableError::Evicts { policy: "allkeys-lru".to_owned() });
+    let (address, policy) = (format!("127.0.0.1:{}", server.port), "allkeys-lru".to_owned());
+    assert_eq!(refused, DurableError::Evicts { server: address, policy });
     assert!(connect(RedisOptions::new("timers").allow_eviction()).is_ok());
     // No key of a store has a time to live.
     for policy in ["volatile-lru", "noeviction"] {
@@ -210,8 +211,8 @@ fn each_master_of_a_cluster_is_asked_whether_it_may_remove_timers() {
     assert!(connect().is_ok());
     for node in &cluster.nodes {
         node.order("CONFIG SET maxmemory-policy allkeys-random");
-        let evicts = DurableError::Evicts { policy: "allkeys-random".to_owned() };
-        assert_eq!(connect().unwrap_err(), evicts);
+        let (server, policy) = (format!("127.0.0.1:{}", node.port), "allkeys-random".to_owned());
+        assert_eq!(connect().unwrap_err(), DurableError::Evicts { server, policy });
         node.order("CONFIG SET maxmemory-policy volatile-lru");
     }
     assert!(connect().is_ok());

@@ -11,5 +11,6 @@ mod owners;
 mod renewals;
 mod sentinel;
 mod server;
+mod settings;
 #[cfg(feature = "redis-tls")]
 mod tls;
