@@ -78,7 +78,8 @@ impl DurableTimers {
     /// use tourbillon_durable::{DurableTimers, Options};
     ///
     /// # let name = format!("tourbillon-copy-{}", std::process::id());
-    /// # let (file, new) = (std::env::temp_dir().join(&name), std::env::temp_dir().join(name + "-2"));
+    /// # let folder = std::env::temp_dir();
+    /// # let (file, new) = (folder.join(&name), folder.join(name + "-2"));
     /// let (timers, other) = (DurableTimers::open(&file)?, DurableTimers::open(&new)?);
     /// pollster::block_on(async {
     ///     timers.insert("order 7", "unpaid", Duration::from_secs(3600), Options::new()).await?;

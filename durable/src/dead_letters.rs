@@ -277,14 +277,14 @@ impl DurableTimers {
     }
 
     /// Deletes the oldest dead letters until at most `most` are left, and none that was given up
-    /// more than `age` ago. Pass `u64::MAX` or [`Duration::MAX`] for no limit. Returns the number of
-    /// deleted letters.
+    /// more than `age` ago. Pass `u64::MAX` or [`Duration::MAX`] for no limit. Returns the number
+    /// of deleted letters.
     ///
     /// Dead letters have no bound otherwise. Call this regularly, for example from the handler of a
-    /// timer that [repeats](super::Options::every). It deletes up to 1000 letters at a time, between
-    /// which other calls continue, and reads no payloads. In Redis, letters of one millisecond are
-    /// told apart by later times, so after a burst of more than 1000 a letter may stay for some
-    /// milliseconds longer.
+    /// timer that [repeats](super::Options::every). It deletes up to 1000 letters at a time,
+    /// between which other calls continue, and reads no payloads. In Redis, letters of one
+    /// millisecond are told apart by later times, so after a burst of more than 1000 a letter may
+    /// stay for some milliseconds longer.
     ///
     /// # Errors
     ///

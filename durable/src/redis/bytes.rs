@@ -13,10 +13,10 @@
 //! bytes. `scripts/change.lua` reads the same layout. `next` is the record of the delivery that was
 //! inserted while this one was running, preceded by its length in four bytes. A flag indicates its
 //! presence. Numbers of the rest have seven bits per byte, lowest first, and a text is preceded by
-//! its length. A part that is absent takes no byte. Headers are preceded by their number. The sum is the CRC-32 of
-//! the bytes after it, which no script changes, and of the timer's id, so a record whose rest is
-//! damaged, or that is stored under another id, is not delivered. With a short payload a record
-//! stays below the 64 bytes up to which Redis packs a small hash without pointers.
+//! its length. A part that is absent takes no byte. Headers are preceded by their number. The sum
+//! is the CRC-32 of the bytes after it, which no script changes, and of the timer's id, so a record
+//! whose rest is damaged, or that is stored under another id, is not delivered. With a short
+//! payload a record stays below the 64 bytes up to which Redis packs a small hash without pointers.
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,9 @@
 //! Pausing timers and the store.
 //!
-//! Each partition has a mark that makes it grant no lease. The store has another mark, which workers
-//! read with their heartbeat, so that they do not ask for leases in vain. It is set after the marks
-//! of the partitions and removed before them. While it is set, every partition is therefore paused.
+//! Each partition has a mark that makes it grant no lease. The store has another mark, which
+//! workers read with their heartbeat, so that they do not ask for leases in vain. It is set after
+//! the marks of the partitions and removed before them. While it is set, every partition is
+//! therefore paused.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
 //! Copies of a paused store at full size: from a file to Redis, from there to another number of
-//! partitions, and back to a file. Each copy is dropped halfway and repeated. Afterwards the numbers
-//! of timers, a sample of records and the index are compared. Prints a table in Markdown.
+//! partitions, and back to a file. Each copy is dropped halfway and repeated. Afterwards the
+//! numbers of timers, a sample of records and the index are compared. Prints a table in Markdown.
 
 #![allow(clippy::unwrap_used, reason = "a measurement fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "real time is measured here")]
