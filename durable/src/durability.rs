@@ -2,11 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use super::error::DurableError;
-use super::timers::DurableTimers;
-
 /// The events that acknowledged changes survive, as the store is configured at present. Returned by
-/// [`DurableTimers::durability`].
+/// [`DurableTimers::durability`](super::DurableTimers::durability).
 ///
 /// For a cluster the losses and the replicas are those of the worst of its masters.
 ///
@@ -65,17 +62,4 @@ pub enum Loss {
     /// Unknown, because the server does not tell its configuration (`CONFIG GET` is forbidden, as
     /// on many managed servers).
     Unknown,
-}
-
-impl DurableTimers {
-    /// Returns the events that acknowledged changes survive.
-    ///
-    /// In Redis each call asks each master for `INFO` and `CONFIG GET`.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the store, or a master of a cluster, cannot be reached, or denies `INFO`.
-    pub async fn durability(&self) -> Result<Durability, DurableError> {
-        self.store.durability().await
-    }
 }

@@ -19,6 +19,7 @@
 
 use super::backoff::Backoff;
 use super::clock::{Millis, whole_millis};
+use super::error::DurableError;
 use super::rule::Rule;
 use std::time::Duration;
 
@@ -41,6 +42,18 @@ pub(super) struct Settings {
     pub(super) window: Option<Millis>,
     /// Names and values.
     pub(super) headers: Vec<(String, String)>,
+}
+
+impl Settings {
+    /// Returns the first occurrence after `after` of a timer that is planned for `planned`, or
+    /// `None` if there is no rule or no further occurrence.
+    pub(super) fn next(
+        &self,
+        planned: Millis,
+        after: Millis,
+    ) -> Result<Option<Millis>, DurableError> {
+        self.rule.as_ref().map_or(Ok(None), |rule| rule.next(planned, after))
+    }
 }
 
 /// A timer as a store keeps it.

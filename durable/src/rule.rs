@@ -4,7 +4,6 @@
 
 use super::clock::{LATEST, Millis, whole_millis};
 use super::error::DurableError;
-use super::record::Settings;
 use std::time::Duration;
 
 /// The maximum interval of [`Rule::Every`], 100 years of 365 days.
@@ -103,20 +102,17 @@ impl Rule {
             _ => Ok(()),
         }
     }
-}
 
-impl Settings {
     /// Returns the first occurrence after `after` of a timer that is planned for `planned`, or
-    /// `None` if there is no rule or no further occurrence.
+    /// `None` if there is no further one.
     pub(super) fn next(
         &self,
         planned: Millis,
         after: Millis,
     ) -> Result<Option<Millis>, DurableError> {
-        match &self.rule {
-            None => Ok(None),
-            Some(Rule::Every(interval)) => Ok(next_step(planned, whole_millis(*interval), after)),
-            Some(Rule::Cron { expression, zone }) => next_by_cron(expression, zone, after),
+        match self {
+            Self::Every(interval) => Ok(next_step(planned, whole_millis(*interval), after)),
+            Self::Cron { expression, zone } => next_by_cron(expression, zone, after),
         }
     }
 }

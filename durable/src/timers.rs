@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::clock::{due, millis_up};
+use super::durability::Durability;
 use super::error::{DurableError, LONGEST_ID, LONGEST_PAYLOAD};
 use super::feed::Shared;
 use super::json;
@@ -232,6 +233,17 @@ impl DurableTimers {
     /// ```
     pub async fn remove_corrupt(&self, id: &str) -> Result<bool, DurableError> {
         self.store.discard(id).await
+    }
+
+    /// Returns the events that acknowledged changes survive.
+    ///
+    /// In Redis each call asks each master for `INFO` and `CONFIG GET`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the store, or a master of a cluster, cannot be reached, or denies `INFO`.
+    pub async fn durability(&self) -> Result<Durability, DurableError> {
+        self.store.durability().await
     }
 }
 

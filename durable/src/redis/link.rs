@@ -9,7 +9,7 @@
 use super::super::error::DurableError;
 use super::cluster::Cluster;
 use super::fault::{Fault, Setting, refused};
-use super::node::{ANSWER, Connection, Node, Origin, PAUSES};
+use super::node::{ANSWER, CALLER, Connection, Node, Origin, PAUSES};
 use redis::{Client, Cmd, FromRedisValue, RedisError, RedisResult, Value, cmd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,9 +28,6 @@ pub(super) enum RetryPolicy {
     /// background task then keeps trying this one.
     Probe,
 }
-
-/// The time for which a caller waits.
-pub(super) const CALLER: Duration = Duration::from_secs(5);
 
 impl RetryPolicy {
     /// Returns the maximum duration of the request.

@@ -9,9 +9,8 @@
 
 #![forbid(unsafe_code)]
 
-use super::RedisCredentials;
+use super::credentials::RedisCredentials;
 use super::fault::Setting;
-use super::link::CALLER;
 use super::sentinel::Sentinels;
 use crate::panics::ignore_poison;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
@@ -24,6 +23,9 @@ use std::time::Duration;
 
 /// The reply timeout.
 pub(super) const ANSWER: Duration = Duration::from_secs(2);
+
+/// The time for which a caller waits.
+pub(super) const CALLER: Duration = Duration::from_secs(5);
 
 /// The first and the longest wait before a retry.
 pub(super) const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(500)];

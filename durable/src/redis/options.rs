@@ -4,9 +4,9 @@
 
 use super::super::clock::StoreClock;
 use super::super::error::DurableError;
-use super::RedisCredentials;
+use super::credentials::RedisCredentials;
 #[cfg(feature = "redis-tls")]
-use super::RedisTls;
+use super::tls::RedisTls;
 use std::sync::Arc;
 
 /// The name and the layout of a store in Redis.

@@ -18,7 +18,7 @@ pub(super) struct Sentinels {
     /// The name of the master.
     pub(super) name: String,
     #[cfg(feature = "redis-tls")]
-    tls: Option<super::RedisTls>,
+    tls: Option<super::tls::RedisTls>,
 }
 
 impl Sentinels {
@@ -27,7 +27,7 @@ impl Sentinels {
     pub(super) fn new(
         clients: &[Client],
         name: String,
-        #[cfg(feature = "redis-tls")] tls: Option<super::RedisTls>,
+        #[cfg(feature = "redis-tls")] tls: Option<super::tls::RedisTls>,
     ) -> Self {
         let infos = clients.iter().map(Client::get_connection_info);
         let settings = clients.first().map(|client| client.get_connection_info().redis_settings());
