@@ -83,7 +83,7 @@ pub(super) fn read<T: FromRedisValue>(answer: Value) -> Result<T, DurableError> 
 }
 
 /// Returns the due time of a record, or 0 if the store computes it from a delay.
-fn known(due: Due) -> Millis {
+pub(super) fn known(due: Due) -> Millis {
     match due {
         Due::At(time) | Due::ByRule(time) => time,
         Due::After(_) => 0,
@@ -221,15 +221,26 @@ impl Operations {
     pub(super) fn reset(self: &Arc<Self>, id: String, due: Due) -> Answer<bool> {
         let operation = self.of_id("reset", &id).due(due);
         self.change(RetryPolicy::Caller, operation, move |operations, answer, now| {
-            let (answer, due): (u8, Millis) = read(answer)?;
-            match answer {
-                0 => return Ok(false),
-                1 => operations.notify_if_near(&id, due, now),
-                4 => return Err(beyond()),
-                _ => return Err(unexpected_reply()),
-            }
-            Ok(true)
+            operations.is_moved(&id, answer, now)
         })
+    }
+
+    /// Reads the reply to an operation that may have moved a timer. Returns `false` if it has
+    /// changed nothing.
+    pub(super) fn is_moved(
+        &self,
+        id: &str,
+        answer: Value,
+        now: Millis,
+    ) -> Result<bool, DurableError> {
+        let (answer, due): (u8, Millis) = read(answer)?;
+        match answer {
+            0 => return Ok(false),
+            1 => self.notify_if_near(id, due, now),
+            4 => return Err(beyond()),
+            _ => return Err(unexpected_reply()),
+        }
+        Ok(true)
     }
 
     pub(super) async fn get(&self, id: String) -> Result<Option<Record>, DurableError> {

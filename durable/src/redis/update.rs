@@ -3,13 +3,12 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::clock::Millis;
 use super::super::error::DurableError;
 use super::super::record::Record;
 use super::super::store::{Due, Insert, Inserted};
 use super::bytes;
 use super::link::RetryPolicy;
-use super::operations::{Operations, beyond, read, record, unexpected_reply};
+use super::operations::{Operations, known, record};
 use std::sync::Arc;
 
 impl Operations {
@@ -35,12 +34,7 @@ impl Operations {
         found: &[u8],
     ) -> Result<bool, DurableError> {
         let before = record(&timer.id, found)?;
-        // The script computes the time from a delay.
-        let due = match timer.due {
-            Due::At(time) | Due::ByRule(time) => time,
-            Due::After(_) => 0,
-        };
-        let mut after = before.updated(timer, due);
+        let mut after = before.updated(timer, known(timer.due));
         let next = after.next.take().map(|next: Box<Record>| bytes::encode(&timer.id, &next));
         let after = bytes::encode(&timer.id, &after);
         let operation = self.of_id("update", &timer.id).text(found).text(&after);
@@ -52,14 +46,7 @@ impl Operations {
         let id = timer.id.clone();
         let updated =
             self.change(RetryPolicy::Caller, operation, move |operations, answer, now| {
-                let (answer, due): (u8, Millis) = read(answer)?;
-                match answer {
-                    0 => return Ok(false),
-                    1 => operations.notify_if_near(&id, due, now),
-                    4 => return Err(beyond()),
-                    _ => return Err(unexpected_reply()),
-                }
-                Ok(true)
+                operations.is_moved(&id, answer, now)
             });
         updated.await
     }

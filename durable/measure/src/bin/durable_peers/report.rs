@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use tourbillon_durable_measure::median;
 
-/// What one process has measured.
+/// The figures of one process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Figures {
     /// Timers inserted one by one, per second.
