@@ -1,0 +1,191 @@
+//! The address of a store, in a file or in Redis, and the way to open it.
+
+#![forbid(unsafe_code)]
+
+use clap::Args;
+use std::path::PathBuf;
+use std::str::FromStr;
+use tourbillon::Builder;
+use tourbillon::future::Timer;
+use tourbillon_durable::{DurableError, DurableTimers, Redis, RedisOptions, RedisTls};
+
+/// The name of a store in Redis whose address has none.
+const NAME: &str = "timers";
+
+/// The place of a store.
+///
+/// | address | store |
+/// |---|---|
+/// | `timers.db`, `file:timers.db` | a file |
+/// | `redis://user:password@host:6379/0`, `rediss://…` | one node |
+/// | `cluster:redis://a/,redis://b/` | a cluster, by some of its nodes |
+/// | `sentinel:redis://mymaster/,redis://s1:26379/,…` | the master of that name, and its sentinels |
+///
+/// `#name` at the end of an address in Redis names the store, and `#name:64` creates it with 64
+/// partitions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// A file of this machine.
+    File(PathBuf),
+    /// A server, or several.
+    Redis {
+        /// The kind of the deployment.
+        servers: Servers,
+        /// The name of the store.
+        name: String,
+        /// The number of partitions of a store that is created.
+        partitions: Option<u16>,
+    },
+}
+
+/// The servers of a store in Redis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Servers {
+    /// One node.
+    Node(String),
+    /// Some nodes of a cluster.
+    Cluster(Vec<String>),
+    /// A master by its name, and sentinels that know it.
+    Sentinel {
+        /// The address whose host is the name of the master.
+        master: String,
+        /// The addresses of the sentinels.
+        sentinels: Vec<String>,
+    },
+}
+
+/// The arguments that name a store.
+#[derive(Args, Clone, Debug)]
+pub struct StoreArguments {
+    /// The store: a file, `redis://…`, `rediss://…`, `cluster:URL,URL` or
+    /// `sentinel:MASTER,URL,URL`, in Redis with `#NAME` or `#NAME:PARTITIONS`
+    #[arg(long, global = true, env = "TIMERS_STORE", hide_env_values = true)]
+    pub store: Option<Address>,
+    /// The authorities that are trusted in connections by TLS instead of the platform's (PEM)
+    #[arg(long, global = true, env = "TIMERS_TLS_AUTHORITY", value_name = "FILE")]
+    pub tls_authority: Option<PathBuf>,
+    /// The client certificate of connections by TLS (PEM)
+    #[arg(
+        long,
+        global = true,
+        env = "TIMERS_TLS_CERTIFICATE",
+        value_name = "FILE",
+        requires = "tls_key"
+    )]
+    pub tls_certificate: Option<PathBuf>,
+    /// The private key of the client certificate (PEM)
+    #[arg(
+        long,
+        global = true,
+        env = "TIMERS_TLS_KEY",
+        value_name = "FILE",
+        requires = "tls_certificate"
+    )]
+    pub tls_key: Option<PathBuf>,
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (kind, rest) = text.split_once(':').unwrap_or(("", text));
+        if !matches!(kind, "redis" | "rediss" | "redis+unix" | "unix" | "cluster" | "sentinel") {
+            let path = if kind == "file" { rest } else { text };
+            return if path.is_empty() {
+                Err("an address of a store is expected".to_owned())
+            } else if path.contains("://") {
+                Err(format!("{kind}:// is no store (a file, redis:// or rediss:// is expected)"))
+            } else {
+                Ok(Self::File(path.into()))
+            };
+        }
+        let (place, fragment) = text.split_once('#').unwrap_or((text, NAME));
+        let (name, partitions) = match fragment.split_once(':') {
+            None => (fragment, None),
+            Some((name, number)) => {
+                let number =
+                    number.parse().map_err(|_| format!("{number:?} is no number of partitions"))?;
+                (name, Some(number))
+            }
+        };
+        let servers = match place.split_once(':') {
+            Some(("cluster", urls)) => Servers::Cluster(split(urls)),
+            Some(("sentinel", urls)) => {
+                let mut urls = split(urls).into_iter();
+                let master = urls.next().unwrap_or_default();
+                let sentinels: Vec<String> = urls.collect();
+                if sentinels.is_empty() {
+                    return Err("the master and at least one sentinel are expected".to_owned());
+                }
+                Servers::Sentinel { master, sentinels }
+            }
+            _ => Servers::Node(place.to_owned()),
+        };
+        Ok(Self::Redis { servers, name: name.to_owned(), partitions })
+    }
+}
+
+fn split(urls: &str) -> Vec<String> {
+    urls.split(',').map(str::to_owned).collect()
+}
+
+impl Address {
+    /// Returns `true` if the store is a file that does not exist.
+    #[must_use]
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Self::File(path) if !path.exists())
+    }
+}
+
+impl StoreArguments {
+    /// Opens a store, or creates it if there is none. A store in Redis needs a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// Fails as the constructors of the stores do, or if a certificate cannot be read.
+    pub async fn open(&self, address: &Address) -> Result<DurableTimers, DurableError> {
+        let (servers, options) = match address {
+            Address::File(path) => return DurableTimers::open(path),
+            Address::Redis { servers, name, partitions } => {
+                let options = RedisOptions::new(name);
+                (servers, partitions.map_or(options.clone(), |number| options.partitions(number)))
+            }
+        };
+        let options = match self.tls()? {
+            Some(tls) => options.tls(tls),
+            None => options,
+        };
+        let store = match servers {
+            Servers::Node(url) => Redis::connect(url, options).await,
+            Servers::Cluster(urls) => {
+                Redis::connect_cluster(urls.iter().map(String::as_str), options).await
+            }
+            Servers::Sentinel { master, sentinels } => {
+                let sentinels = sentinels.iter().map(String::as_str);
+                Redis::connect_sentinel(sentinels, master, options).await
+            }
+        }?;
+        let timer = Timer::spawn(Builder::new().driver());
+        let timer = timer.map_err(|error| DurableError::Io(error.to_string()))?;
+        Ok(DurableTimers::new(store, &timer))
+    }
+
+    /// Returns the certificates, or `None` if the platform's authorities are all that is needed.
+    fn tls(&self) -> Result<Option<RedisTls>, DurableError> {
+        if self.tls_authority.is_none() && self.tls_certificate.is_none() {
+            return Ok(None);
+        }
+        let mut tls = RedisTls::new();
+        if let Some(authority) = &self.tls_authority {
+            tls = tls.authority(read(authority)?);
+        }
+        if let (Some(certificate), Some(key)) = (&self.tls_certificate, &self.tls_key) {
+            tls = tls.client_certificate(read(certificate)?, read(key)?);
+        }
+        Ok(Some(tls))
+    }
+}
+
+fn read(path: &PathBuf) -> Result<Vec<u8>, DurableError> {
+    std::fs::read(path).map_err(|error| DurableError::Tls(format!("{}: {error}", path.display())))
+}

@@ -1,0 +1,159 @@
+//! The command line.
+
+#![forbid(unsafe_code)]
+
+use super::failure::EXIT_CODES;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+use timers::{Address, Settings, StoreArguments, parse_duration, parse_time};
+use tourbillon_durable::TimerState;
+
+/// Lists and changes durable timers, in a file or in Redis
+#[derive(Parser)]
+#[command(version, after_help = EXIT_CODES)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) store: StoreArguments,
+    /// Print one JSON object per line
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// List timers, earliest first
+    List(List),
+    /// Show a timer
+    Get { id: String },
+    /// Insert a timer
+    Schedule(Box<Schedule>),
+    /// Cancel a timer
+    Cancel { id: String },
+    /// Pause a timer, or the store
+    Pause(Whose),
+    /// Resume a timer, or the store
+    Resume(Whose),
+    /// List, show, delete and trim dead letters
+    Dead {
+        #[command(subcommand)]
+        command: Dead,
+    },
+    /// Make dead letters due again
+    Redrive(Redrive),
+    /// Compare the timers with the index of their due times
+    Check {
+        /// Rebuild the index if it is damaged
+        #[arg(long)]
+        repair: bool,
+    },
+    /// Copy this store, which must be paused, to another one
+    Copy { target: Address },
+}
+
+#[derive(Args)]
+pub(crate) struct List {
+    /// Only timers in this state
+    #[arg(long, value_enum, conflicts_with_all = ["due_from", "due_before"])]
+    pub(crate) state: Option<StateName>,
+    /// Only timers that are due at this time or later
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) due_from: Option<SystemTime>,
+    /// Only timers that are due before this time
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) due_before: Option<SystemTime>,
+    /// The maximum number of timers
+    #[arg(long, default_value_t = 100)]
+    pub(crate) limit: usize,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum StateName {
+    Resting,
+    Running,
+    Pausing,
+    Cancelling,
+    Paused,
+}
+
+#[derive(Args)]
+pub(crate) struct Schedule {
+    pub(crate) id: String,
+    /// The payload, by default empty
+    pub(crate) payload: Option<String>,
+    /// The file that has the payload, or `-` for the standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "payload")]
+    pub(crate) payload_file: Option<PathBuf>,
+    /// A header, as often as needed
+    #[arg(long, value_name = "NAME=VALUE", value_parser = header)]
+    pub(crate) header: Vec<(String, String)>,
+    #[command(flatten)]
+    pub(crate) settings: Settings,
+}
+
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct Whose {
+    pub(crate) id: Option<String>,
+    /// The whole store, for all its workers
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Dead {
+    /// List dead letters, oldest first
+    List {
+        /// Only letters with greater numbers
+        #[arg(long, value_name = "NUMBER")]
+        after: Option<u64>,
+        /// The maximum number of letters
+        #[arg(long, default_value_t = 100)]
+        limit: usize,
+    },
+    /// Show a dead letter
+    Show { number: u64 },
+    /// Delete a dead letter
+    Delete { number: u64 },
+    /// Delete the oldest dead letters
+    Trim {
+        /// The number of letters that may stay
+        #[arg(long, required_unless_present = "age")]
+        most: Option<u64>,
+        /// The age of letters that may stay
+        #[arg(long, value_parser = parse_duration)]
+        age: Option<Duration>,
+    },
+}
+
+#[derive(Args)]
+pub(crate) struct Redrive {
+    /// The number of the dead letter
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    pub(crate) number: Option<u64>,
+    /// All dead letters
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Another id for the timer, for when its own id exists
+    #[arg(long, value_name = "ID", conflicts_with = "all")]
+    pub(crate) r#as: Option<String>,
+}
+
+impl From<StateName> for TimerState {
+    fn from(name: StateName) -> Self {
+        match name {
+            StateName::Resting => Self::Resting,
+            StateName::Running => Self::Running,
+            StateName::Pausing => Self::Pausing,
+            StateName::Cancelling => Self::Cancelling,
+            StateName::Paused => Self::Paused,
+        }
+    }
+}
+
+fn header(text: &str) -> Result<(String, String), String> {
+    let parts = text.split_once('=').ok_or("NAME=VALUE is expected")?;
+    Ok((parts.0.to_owned(), parts.1.to_owned()))
+}

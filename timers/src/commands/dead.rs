@@ -1,0 +1,126 @@
+//! `dead` and `redrive`.
+
+#![forbid(unsafe_code)]
+
+use super::read::beginning;
+use crate::arguments::{Dead, Redrive};
+use crate::failure::Failure;
+use crate::screen::Screen;
+use serde_json::json;
+use std::time::Duration;
+use timers::LetterView;
+use tourbillon_durable::{DeadLetter, DurableTimers};
+
+/// The number of letters that are redriven with one call.
+const PAGE: usize = 1000;
+
+pub(crate) async fn run(
+    timers: &DurableTimers,
+    command: Dead,
+    screen: &mut Screen,
+) -> Result<(), Failure> {
+    match command {
+        Dead::List { after, limit } => list(timers, after, limit, screen).await,
+        Dead::Show { number } => show(timers, number, screen).await,
+        Dead::Delete { number } => {
+            if !timers.delete_dead_letter(number).await? {
+                return Err(missing(number));
+            }
+            screen.say(
+                &json!({ "number": number, "result": "deleted" }),
+                &format!("{number}: deleted"),
+            )
+        }
+        Dead::Trim { most, age } => {
+            let (most, age) = (most.unwrap_or(u64::MAX), age.unwrap_or(Duration::MAX));
+            let deleted = timers.trim_dead_letters(most, age).await?;
+            screen.say(&json!({ "deleted": deleted }), &format!("{deleted} dead letters deleted"))
+        }
+    }
+}
+
+async fn list(
+    timers: &DurableTimers,
+    after: Option<u64>,
+    limit: usize,
+    screen: &mut Screen,
+) -> Result<(), Failure> {
+    let mut found: Vec<DeadLetter> = Vec::new();
+    while found.len() < limit {
+        let last = found.last().map(|letter| letter.number).or(after);
+        let page = timers.dead_letters(last, limit - found.len()).await?;
+        if page.is_empty() {
+            break;
+        }
+        found.extend(page);
+    }
+    let views: Vec<LetterView> = found.iter().map(LetterView::new).collect();
+    screen.table(["NUMBER", "DIED", "REASON", "ATTEMPTS", "ID", "ERROR"], &views, |letter| {
+        [
+            letter.number.to_string(),
+            letter.died.clone(),
+            letter.reason.to_owned(),
+            letter.attempts.to_string(),
+            letter.id.clone(),
+            beginning(&letter.error),
+        ]
+    })
+}
+
+async fn show(timers: &DurableTimers, number: u64, screen: &mut Screen) -> Result<(), Failure> {
+    let found = timers.dead_letter(number).await?;
+    let Some(found) = found else { return Err(missing(number)) };
+    let letter = LetterView::new(&found);
+    let mut fields = vec![
+        ("number", letter.number.to_string()),
+        ("id", letter.id.clone()),
+        ("planned", letter.planned.clone()),
+        ("died", letter.died.clone()),
+        ("reason", letter.reason.to_owned()),
+        ("attempts", letter.attempts.to_string()),
+        ("error", letter.error.clone()),
+    ];
+    fields.extend(letter.headers.iter().map(|(name, value)| ("header", format!("{name}={value}"))));
+    fields.push(("payload", letter.payload.text().to_owned()));
+    screen.fields(&letter, &fields)
+}
+
+pub(crate) async fn redrive(
+    timers: &DurableTimers,
+    asked: Redrive,
+    screen: &mut Screen,
+) -> Result<(), Failure> {
+    let Some(number) = asked.number else { return redrive_all(timers, screen).await };
+    let done = match &asked.r#as {
+        Some(id) => timers.redrive_as(number, id).await?,
+        None => timers.redrive(number).await?,
+    };
+    if !done {
+        return Err(missing(number));
+    }
+    screen.say(&json!({ "number": number, "result": "redriven" }), &format!("{number}: redriven"))
+}
+
+async fn redrive_all(timers: &DurableTimers, screen: &mut Screen) -> Result<(), Failure> {
+    let (mut redriven, mut existing, mut unreadable, mut after) = (0, 0, 0, None);
+    loop {
+        let page = timers.redrive_dead_letters(after, PAGE).await?;
+        redriven += page.redriven;
+        existing += page.existing;
+        unreadable += page.unreadable;
+        match page.last {
+            Some(last) => after = Some(last),
+            None => break,
+        }
+    }
+    let result = json!({ "redriven": redriven, "existing": existing, "unreadable": unreadable });
+    let stay = match (existing, unreadable) {
+        (0, 0) => String::new(),
+        _ => format!(", {existing} stay because their id exists, {unreadable} cannot be read"),
+    };
+    screen.say(&result, &format!("{redriven} dead letters redriven{stay}"))
+}
+
+fn missing(number: u64) -> Failure {
+    Failure::NotFound(format!("there is no dead letter {number}"))
+}

@@ -1,0 +1,9 @@
+//! The commands.
+
+#![forbid(unsafe_code)]
+
+pub(crate) mod change;
+pub(crate) mod dead;
+pub(crate) mod read;
+pub(crate) mod schedule;
+pub(crate) mod upkeep;

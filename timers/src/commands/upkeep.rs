@@ -1,0 +1,80 @@
+//! `check` and `copy`.
+
+#![forbid(unsafe_code)]
+
+use crate::failure::Failure;
+use crate::screen::Screen;
+use serde_json::{Value, json};
+use timers::{printable, show_time};
+use tourbillon_durable::{DurableTimers, Finding};
+
+pub(crate) async fn check(
+    timers: &DurableTimers,
+    repair: bool,
+    screen: &mut Screen,
+) -> Result<(), Failure> {
+    let mut report = timers.check().await?;
+    if repair && !report.is_sound() {
+        let before = timers.repair().await?;
+        let found = before.found;
+        screen.say(
+            &json!({ "repaired_from": found }),
+            &format!("{found} findings before the repair"),
+        )?;
+        report = timers.check().await?;
+    }
+    for finding in &report.findings {
+        screen.say(&described(finding), &sentence(finding))?;
+    }
+    let (timers, keys, found) = (report.timers, report.keys, report.found);
+    let summary = json!({ "timers": timers, "keys": keys, "found": found });
+    screen.say(&summary, &format!("{timers} timers, {keys} index keys, {found} findings"))?;
+    match found {
+        0 => Ok(()),
+        _ if repair => Err(Failure::Damaged("the repair leaves damage".to_owned())),
+        _ => Err(Failure::Damaged("the store is damaged (`check --repair` mends it)".to_owned())),
+    }
+}
+
+fn described(finding: &Finding) -> Value {
+    match finding {
+        Finding::Unindexed { id } => json!({ "finding": "unindexed", "id": id }),
+        Finding::Stray { id, due } => {
+            json!({ "finding": "stray", "id": id, "due": show_time(*due) })
+        }
+        Finding::Unreadable { id } => json!({ "finding": "unreadable", "id": id }),
+        other => json!({ "finding": format!("{other:?}") }),
+    }
+}
+
+fn sentence(finding: &Finding) -> String {
+    match finding {
+        Finding::Unindexed { id } => format!("{id}: not in the index, so it is not delivered"),
+        Finding::Stray { id, due } => {
+            format!("{id}: in the index at {}, without such a timer", show_time(*due))
+        }
+        Finding::Unreadable { id } => format!("{id}: cannot be read"),
+        other => format!("{other:?}"),
+    }
+}
+
+pub(crate) async fn copy(
+    timers: &DurableTimers,
+    other: &DurableTimers,
+    screen: &mut Screen,
+) -> Result<(), Failure> {
+    let copied = timers
+        .copy_to(other, |progress| {
+            let waits = match progress.running {
+                0 => String::new(),
+                running => format!(", waiting for {running} running timers"),
+            };
+            let (timers, letters) = (progress.timers, progress.dead_letters);
+            eprintln!("{}", printable(&format!("{timers} timers, {letters} dead letters{waits}")));
+        })
+        .await?;
+    let (timers, letters) = (copied.timers, copied.dead_letters);
+    let sentence =
+        format!("{timers} timers and {letters} dead letters copied, both stores are paused");
+    screen.say(&json!({ "timers": timers, "dead_letters": letters }), &sentence)
+}

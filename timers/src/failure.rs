@@ -1,0 +1,77 @@
+//! [`Failure`], with the exit code of each kind.
+
+#![forbid(unsafe_code)]
+
+use std::io;
+use std::process::ExitCode;
+use timers::SettingsError;
+use tourbillon_durable::DurableError;
+
+/// The exit codes, as `--help` shows them.
+pub(crate) const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  the store failed, or refused a value
+  2  wrong usage
+  3  there is no such timer, dead letter or store
+  4  the id exists already, or the store is not paused
+  5  a check found damage
+  6  the store cannot be reached, read or written now, so try again";
+
+/// The reason for which a command ends without success.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    Store(DurableError),
+    Usage(String),
+    NotFound(String),
+    Damaged(String),
+    Output(io::Error),
+}
+
+impl Failure {
+    /// Prints the reason, and returns the exit code.
+    pub(crate) fn report(self) -> ExitCode {
+        let (code, why) = match self {
+            // The reader of a pipe has seen enough.
+            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                return ExitCode::SUCCESS;
+            }
+            Self::Output(error) => (1, error.to_string()),
+            Self::Store(error) => (code(&error), error.to_string()),
+            Self::Usage(why) => (2, why),
+            Self::NotFound(why) => (3, why),
+            Self::Damaged(why) => (5, why),
+        };
+        eprintln!("timers: {}", timers::printable(&why));
+        ExitCode::from(code)
+    }
+}
+
+fn code(error: &DurableError) -> u8 {
+    match error {
+        DurableError::Exists | DurableError::NotPaused => 4,
+        DurableError::Unreachable(_)
+        | DurableError::ReadOnly(_)
+        | DurableError::Locked(_)
+        | DurableError::Io(_) => 6,
+        _ => 1,
+    }
+}
+
+impl From<DurableError> for Failure {
+    fn from(error: DurableError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<SettingsError> for Failure {
+    fn from(error: SettingsError) -> Self {
+        Self::Usage(error.to_string())
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}

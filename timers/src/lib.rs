@@ -1,0 +1,16 @@
+//! The parts that the tool `timers` shares with services: addresses of stores, times and durations
+//! as people write them, and timers as JSON.
+
+#![forbid(unsafe_code)]
+
+mod address;
+mod output;
+mod settings;
+mod time;
+mod view;
+
+pub use address::{Address, Servers, StoreArguments};
+pub use output::printable;
+pub use settings::{ExistingName, Settings, SettingsError};
+pub use time::{parse_duration, parse_time, show_time};
+pub use view::{LetterView, PayloadView, RuleView, TimerView, reason_name, state_name};

@@ -1,0 +1,74 @@
+//! `timers`, a command-line tool for durable timers.
+
+#![forbid(unsafe_code)]
+// One future holds those of all commands.
+#![recursion_limit = "256"]
+
+mod arguments;
+mod commands;
+mod failure;
+mod screen;
+
+use arguments::{Arguments, Command};
+use clap::Parser;
+use commands::{change, dead, read, schedule, upkeep};
+use failure::Failure;
+use screen::Screen;
+use std::process::ExitCode;
+use timers::{Address, StoreArguments};
+use tourbillon_durable::DurableTimers;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let done = match runtime {
+        Ok(runtime) => runtime.block_on(run(arguments)),
+        Err(error) => Err(Failure::Output(error)),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+async fn run(arguments: Arguments) -> Result<(), Failure> {
+    let Arguments { store, json, command } = arguments;
+    let address = store.store.clone().ok_or_else(|| {
+        Failure::Usage("no store is named (--store or TIMERS_STORE is expected)".to_owned())
+    })?;
+    let may_create = matches!(command, Command::Schedule(_));
+    let timers = open(&store, &address, may_create).await?;
+    let screen = &mut Screen::new(json);
+    match command {
+        Command::List(asked) => read::list(&timers, asked, screen).await,
+        Command::Get { id } => read::get(&timers, &id, screen).await,
+        Command::Schedule(asked) => schedule::schedule(&timers, *asked, screen).await,
+        Command::Cancel { id } => change::cancel(&timers, &id, screen).await,
+        Command::Pause(whose) => change::pause(&timers, whose, screen).await,
+        Command::Resume(whose) => change::resume(&timers, whose, screen).await,
+        Command::Dead { command } => dead::run(&timers, command, screen).await,
+        Command::Redrive(asked) => dead::redrive(&timers, asked, screen).await,
+        Command::Check { repair } => upkeep::check(&timers, repair, screen).await,
+        Command::Copy { target } => {
+            let other = open(&store, &target, true).await?;
+            upkeep::copy(&timers, &other, screen).await
+        }
+    }
+}
+
+/// Opens a store. A file that does not exist is created only if a command may do that, because its
+/// name may be misspelt.
+async fn open(
+    store: &StoreArguments,
+    address: &Address,
+    may_create: bool,
+) -> Result<DurableTimers, Failure> {
+    match address {
+        Address::File(path) if !may_create && address.is_missing() => {
+            let what =
+                format!("{}: there is no such store (`schedule` creates one)", path.display());
+            Err(Failure::NotFound(what))
+        }
+        address => Ok(store.open(address).await?),
+    }
+}

@@ -1,0 +1,68 @@
+//! [`Screen`], the standard output as aligned text or as one JSON object per line.
+
+#![forbid(unsafe_code)]
+
+use super::failure::Failure;
+use serde::Serialize;
+use std::io::{self, Write};
+use tabwriter::TabWriter;
+use timers::printable;
+
+/// The standard output.
+pub(crate) struct Screen {
+    json: bool,
+}
+
+impl Screen {
+    pub(crate) fn new(json: bool) -> Self {
+        Self { json }
+    }
+
+    /// Prints rows below their titles, or each object on a line of its own.
+    pub(crate) fn table<T: Serialize, const N: usize>(
+        &mut self,
+        titles: [&str; N],
+        objects: &[T],
+        row: impl Fn(&T) -> [String; N],
+    ) -> Result<(), Failure> {
+        if self.json {
+            return objects.iter().try_for_each(|object| self.line(object));
+        }
+        let mut out = TabWriter::new(io::stdout().lock());
+        writeln!(out, "{}", titles.join("\t"))?;
+        for object in objects {
+            writeln!(out, "{}", row(object).map(|cell| printable(&cell)).join("\t"))?;
+        }
+        Ok(out.flush()?)
+    }
+
+    /// Prints the fields of an object, one on each line, or the object on one line.
+    pub(crate) fn fields(
+        &mut self,
+        object: &impl Serialize,
+        fields: &[(&str, String)],
+    ) -> Result<(), Failure> {
+        if self.json {
+            return self.line(object);
+        }
+        let mut out = TabWriter::new(io::stdout().lock());
+        for (name, value) in fields.iter().filter(|(_, value)| !value.is_empty()) {
+            writeln!(out, "{name}\t{}", printable(value))?;
+        }
+        Ok(out.flush()?)
+    }
+
+    /// Prints a sentence, or the object on one line.
+    pub(crate) fn say(&mut self, object: &impl Serialize, sentence: &str) -> Result<(), Failure> {
+        if self.json {
+            return self.line(object);
+        }
+        Ok(writeln!(io::stdout().lock(), "{}", printable(sentence))?)
+    }
+
+    fn line(&mut self, object: &impl Serialize) -> Result<(), Failure> {
+        let mut out = io::stdout().lock();
+        serde_json::to_writer(&mut out, object).map_err(io::Error::from)?;
+        Ok(out.write_all(b"\n")?)
+    }
+}

@@ -1,0 +1,156 @@
+//! The time and the options of a timer, as arguments of the tool and as JSON of the service.
+
+#![forbid(unsafe_code)]
+
+use super::time::{parse_duration, parse_time};
+use clap::{Args, ValueEnum};
+use serde::Deserialize;
+use std::fmt;
+use std::time::Duration;
+use tourbillon_durable::{Backoff, Existing, Misfire, Options, When};
+
+/// When a timer is due, and how it is delivered. Times are RFC 3339, durations have units (`90s`,
+/// `1h 30m`, `7d`).
+#[derive(Args, Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = Schedule))]
+pub struct Settings {
+    /// The time, such as `2030-01-01T09:00:00Z` or `2030-01-01T09:00[Europe/Berlin]`
+    #[arg(long, value_name = "TIME")]
+    pub at: Option<String>,
+    /// The delay from now
+    #[arg(long, value_name = "DURATION")]
+    pub after: Option<String>,
+    /// The interval at which the timer repeats
+    #[arg(long, value_name = "DURATION")]
+    pub every: Option<String>,
+    /// The cron expression by which the timer repeats
+    #[arg(long, value_name = "EXPRESSION")]
+    pub cron: Option<String>,
+    /// The IANA time zone of the cron expression, by default UTC
+    #[arg(long)]
+    pub zone: Option<String>,
+    /// What happens to missed occurrences: `once` delivers one for all (the default), and a
+    /// duration skips those that are later than this
+    #[arg(long, value_name = "once|DURATION")]
+    pub misfire: Option<String>,
+    /// The number of attempts, by default 8
+    #[arg(long)]
+    pub attempts: Option<u32>,
+    /// The waits between attempts, from the first to the longest, by default `1s..10m`
+    #[arg(long, value_name = "DURATION..DURATION")]
+    pub backoff: Option<String>,
+    /// The time after which another worker takes over from one that has died, by default 15s
+    #[arg(long, value_name = "DURATION")]
+    pub lease: Option<String>,
+    /// The time after which the timer is not delivered any more
+    #[arg(long, value_name = "DURATION")]
+    pub time_to_live: Option<String>,
+    /// What happens if the id exists
+    #[arg(long, value_enum)]
+    pub existing: Option<ExistingName>,
+}
+
+/// What happens if the id exists.
+#[derive(Clone, Copy, Debug, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = Existing))]
+pub enum ExistingName {
+    /// The new timer is refused (the default)
+    Refuse,
+    /// The old timer stays, or is followed by the new one if it is being delivered
+    Keep,
+    /// The new timer replaces the old one and its attempt
+    Replace,
+    /// The old timer gets the new payload, options and time
+    Update,
+}
+
+/// A setting that cannot be used. It names the setting, and what is expected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingsError(String);
+
+impl fmt::Display for SettingsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for SettingsError {}
+
+impl Settings {
+    /// Returns the time and the options.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a setting cannot be parsed, two exclude each other, or there is no time.
+    pub fn read(&self) -> Result<(When, Options), SettingsError> {
+        Ok((self.when()?, self.options()?))
+    }
+
+    fn when(&self) -> Result<When, SettingsError> {
+        match (&self.at, &self.after) {
+            (Some(_), Some(_)) => Err(error("at", "excludes after")),
+            (Some(at), None) => parse_time(at).map(When::At).map_err(|why| error("at", why)),
+            (None, Some(after)) => duration("after", after).map(When::After),
+            (None, None) if self.every.is_some() || self.cron.is_some() => Ok(When::ByRule),
+            (None, None) => Err(error("time", "is missing (at, after, every or cron is expected)")),
+        }
+    }
+
+    fn options(&self) -> Result<Options, SettingsError> {
+        let mut options = Options::new();
+        match (&self.every, &self.cron) {
+            (Some(_), Some(_)) => return Err(error("every", "excludes cron")),
+            (Some(every), None) => options = options.every(duration("every", every)?),
+            (None, Some(cron)) => {
+                options = options.cron(cron, self.zone.as_deref().unwrap_or("UTC"));
+            }
+            (None, None) => {}
+        }
+        if self.zone.is_some() && self.cron.is_none() {
+            return Err(error("zone", "needs cron"));
+        }
+        if let Some(window) = self.misfire.as_deref().filter(|misfire| *misfire != "once") {
+            options = options.misfire(Misfire::SkipAfter(duration("misfire", window)?));
+        }
+        if let Some(attempts) = self.attempts {
+            options = options.attempts(attempts);
+        }
+        if let Some(waits) = &self.backoff {
+            let (first, most) = waits
+                .split_once("..")
+                .ok_or_else(|| error("backoff", "is no range such as 1s..10m"))?;
+            let backoff = Backoff::new(duration("backoff", first)?, duration("backoff", most)?);
+            options = options.backoff(backoff.jitter());
+        }
+        if let Some(lease) = &self.lease {
+            options = options.lease(duration("lease", lease)?);
+        }
+        if let Some(time_to_live) = &self.time_to_live {
+            options = options.time_to_live(duration("time_to_live", time_to_live)?);
+        }
+        Ok(options.existing(self.existing.map_or(Existing::Refuse, Existing::from)))
+    }
+}
+
+impl From<ExistingName> for Existing {
+    fn from(name: ExistingName) -> Self {
+        match name {
+            ExistingName::Refuse => Self::Refuse,
+            ExistingName::Keep => Self::Keep,
+            ExistingName::Replace => Self::Replace,
+            ExistingName::Update => Self::Update,
+        }
+    }
+}
+
+fn duration(name: &str, text: &str) -> Result<Duration, SettingsError> {
+    parse_duration(text).map_err(|why| error(name, format!("{text:?}: {why}")))
+}
+
+fn error(name: &str, why: impl fmt::Display) -> SettingsError {
+    SettingsError(format!("{name}: {why}"))
+}

@@ -1,0 +1,224 @@
+//! Timers and dead letters as JSON.
+
+#![forbid(unsafe_code)]
+
+use super::time::show_time;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use tourbillon_durable::{
+    DeadLetter, DeadReason, DurableTimer, Misfire, Options, Rule, TimerState,
+};
+
+/// A timer. Times are RFC 3339 in UTC.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = Timer))]
+pub struct TimerView {
+    /// The id.
+    pub id: String,
+    /// `resting`, `running`, `pausing`, `cancelling` or `paused`.
+    pub state: &'static str,
+    /// The time of the next attempt or, while one is running, the end of its lease.
+    pub due: String,
+    /// The time of the delivery, which identifies it together with the id.
+    pub planned: String,
+    /// The number of attempts that have begun.
+    pub attempts: u32,
+    /// The maximum number of attempts.
+    pub most_attempts: u32,
+    /// The rule by which the timer repeats.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repeats: Option<RuleView>,
+    /// The planned time of the timer that was inserted to come after the running attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// The error of the last failed attempt.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub error: String,
+    /// The headers.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// The payload.
+    #[serde(flatten)]
+    pub payload: PayloadView,
+}
+
+/// A dead letter. Times are RFC 3339 in UTC.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = DeadLetter))]
+pub struct LetterView {
+    /// The number.
+    pub number: u64,
+    /// The id of the timer.
+    pub id: String,
+    /// The time at which the timer should have been delivered.
+    pub planned: String,
+    /// The time at which it was given up.
+    pub died: String,
+    /// The number of attempts.
+    pub attempts: u32,
+    /// `attempts`, `failed`, `expired` or `rule`.
+    pub reason: &'static str,
+    /// The error of the last failed attempt.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub error: String,
+    /// The headers.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// The payload.
+    #[serde(flatten)]
+    pub payload: PayloadView,
+}
+
+/// A payload, as text if it is UTF-8.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = Payload))]
+pub enum PayloadView {
+    /// Text.
+    Text {
+        /// The text.
+        payload: String,
+    },
+    /// Other bytes.
+    Bytes {
+        /// The bytes in base64.
+        payload_base64: String,
+    },
+}
+
+/// The rule by which a timer repeats.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = Rule))]
+pub struct RuleView {
+    /// The interval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every: Option<String>,
+    /// The cron expression.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cron: Option<String>,
+    /// The time zone of the cron expression.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+    /// `once`, or the window after which an occurrence is skipped.
+    pub misfire: String,
+}
+
+impl TimerView {
+    /// Describes a timer.
+    #[must_use]
+    pub fn new(timer: &DurableTimer) -> Self {
+        Self {
+            id: timer.id.clone(),
+            state: state_name(timer.state),
+            due: show_time(timer.due),
+            planned: show_time(timer.planned),
+            attempts: timer.attempts,
+            most_attempts: timer.options.get_attempts(),
+            repeats: RuleView::of(&timer.options),
+            next: timer.next.map(show_time),
+            error: timer.error.clone(),
+            headers: headers(&timer.options),
+            payload: PayloadView::new(&timer.payload),
+        }
+    }
+}
+
+impl LetterView {
+    /// Describes a dead letter.
+    #[must_use]
+    pub fn new(letter: &DeadLetter) -> Self {
+        Self {
+            number: letter.number,
+            id: letter.id.clone(),
+            planned: show_time(letter.planned),
+            died: show_time(letter.died),
+            attempts: letter.attempts,
+            reason: reason_name(letter.reason),
+            error: letter.error.clone(),
+            headers: headers(&letter.options),
+            payload: PayloadView::new(&letter.payload),
+        }
+    }
+}
+
+impl PayloadView {
+    /// Describes a payload.
+    #[must_use]
+    pub fn new(payload: &[u8]) -> Self {
+        match std::str::from_utf8(payload) {
+            Ok(text) => Self::Text { payload: text.to_owned() },
+            Err(_) => Self::Bytes { payload_base64: STANDARD.encode(payload) },
+        }
+    }
+
+    /// Returns the text, or the bytes in base64.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Text { payload } => payload,
+            Self::Bytes { payload_base64 } => payload_base64,
+        }
+    }
+}
+
+impl RuleView {
+    fn of(options: &Options) -> Option<Self> {
+        let misfire = match options.get_misfire() {
+            Misfire::SkipAfter(window) => humantime::format_duration(window).to_string(),
+            _ => "once".to_owned(),
+        };
+        let (every, cron, zone) = match options.get_rule()? {
+            Rule::Every(interval) => {
+                (Some(humantime::format_duration(*interval).to_string()), None, None)
+            }
+            Rule::Cron { expression, zone } => (None, Some(expression.clone()), Some(zone.clone())),
+            _ => (None, None, None),
+        };
+        Some(Self { every, cron, zone, misfire })
+    }
+
+    /// Returns the rule in a few words, such as `every 1h` or `cron 0 9 * * * Europe/Berlin`.
+    #[must_use]
+    pub fn words(&self) -> String {
+        match (&self.every, &self.cron, &self.zone) {
+            (Some(every), ..) => format!("every {every}"),
+            (None, Some(cron), Some(zone)) => format!("cron {cron} {zone}"),
+            _ => "unknown".to_owned(),
+        }
+    }
+}
+
+fn headers(options: &Options) -> BTreeMap<String, String> {
+    options.get_headers().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+/// Returns the name of a state in JSON.
+#[must_use]
+pub fn state_name(state: TimerState) -> &'static str {
+    match state {
+        TimerState::Resting => "resting",
+        TimerState::Running => "running",
+        TimerState::Pausing => "pausing",
+        TimerState::Cancelling => "cancelling",
+        TimerState::Paused => "paused",
+        _ => "unknown",
+    }
+}
+
+/// Returns the name of a reason in JSON.
+#[must_use]
+pub fn reason_name(reason: DeadReason) -> &'static str {
+    match reason {
+        DeadReason::Attempts => "attempts",
+        DeadReason::Failed => "failed",
+        DeadReason::Expired => "expired",
+        DeadReason::Rule => "rule",
+        _ => "unknown",
+    }
+}

@@ -1,0 +1,209 @@
+//! Each command on a file, and its exit code.
+
+use super::tool::{Folder, Tool};
+use serde_json::json;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+use tourbillon_durable::{DurableTimers, Options, Verdict};
+
+const YEAR: Duration = Duration::from_secs(365 * 86_400);
+
+/// Makes dead letters of the timers with these ids.
+fn kill(store: &Path, ids: &[&str]) {
+    let timers = DurableTimers::open(store).unwrap();
+    let (done, ends) = std::sync::mpsc::channel();
+    let (end, ended) = futures_channel::oneshot::channel::<()>();
+    let worker = timers.worker().observe(move |_| done.send(()).unwrap()).until(async move {
+        let _ = ended.await;
+    });
+    pollster::block_on(async {
+        for id in ids {
+            timers.insert(id, id.as_bytes(), Duration::ZERO, Options::new()).await.unwrap();
+        }
+    });
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            pollster::block_on(worker.run(|_| async { Verdict::Fail("no such host".to_owned()) }))
+        });
+        for _ in ids {
+            ends.recv_timeout(Duration::from_secs(60)).unwrap();
+        }
+        end.send(()).unwrap();
+    });
+}
+
+#[test]
+fn a_timer_is_inserted_shown_listed_and_cancelled() {
+    let folder = Folder::new();
+    let tool = Tool::file(&folder.join("timers"));
+    let at = ["--at", "2090-01-01T10:00[Europe/Berlin]"];
+    let with = ["--header", "a=b=c", "--attempts", "3", "--existing", "keep"];
+    let schedule = [&["schedule", "order 7", "unpaid"][..], &at, &with].concat();
+    assert_eq!(tool.field("result", &schedule), ["new"]);
+    assert_eq!(tool.field("result", &schedule), ["kept"]);
+    let shown = tool.json(&["get", "order 7"]);
+    assert_eq!(
+        shown,
+        [json!({
+            "id": "order 7", "state": "resting", "due": "2090-01-01T09:00:00.000Z",
+            "planned": "2090-01-01T09:00:00.000Z", "attempts": 0, "most_attempts": 3,
+            "headers": { "a": "b=c" }, "payload": "unpaid",
+        })]
+    );
+    assert_eq!(tool.json(&["list"]), shown);
+    assert_eq!(tool.field("result", &["cancel", "order 7"]), ["removed"]);
+    assert!(tool.json(&["list"]).is_empty());
+    assert_eq!(tool.run(&["get", "order 7"]).code, 3);
+    assert_eq!(tool.run(&["cancel", "order 7"]).code, 3);
+}
+
+#[test]
+fn payloads_are_bytes() {
+    let folder = Folder::new();
+    let tool = Tool::file(&folder.join("timers"));
+    let from_input = ["schedule", "bytes", "--after", "30d", "--payload-file", "-"];
+    assert_eq!(tool.run_with(&from_input, &[0, 255, 7]).code, 0);
+    assert_eq!(tool.field("payload_base64", &["get", "bytes"]), ["AP8H"]);
+    let payload = folder.join("payload");
+    std::fs::write(&payload, "from a file").unwrap();
+    let from_file = ["schedule", "text", "--after", "30d", "--payload-file"];
+    assert_eq!(tool.run(&[&from_file[..], &[payload.to_str().unwrap()]].concat()).code, 0);
+    assert_eq!(tool.field("payload", &["get", "text"]), ["from a file"]);
+}
+
+#[test]
+fn rules_are_shown_with_their_misfire_option() {
+    let folder = Folder::new();
+    let tool = Tool::file(&folder.join("timers"));
+    tool.json(&["schedule", "e", "--every", "1h 30m", "--misfire", "10m"]);
+    tool.json(&["schedule", "c", "--cron", "0 9 * * *", "--zone", "Asia/Tokyo"]);
+    let repeats = |id| tool.field("repeats", &["get", id]);
+    assert_eq!(repeats("e"), [json!({ "every": "1h 30m", "misfire": "10m" })]);
+    let cron = json!({ "cron": "0 9 * * *", "zone": "Asia/Tokyo", "misfire": "once" });
+    assert_eq!(repeats("c"), [cron]);
+    let nine_in_tokyo = tool.field("due", &["get", "c"]);
+    assert!(nine_in_tokyo[0].as_str().unwrap().ends_with("T00:00:00.000Z"), "{nine_in_tokyo:?}");
+}
+
+#[test]
+fn lists_are_limited_by_state_time_and_number() {
+    let folder = Folder::new();
+    let store = folder.join("timers");
+    let start = SystemTime::UNIX_EPOCH + 120 * YEAR;
+    let timers = DurableTimers::open(&store).unwrap();
+    pollster::block_on(async {
+        futures_util::future::try_join_all((0..1200_u32).map(|number| {
+            let id = format!("{number:04}");
+            let timers = &timers;
+            async move {
+                let at = start + number * Duration::from_secs(1);
+                timers.insert(&id, "", at, Options::new()).await
+            }
+        }))
+        .await
+        .unwrap();
+    });
+    drop(timers);
+    let tool = Tool::file(&store);
+    assert_eq!(tool.json(&["list"]).len(), 100);
+    let more = tool.field("id", &["list", "--limit", "1100"]);
+    let all: Vec<String> = (0..1100).map(|number| format!("{number:04}")).collect();
+    assert_eq!(more, all);
+    let at = |seconds| timers::show_time(start + Duration::from_secs(seconds));
+    let (from, before) = (at(5), at(8));
+    let range = ["list", "--due-from", &from, "--due-before", &before];
+    assert_eq!(tool.field("id", &range), ["0005", "0006", "0007"]);
+    tool.json(&["pause", "0600"]);
+    assert_eq!(tool.field("id", &["list", "--state", "paused"]), ["0600"]);
+    assert_eq!(tool.json(&["list", "--state", "resting", "--limit", "5000"]).len(), 1199);
+    assert!(tool.json(&["list", "--state", "running"]).is_empty());
+    assert_eq!(tool.field("state", &["resume", "0600"]), ["resting"]);
+}
+
+#[test]
+fn dead_letters_are_shown_redriven_and_deleted() {
+    let folder = Folder::new();
+    let store = folder.join("timers");
+    kill(&store, &["a", "b", "c", "d"]);
+    let tool = Tool::file(&store);
+    let letters = tool.json(&["dead", "list", "--limit", "3"]);
+    assert_eq!(letters.len(), 3);
+    let numbers: Vec<String> =
+        tool.field("number", &["dead", "list"]).iter().map(ToString::to_string).collect();
+    let shown = &tool.json(&["dead", "show", &numbers[1]])[0];
+    assert_eq!(shown, &letters[1]);
+    assert_eq!((&shown["reason"], &shown["error"]), (&json!("failed"), &json!("no such host")));
+    let rest = tool.field("number", &["dead", "list", "--after", &numbers[1]]);
+    assert_eq!(rest.len(), 2);
+
+    let id = tool.field("id", &["dead", "show", &numbers[0]]);
+    let id = id[0].as_str().unwrap();
+    tool.json(&["schedule", id, "--after", "1d"]);
+    let ran = tool.run(&["redrive", &numbers[0]]);
+    assert_eq!((ran.code, &*ran.errors), (4, "timers: a timer with this id already exists\n"));
+    assert_eq!(tool.json(&["redrive", &numbers[0], "--as", "again"])[0]["result"], "redriven");
+    assert_eq!(tool.field("payload", &["get", "again"]), [id]);
+    assert_eq!(tool.run(&["redrive", &numbers[0]]).code, 3);
+    tool.json(&["dead", "delete", &numbers[1]]);
+    assert_eq!(tool.run(&["dead", "delete", &numbers[1]]).code, 3);
+    assert_eq!(tool.field("deleted", &["dead", "trim", "--most", "1"]), [1]);
+    assert_eq!(tool.field("redriven", &["redrive", "--all"]), [1]);
+    assert!(tool.json(&["dead", "list"]).is_empty());
+}
+
+#[test]
+fn a_paused_store_is_copied() {
+    let folder = Folder::new();
+    let (store, other) = (folder.join("timers"), folder.join("other"));
+    let tool = Tool::file(&store);
+    tool.json(&["schedule", "order 7", "unpaid", "--after", "30d"]);
+    let target = other.to_str().unwrap();
+    let ran = tool.run(&["copy", target]);
+    assert_eq!((ran.code, &*ran.errors), (4, "timers: the store is not paused\n"));
+    assert_eq!(tool.field("store", &["pause", "--all"]), ["paused"]);
+    assert_eq!(tool.json(&["copy", target]), [json!({ "timers": 1, "dead_letters": 0 })]);
+    assert_eq!(Tool::file(&other).json(&["list"]), tool.json(&["list"]));
+    assert_eq!(tool.field("store", &["resume", "--all"]), ["resumed"]);
+    assert_eq!(tool.run(&["copy", target]).code, 4, "it is resumed");
+}
+
+#[test]
+fn each_failure_has_its_exit_code() {
+    let folder = Folder::new();
+    let store = folder.join("timers");
+    let tool = Tool::file(&store);
+    let ran = tool.run(&["list"]);
+    assert_eq!(ran.code, 3, "{ran:?}");
+    assert!(!store.exists(), "a list creates no store");
+    assert_eq!(Tool::at("").run(&["list"]).code, 2);
+    assert_eq!(tool.run(&["schedule", "a"]).code, 2, "no time");
+    assert_eq!(tool.run(&["schedule", "a", "--at", "tomorrow"]).code, 2);
+    assert_eq!(Tool::at("http://example.org/").run(&["list"]).code, 2);
+
+    let schedule = ["schedule", "a", "--after", "30d"];
+    assert_eq!(tool.run(&schedule).code, 0);
+    assert_eq!(tool.run(&schedule).code, 4);
+    assert_eq!(tool.run(&["schedule", "b", "--after", "1d", "--attempts", "0"]).code, 1);
+    let open = DurableTimers::open(&store).unwrap();
+    let ran = tool.run(&["list"]);
+    assert_eq!(ran.code, 6, "{ran:?}");
+    assert!(ran.errors.starts_with("timers: the store is open elsewhere: "), "{ran:?}");
+    drop(open);
+    std::fs::write(&store, "something else").unwrap();
+    assert_eq!(tool.run(&["list"]).code, 1);
+    assert_eq!(Tool::at("redis://127.0.0.1:1/").run(&["list"]).code, 6);
+}
+
+#[test]
+fn an_id_cannot_give_commands_to_the_terminal() {
+    let folder = Folder::new();
+    let tool = Tool::file(&folder.join("timers"));
+    let id = "red \u{1b}[31m\nline\ttab";
+    tool.run(&["schedule", id, id, "--after", "30d"]);
+    for arguments in [&["list"][..], &["get", id], &["pause", id], &["cancel", id], &["get", id]] {
+        let ran = tool.run(arguments);
+        let shown = ran.out + &ran.errors;
+        assert!(!shown.contains(['\u{1b}', '\t']), "{arguments:?}: {shown:?}");
+        assert!(shown.contains("red "), "{arguments:?}: {shown:?}");
+    }
+}

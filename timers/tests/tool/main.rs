@@ -1,0 +1,13 @@
+//! The program `timers`, run on a file and on Redis.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod file;
+mod redis;
+#[allow(dead_code, reason = "these tests use a part")]
+#[path = "../../../durable/tests/common/sentinels.rs"]
+mod sentinels;
+#[allow(dead_code, reason = "these tests use a part")]
+#[path = "../../../durable/tests/common/servers.rs"]
+mod servers;
+mod tool;
