@@ -90,6 +90,14 @@ pub enum Finding {
         /// The id under which the record is stored. Damaged bytes that are not UTF-8 are replaced.
         id: String,
     },
+    /// The number of leases that the store, or a partition of it in Redis, has counted is not that
+    /// of its records. Only [`DurableTimers::stats`](super::DurableTimers::stats) depends on it.
+    Leases {
+        /// The number that the store has counted.
+        counted: u64,
+        /// The number of records with a lease.
+        found: u64,
+    },
 }
 
 impl Finding {
@@ -120,9 +128,56 @@ pub(super) struct Checked {
     pub(super) timers: u64,
     /// The number of index keys read.
     pub(super) keys: u64,
+    /// The number of records with a lease.
+    pub(super) leased: u64,
+    /// The number of leases that this part of the store has counted, if the part has records.
+    pub(super) counter: Option<LeaseCounter>,
     pub(super) findings: Vec<Finding>,
     /// The position at which the check continues, or `None` at the end of the store.
     pub(super) next: Option<Cursor>,
+}
+
+/// The number of leases that a part of a store has counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LeaseCounter {
+    pub(super) counted: u64,
+    /// The last fencing token of the part. Each lease has a greater one than the lease before, so
+    /// two equal counters enclose no begin and no end of a lease.
+    pub(super) fence: u64,
+}
+
+/// The leases that the steps of a check have found in a part of a store.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FoundLeases {
+    part: u64,
+    /// The counter at the first step.
+    pub(super) counter: LeaseCounter,
+    pub(super) found: u64,
+    /// Set if the counter has changed since, so that the two numbers cannot be compared.
+    changed: bool,
+}
+
+impl FoundLeases {
+    /// Adds a step in a part to the sum of its steps before. Returns the sum at the end of the part,
+    /// unless leases began or ended meanwhile.
+    pub(super) fn add(sum: &mut Option<Self>, part: u64, checked: &Checked) -> Option<Self> {
+        let counter = checked.counter?;
+        let first = || Self { part, counter, found: 0, changed: false };
+        let mut leases = sum.take().filter(|sum| sum.part == part).unwrap_or_else(first);
+        leases.found += checked.leased;
+        leases.changed |= leases.counter != counter;
+        if checked.next.as_ref().is_some_and(|next| next.part == part) {
+            *sum = Some(leases);
+            return None;
+        }
+        (!leases.changed).then_some(leases)
+    }
+
+    /// Returns the finding if the counter is wrong.
+    pub(super) fn finding(self) -> Option<Finding> {
+        let Self { counter: LeaseCounter { counted, .. }, found, .. } = self;
+        (counted != found).then_some(Finding::Leases { counted, found })
+    }
 }
 
 impl CheckReport {
@@ -138,5 +193,34 @@ impl CheckReport {
         self.found += checked.findings.len() as u64;
         let room = MOST_NAMED - self.findings.len();
         self.findings.extend(checked.findings.into_iter().take(room));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(next: u64, leased: u64, counted: u64, fence: u64) -> Checked {
+        let counter = Some(LeaseCounter { counted, fence });
+        Checked { leased, counter, next: Some(Cursor::part(next)), ..Checked::default() }
+    }
+
+    #[test]
+    fn leases_are_compared_at_the_end_of_a_part() {
+        let mut sum = None;
+        let mut add =
+            |part, checked| FoundLeases::add(&mut sum, part, &checked).map(|found| found.finding());
+        assert_eq!(add(0, step(0, 2, 3, 9)), None);
+        assert_eq!(add(0, step(1, 1, 3, 9)), Some(None));
+        // The keys of the index have no counter.
+        assert_eq!(add(1, Checked { next: Some(Cursor::part(2)), ..Checked::default() }), None);
+        assert_eq!(add(2, step(2, 2, 3, 9)), None);
+        let finding = Finding::Leases { counted: 3, found: 2 };
+        assert_eq!(add(2, step(3, 0, 3, 9)), Some(Some(finding)));
+        // A lease has begun, and another has ended.
+        assert_eq!(add(4, step(4, 2, 3, 9)), None);
+        assert_eq!(add(4, step(4, 0, 3, 10)), None);
+        assert_eq!(add(4, step(5, 0, 3, 10)), None);
+        assert_eq!(add(6, step(7, 1, 1, 9)), Some(None));
     }
 }

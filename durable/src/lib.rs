@@ -84,6 +84,7 @@ mod record;
 #[cfg(feature = "redis")]
 mod redis;
 mod rule;
+mod stats;
 mod store;
 mod timer;
 mod timers;
@@ -110,6 +111,7 @@ pub use redis::RedisTls;
 #[cfg(feature = "redis")]
 pub use redis::{Redis, RedisCredentials, RedisOptions};
 pub use rule::{Misfire, Rule};
+pub use stats::Stats;
 pub use store::{AnyStore, Cancelled, Inserted};
 pub use timer::{DurableTimer, TimerState};
 pub use timers::DurableTimers;

@@ -90,6 +90,12 @@ impl Record {
         if self.paused && self.fence.is_none() { self.due + PARKED } else { self.due }
     }
 
+    /// Returns `true` if the bytes begin like the record of a leased timer, whether or not they can
+    /// be decoded.
+    pub(super) fn is_leased(bytes: &[u8]) -> bool {
+        bytes.starts_with(&[LAYOUT, 1])
+    }
+
     pub(super) fn encode(&self, id: &str) -> Vec<u8> {
         let mut bytes = Bytes(vec![LAYOUT]);
         self.fields(&mut bytes);

@@ -13,6 +13,7 @@ use super::durability::Durability;
 use super::error::DurableError;
 use super::key::{Key, Page};
 use super::record::{Dead, DeadReason, Record, Settings};
+use super::stats::Counts;
 use super::window::Window;
 use std::fmt;
 use std::pin::Pin;
@@ -70,6 +71,10 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
 
     /// Returns the number of timers and the number of dead letters.
     fn len(&self) -> Answer<(u64, u64)>;
+
+    /// Returns the numbers of the store, as far as one bounded step counts them. The first step
+    /// begins at the first key.
+    fn stats(&self, from: Key) -> Answer<Counts>;
 
     /// Adds a worker. From now on the store notifies `window` of every change to a key that the
     /// worker owns, after the change is durable, before its caller gets the result, and in commit

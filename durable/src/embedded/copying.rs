@@ -4,13 +4,13 @@
 
 use super::super::record::{Dead, Record};
 use super::error::TransitionError;
-use super::tables::{DEAD, META, Transaction};
+use super::tables::{DEAD, Former, META, Transaction};
 use redb::ReadableTable;
 
 impl Transaction {
     /// Writes a timer, in place of an existing one.
     pub(super) fn copy_timer(&mut self, id: &str, record: &Record) -> Result<(), TransitionError> {
-        let before = self.find(id)?.map(|found| found.indexed());
+        let before = self.find(id)?.as_ref().map(Former::of);
         self.write(id, before, Some(record))
     }
 

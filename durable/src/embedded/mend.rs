@@ -7,13 +7,13 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::check::{Checked, Cursor, Finding};
+use super::super::check::{Checked, Cursor, Finding, LeaseCounter};
 use super::super::clock::Millis;
 use super::super::key::{Change, Key};
 use super::super::record::Record;
 use super::super::store::LONGEST_LIST;
 use super::error::TransitionError;
-use super::tables::{DUE, Snapshot, TIMERS, Transaction, named};
+use super::tables::{DUE, META, Snapshot, TIMERS, Transaction, named};
 use redb::{ReadableTable, TableDefinition};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
@@ -40,12 +40,15 @@ impl Snapshot {
 
     fn check_records(&self, after: &Key) -> Result<Checked, TransitionError> {
         let (timers, due) = (self.0.open_table(TIMERS)?, self.0.open_table(DUE)?);
-        let (mut checked, mut last, mut length) = (Checked::default(), None, 0);
+        let counter = self.lease_counter()?;
+        let mut checked = Checked { counter: Some(counter), ..Checked::default() };
+        let (mut last, mut length) = (None, 0);
         for row in timers.range::<&[u8]>((Excluded(after.1.as_bytes()), Unbounded))?.take(STEP) {
             let (key, bytes) = row?;
             let (key, bytes) = (key.value(), bytes.value());
             let id = named(key);
             checked.timers += 1;
+            checked.leased += u64::from(Record::is_leased(bytes));
             match Record::decode(&id, bytes) {
                 None => checked.findings.push(Finding::Unreadable { id: id.clone().into_owned() }),
                 Some(record) => {
@@ -64,6 +67,12 @@ impl Snapshot {
         }
         checked.next = goes_on(RECORDS, after, last).or(Some(Cursor::part(INDEX)));
         Ok(checked)
+    }
+
+    fn lease_counter(&self) -> Result<LeaseCounter, TransitionError> {
+        let meta = self.0.open_table(META)?;
+        let number = |name| Ok::<_, TransitionError>(meta.get(name)?.map_or(0, |it| it.value()));
+        Ok(LeaseCounter { counted: number("leased")?, fence: number("fence")? })
     }
 
     fn check_index(&self, after: &Key) -> Result<Checked, TransitionError> {
@@ -101,7 +110,8 @@ fn goes_on(part: u64, after: &Key, last: Option<Key>) -> Option<Cursor> {
 type Loose = (Millis, Vec<u8>);
 
 impl Transaction {
-    /// Rewrites both tables, with each record under its own id and one key for each.
+    /// Rewrites both tables, with each record under its own id and one key for each, and counts the
+    /// leases again.
     pub(super) fn repair(&mut self) -> Result<(), TransitionError> {
         let loose = self.loose()?;
         self.copy(&loose)?;
@@ -131,10 +141,11 @@ impl Transaction {
         let (timers, due) = (self.inner.open_table(TIMERS)?, self.inner.open_table(DUE)?);
         let mut new_timers = self.inner.open_table(NEW_TIMERS)?;
         let mut new_due = self.inner.open_table(NEW_DUE)?;
-        let mut unreadable = Vec::new();
+        let (mut unreadable, mut leased) = (Vec::new(), 0);
         for row in timers.iter()? {
             let (key, bytes) = row?;
             let (id, bytes) = (named(key.value()), bytes.value());
+            leased += u64::from(Record::is_leased(bytes));
             let Some((id, time)) = owner(&id, bytes, loose) else {
                 unreadable.push((id.into_owned(), bytes.to_vec()));
                 continue;
@@ -157,6 +168,9 @@ impl Transaction {
                 new_due.insert((*time, &of[..]), ())?;
             }
         }
+        // Includes the leases of this transaction.
+        self.inner.open_table(META)?.insert("leased", leased)?;
+        self.leases = 0;
         for (time, id) in loose {
             if new_due.get((*time, &id[..]))?.is_none() {
                 let removed = Some((*time, Arc::from(named(id))));

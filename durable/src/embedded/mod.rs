@@ -12,6 +12,7 @@ mod file;
 mod lists;
 mod mend;
 mod reopen;
+mod stats;
 mod tables;
 mod tests;
 mod threads;
@@ -22,6 +23,7 @@ use super::durability::{Durability, Loss};
 use super::error::DurableError;
 use super::key::{Key, Page};
 use super::record::{Dead, Record};
+use super::stats::Counts;
 use super::store::{
     Answer, AnyStore, Cancelled, Due, Finish, Finished, Found, Insert, Inserted, Leasing, Renewed,
     Store,
@@ -274,6 +276,10 @@ impl Store for Embedded {
 
     fn len(&self) -> Answer<(u64, u64)> {
         self.read(OnFailure::Report, |snapshot, _| snapshot.len())
+    }
+
+    fn stats(&self, from: Key) -> Answer<Counts> {
+        self.read(OnFailure::Report, move |snapshot, now| snapshot.stats(&from, now))
     }
 
     fn join(&self, window: &Arc<Window>) -> u64 {

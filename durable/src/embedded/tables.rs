@@ -5,11 +5,11 @@
 //! | `timers` | id | [`Record`] |
 //! | `due` | due time, id | nothing |
 //! | `dead` | number | [`Dead`] |
-//! | `meta` | `layout`, `fence`, `dead`, `paused` | a number |
+//! | `meta` | `layout`, `fence`, `dead`, `leased`, `paused` | a number |
 //!
 //! A timer has one record, and one key in `due` with the time at which its record is
 //! [indexed](Record::indexed). Both are written in one transaction. A slice is a range of the keys
-//! of `due`.
+//! of `due`. `leased` is the number of records with a lease, which each transaction updates.
 //!
 //! **A key may be damaged on the disk**, because our checksums do not cover keys. Ids are therefore
 //! bytes here, as the database would panic at a text that is not UTF-8. The checksum of a record
@@ -86,21 +86,41 @@ pub(super) struct Changes {
     pub(super) reload: bool,
 }
 
+/// The parts of a timer's former record that its key and the number of leases depend on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Former {
+    key: Millis,
+    leased: bool,
+}
+
+impl Former {
+    pub(super) fn of(record: &Record) -> Self {
+        Self { key: record.indexed(), leased: record.fence.is_some() }
+    }
+}
+
 /// A batch of transitions.
 pub(super) struct Transaction {
     pub(super) inner: WriteTransaction,
     pub(super) changes: Changes,
+    /// The number of leases that began, less that of those that ended.
+    pub(super) leases: i64,
     /// The number of bytes of records that were read and written.
     weight: usize,
 }
 
 impl Transaction {
     pub(super) fn new(inner: WriteTransaction) -> Self {
-        Self { inner, changes: Changes::default(), weight: 0 }
+        Self { inner, changes: Changes::default(), leases: 0, weight: 0 }
     }
 
     /// Writes the batch to the disk. After that none of it can be lost.
     pub(super) fn commit(self) -> Result<Changes, TransitionError> {
+        if self.leases != 0 {
+            let mut meta = self.inner.open_table(META)?;
+            let leased = meta.get("leased")?.map_or(0, |leased| leased.value());
+            meta.insert("leased", leased.saturating_add_signed(self.leases))?;
+        }
         self.inner.commit()?;
         Ok(self.changes)
     }
@@ -121,15 +141,17 @@ impl Transaction {
     pub(super) fn write(
         &mut self,
         id: &str,
-        before: Option<Millis>,
+        before: Option<Former>,
         after: Option<&Record>,
     ) -> Result<(), TransitionError> {
         let mut timers = self.inner.open_table(TIMERS)?;
         let mut due = self.inner.open_table(DUE)?;
         let name: Arc<str> = Arc::from(id);
-        if let Some(before) = before {
-            due.remove((before, id.as_bytes()))?;
+        if let Some(Former { key, leased }) = before {
+            due.remove((key, id.as_bytes()))?;
+            self.leases -= i64::from(leased);
         }
+        self.leases += i64::from(after.is_some_and(|record| record.fence.is_some()));
         match after {
             Some(record) => {
                 let bytes = record.encode(id);
@@ -139,7 +161,7 @@ impl Transaction {
             }
             None => drop(timers.remove(id.as_bytes())?),
         }
-        let removed = before.map(|time| (time, Arc::clone(&name)));
+        let removed = before.map(|former| (former.key, Arc::clone(&name)));
         let added = after.map(|record| (record.indexed(), name));
         self.changes.keys.push(Change { removed, added });
         Ok(())
@@ -198,24 +220,24 @@ impl Transaction {
             }
             (Some(found), Existing::Keep) => {
                 let kept = Record { next: Some(Box::new(new())), ..found.clone() };
-                self.write(&timer.id, Some(found.indexed()), Some(&kept))?;
+                self.write(&timer.id, Some(Former::of(found)), Some(&kept))?;
                 return Ok(Inserted::Next);
             }
             (Some(found), Existing::Update) => {
                 let after = found.updated(timer, due);
-                self.write(&timer.id, Some(found.indexed()), Some(&after))?;
+                self.write(&timer.id, Some(Former::of(found)), Some(&after))?;
                 return Ok(Inserted::Updated);
             }
             (Some(_), Existing::Refuse) => return Err(DurableError::Exists.into()),
             (Some(_), Existing::Replace) => Inserted::Replaced,
         };
-        self.write(&timer.id, before.map(|record| record.indexed()), Some(&new()))?;
+        self.write(&timer.id, before.as_ref().map(Former::of), Some(&new()))?;
         Ok(scheduled)
     }
 
     pub(super) fn cancel(&mut self, id: &str) -> Result<Cancelled, TransitionError> {
         let Some(mut found) = self.find(id)? else { return Ok(Cancelled::NotFound) };
-        let before = Some(found.indexed());
+        let before = Some(Former::of(&found));
         if found.fence.is_none() {
             self.write(id, before, None)?;
             return Ok(Cancelled::Removed);
@@ -237,7 +259,7 @@ impl Transaction {
         let due = due.time(now)?;
         match self.find(id)? {
             Some(found) if found.fence.is_none() => {
-                let before = Some(found.indexed());
+                let before = Some(Former::of(&found));
                 let after = Record { due, planned: due, attempt: 0, error: String::new(), ..found };
                 self.write(id, before, Some(&after))?;
                 Ok(true)
@@ -249,7 +271,7 @@ impl Transaction {
     pub(super) fn pause_timer(&mut self, id: &str, pauses: bool) -> Result<bool, TransitionError> {
         let Some(found) = self.find(id)? else { return Ok(false) };
         let after = Record { paused: pauses, ..found.clone() };
-        self.write(id, Some(found.indexed()), Some(&after))?;
+        self.write(id, Some(Former::of(&found)), Some(&after))?;
         Ok(true)
     }
 
@@ -296,7 +318,7 @@ impl Transaction {
             return Ok(Leasing::Paused);
         }
         let fence = self.number("fence")?;
-        let before = Some(indexed);
+        let before = Some(Former::of(&found));
         let overrun = found.fence.replace(fence).is_some();
         found.attempt = found.attempt.saturating_add(u32::from(!overrun));
         found.due = now.saturating_add(found.settings.lease);
@@ -312,7 +334,7 @@ impl Transaction {
     ) -> Result<Renewed, TransitionError> {
         let found = self.find(id)?.filter(|record| record.fence == Some(fence));
         let Some(mut found) = found else { return Ok(Renewed::Lost) };
-        let (before, length) = (Some(found.indexed()), found.settings.lease);
+        let (before, length) = (Some(Former::of(&found)), found.settings.lease);
         found.due = now.saturating_add(length);
         self.write(id, before, Some(&found))?;
         Ok(Renewed::Held { length, cancelled: found.cancelled })
@@ -327,7 +349,7 @@ impl Transaction {
     ) -> Result<Finished, TransitionError> {
         let found = self.find(id)?.filter(|record| record.fence == Some(fence));
         let Some(mut found) = found else { return Ok(Finished::TooLate) };
-        let before = Some(found.indexed());
+        let before = Some(Former::of(&found));
         // A cancel in the meantime has ended the repetition.
         let repeats = found.settings.rule.is_some();
         let mut finished = Finished::Accepted;
@@ -409,7 +431,9 @@ impl Transaction {
             Ok(None) | Err(TransitionError::Rejected(_)) => {}
             Err(broken) => return Err(broken),
         }
-        let found = self.inner.open_table(TIMERS)?.remove(id.as_bytes())?.is_some();
+        let mut timers = self.inner.open_table(TIMERS)?;
+        let removed = timers.remove(id.as_bytes())?.map(|bytes| Record::is_leased(bytes.value()));
+        self.leases -= i64::from(removed == Some(true));
         // The due time of the timer is no longer known.
         let mut due = self.inner.open_table(DUE)?;
         let keys = due.iter()?.map(|entry| entry.map(|(key, _)| key));
@@ -425,7 +449,7 @@ impl Transaction {
             due.remove((*time, &of[..]))?;
             self.changes.keys.push(Change { removed: Some((*time, Arc::from(id))), added: None });
         }
-        Ok(found || !some.is_empty())
+        Ok(removed.is_some() || !some.is_empty())
     }
 }
 

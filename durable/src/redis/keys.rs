@@ -10,7 +10,7 @@
 //! | `{tb:NAME:p}:slices` | sorted set | the slices that are not empty |
 //! | `{tb:NAME:p}:answers` | hash | process → its last batch and the reply |
 //! | `{tb:NAME:p}:ages` | sorted set | processes with a reply, by a time at which it was younger |
-//! | `{tb:NAME:p}:counters` | hash | timers, last fence, last dead letter, `paused` |
+//! | `{tb:NAME:p}:counters` | hash | timers, leases, last fence, last dead letter, `paused` |
 //! | `{tb:NAME:p}:letters` | hash | number → dead letter |
 //! | `{tb:NAME:p}:dead` | sorted set | the numbers of the dead letters |
 //!

@@ -6,7 +6,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::check::{Checked, Cursor, Finding};
+use super::super::check::{Checked, Cursor, Finding, FoundLeases, LeaseCounter};
 use super::super::clock::{LATEST, Millis};
 use super::super::error::DurableError;
 use super::super::key::Key;
@@ -45,11 +45,27 @@ impl Operations {
     /// Repairs everything that a check finds, and makes the workers of this process load again.
     /// Workers of other processes do so within a minute.
     pub(super) async fn repair(&self) -> Result<(), DurableError> {
-        let mut at = Some(Cursor::part(0));
+        let (mut at, mut leases) = (Some(Cursor::part(0)), None);
         while let Some(from) = at {
-            at = self.check(from, true).await?.next;
+            let part = from.part;
+            let checked = self.check(from, true).await?;
+            if let Some(found) = FoundLeases::add(&mut leases, part, &checked)
+                && found.finding().is_some()
+            {
+                self.recount(part / 2, found).await?;
+            }
+            at = checked.next;
         }
         self.notices_lost();
+        Ok(())
+    }
+
+    /// Corrects the number of leases of a partition, unless leases began or ended meanwhile.
+    async fn recount(&self, partition: u64, leases: FoundLeases) -> Result<(), DurableError> {
+        let FoundLeases { counter: LeaseCounter { counted, fence }, found, .. } = leases;
+        let args = vec![text(fence), text(counted), text(found)];
+        let (script, retry) = (&self.scripts.recount, RetryPolicy::Caller);
+        let _: u8 = self.call(ScriptCall { script, partition, args, retry }).await?;
         Ok(())
     }
 
@@ -64,8 +80,11 @@ impl Operations {
         let script = &self.scripts.records;
         let call =
             ScriptCall { script, partition, args: args.to_vec(), retry: RetryPolicy::Caller };
-        let (next, found): (i64, Vec<Looked>) = self.call(call).await?;
-        let mut checked = Checked { timers: found.len() as u64, ..Checked::default() };
+        let (next, leased, counted, fence, found): (i64, u64, u64, u64, Vec<Looked>) =
+            self.call(call).await?;
+        let counter = Some(LeaseCounter { counted, fence });
+        let timers = found.len() as u64;
+        let mut checked = Checked { timers, leased, counter, ..Checked::default() };
         for (name, record, indexed) in found {
             let id = String::from_utf8_lossy(&name).into_owned();
             if std::str::from_utf8(&name).is_err() || bytes::record(&id, &record).is_none() {

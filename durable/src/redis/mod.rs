@@ -47,6 +47,7 @@ mod reopen;
 mod scripts;
 mod sentinel;
 mod server;
+mod stats;
 #[cfg(feature = "redis-tls")]
 mod tls;
 mod update;
@@ -58,6 +59,7 @@ use super::error::DurableError;
 use super::key::{Key, Page};
 use super::options::Existing;
 use super::record::{Dead, Record};
+use super::stats::Counts;
 use super::store::{
     Answer, AnyStore, Cancelled, Due, Finish, Finished, Found, Insert, Inserted, Leasing, Renewed,
     Stalled, Store,
@@ -199,6 +201,10 @@ impl Store for Redis {
 
     fn len(&self) -> Answer<(u64, u64)> {
         self.ask(|operations| async move { operations.len().await })
+    }
+
+    fn stats(&self, _from: Key) -> Answer<Counts> {
+        self.ask(|operations| async move { operations.stats().await })
     }
 
     fn join(&self, window: &Arc<Window>) -> u64 {

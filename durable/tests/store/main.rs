@@ -19,6 +19,7 @@ mod random_runs;
 mod schedule;
 #[cfg(unix)]
 mod starts;
+mod stats;
 mod suite;
 mod verdicts;
 mod workers;

@@ -78,6 +78,7 @@ end
 if not changed then call('HDEL', ANSWERS, '') end
 
 if timers ~= 0 then call('HINCRBY', COUNTERS, 'timers', timers) end
+if leases ~= 0 then call('HINCRBY', COUNTERS, 'leased', leases) end
 if fence then call('HSET', COUNTERS, 'fence', whole(fence)) end
 
 local index = {}

@@ -15,7 +15,6 @@ local LATEST = 253402300799999
 local LAYOUT = 3        -- of a record
 local NEXT, CANCELLED, PAUSED = 2, 4, 8       -- flags of a record
 local DAMAGED = 128     -- flag of a record that a worker could not read
-local PARKED = 281474976710656  -- the distance of the keys of paused timers behind all others
 local CORRUPT = 'TBCORRUPT damaged record of a timer'
 
 -- The current time, and the current time rounded up, from which a delay counts so that it passes
@@ -33,6 +32,7 @@ end
 -- Changes that a batch writes once, at its end.
 local changed = false   -- true if it has changed anything
 local timers = 0        -- the number of added timers
+local leases = 0        -- the number of leases that began, less that of those that ended
 local fence = nil       -- the last fencing token, if it was read
 local held = nil        -- true if the partition is paused, once it was read
 local added = {}        -- slices with added keys: their numbers, as texts → true
@@ -107,6 +107,11 @@ end
 local function slice(due) return whole(floor(due / SLICE)) end
 
 local function named(number) return PREFIX .. 's:' .. number end
+
+-- Counts the lease of a record whose fencing token changes.
+local function count_lease(before, after)
+  leases = leases + (after == 0 and 0 or 1) - (before == 0 and 0 or 1)
+end
 
 -- Adds a key to its slice, which must have been read.
 local function put(number, due, id)

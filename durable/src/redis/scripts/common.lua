@@ -9,6 +9,7 @@
 
 local SLICES, ANSWERS, COUNTERS, AGES = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local SLICE = 600000    -- the length of a slice, in milliseconds
+local PARKED = 281474976710656  -- the distance of the keys of paused timers behind all others
 
 -- Formats a whole number.
 local function whole(number) return string.format('%d', number) end

@@ -7,18 +7,21 @@
 local function copy_timer(id, bucket, record)
   bucket = PREFIX .. 'b:' .. bucket
   local found = call('HGET', bucket, id)
-  local flags, due = head(record)
+  local flags, due, _, leased = head(record)
   if not flags then return CORRUPT end
+  local was = 0
   if found then
-    local _, before = head(found)
+    local _, before, _, token = head(found)
     if not before then return CORRUPT end
     move(id, before, due)
+    was = token
   else
     call('EXISTS', named(slice(due)))
     put(slice(due), due, id)
     timers = timers + 1
   end
   call('HSET', bucket, id, record)
+  count_lease(was, leased)
   notify_if_near(id, due)
   return 1
 end

@@ -17,7 +17,11 @@ local function discard(id, bucket, found)
     end
   end
   if found == '' and not had then return 0 end
-  if found ~= '' then call('HDEL', bucket, id) end
+  if found ~= '' then
+    call('HDEL', bucket, id)
+    local flags, _, _, leased = head(found)
+    if flags then count_lease(leased, 0) end
+  end
   timers = timers - 1
   changed = true
   return 1

@@ -52,6 +52,7 @@ local function finish(id, bucket, under, how, given, error, reason, clear)
     local head_ = pack('<I6I6I6I4I4', before, planned, 0, attempt, length)
     add_letter(math.max(now * 1024, last + 1), id, kept, head_, error, found, tonumber(reason))
   end
+  count_lease(leased, 0)
   if not due then
     call('HDEL', bucket, id)
     timers = timers - 1

@@ -31,10 +31,11 @@ local function insert(id, bucket, existing, given, place, record)
     return 5
   end
   if found then
-    local _, before = head(found)
+    local _, before, _, leased = head(found)
     if not before then return CORRUPT end
     move(id, before, due)
     call('HSET', bucket, id, record)
+    count_lease(leased, 0)
     answer = 2
   else
     local name = named(place)

@@ -41,6 +41,7 @@ local function lease(id, bucket, key, takes_over)
   local record = pack('<BBI6I6I6I4', LAYOUT, flags, due, planned, fence, attempt)
   record = record .. sub(found, 25)
   call('HSET', bucket, id, record)
+  count_lease(leased, fence)
   notify_if_near(id, due)
   return {2, fence, overrun, before, leased, record}
 end

@@ -18,5 +18,7 @@ local function mark(id, bucket, under, due, was, counted)
   flags, attempt = flags + DAMAGED, attempt - tonumber(counted)
   local record = pack('<BBI6I6I6I4', LAYOUT, flags, due, planned, tonumber(was), attempt)
   call('HSET', bucket, id, record .. sub(found, 25))
+  -- A damaged record does not count, whether or not it was leased before.
+  count_lease(leased, 0)
   return 1
 end

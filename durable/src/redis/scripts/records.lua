@@ -3,7 +3,8 @@
 -- ARGV[6] the first bucket, ARGV[7] the number of buckets
 -- ARGV[8] enough records, ARGV[9] enough bytes
 -- ARGV[10] 'mend' to add missing keys to the index, or ''
--- returns {the next bucket or -1, {id, record, 1 if the index has its key, …}}
+-- returns {the next bucket or -1, the number of records with a lease, the number that the
+--   partition has counted, its last fencing token, {id, record, 1 if the index has its key, …}}
 
 local first, buckets = tonumber(ARGV[6]), tonumber(ARGV[7])
 local enough, heavy = tonumber(ARGV[8]), tonumber(ARGV[9])
@@ -14,12 +15,18 @@ local function is_indexed(id, due)
   return score and tonumber(score) == due and call('ZSCORE', SLICES, number) ~= false
 end
 
-local found, count, length = {}, 0, 0
+local found, count, length, leased = {}, 0, 0, 0
+local counters = call('HMGET', COUNTERS, 'leased', 'fence')
+local function answer(next_)
+  return {next_, leased, math.max(tonumber(counters[1] or 0), 0), tonumber(counters[2] or 0), found}
+end
+
 for bucket = first, buckets - 1 do
   local records = call('HGETALL', PREFIX .. 'b:' .. bucket)
   for place = 1, #records, 2 do
     local id, record = records[place], records[place + 1]
-    local _, due = head(record)
+    local _, due, _, token = head(record)
+    if due and token ~= 0 then leased = leased + 1 end
     local indexed = due and is_indexed(id, due)
     if due and not indexed and ARGV[10] == 'mend' then
       local number = slice(due)
@@ -31,7 +38,7 @@ for bucket = first, buckets - 1 do
     found[#found + 1], found[#found + 2], found[#found + 3] = id, record, indexed and 1 or 0
     count, length = count + 1, length + #record
   end
-  if (count >= enough or length >= heavy) and bucket < buckets - 1 then return {bucket + 1, found} end
+  if (count >= enough or length >= heavy) and bucket < buckets - 1 then return answer(bucket + 1) end
 end
 if ARGV[10] == 'mend' then
   -- Lost records are still included in the number of timers.
@@ -40,4 +47,4 @@ if ARGV[10] == 'mend' then
   if not changed then call('HDEL', COUNTERS, '') end
   call('HSET', COUNTERS, 'timers', whole(sum))
 end
-return {-1, found}
+return answer(-1)
