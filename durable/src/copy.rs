@@ -4,8 +4,7 @@
 
 use super::error::DurableError;
 use super::record::Record;
-use super::store::Leasing;
-use super::timer::LONGEST_PAGE;
+use super::store::{LONGEST_PAGE, Leasing};
 use super::timers::DurableTimers;
 use std::sync::Arc;
 use std::time::Duration;

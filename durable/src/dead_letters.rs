@@ -2,14 +2,14 @@
 
 #![forbid(unsafe_code)]
 
-use super::clock::{Millis, millis_up, system};
+use super::bounds::LetterBounds;
+use super::clock::{Millis, system};
 use super::error::DurableError;
 use super::options::{Existing, Options};
 use super::record::{Dead, DeadReason, Record};
-use super::store::{Due, Insert};
-use super::timer::LONGEST_PAGE;
+use super::store::{Due, Insert, LONGEST_PAGE};
 use super::timers::{DurableTimers, check_id};
-use futures_util::future::try_join_all;
+use super::trim::trim;
 use futures_util::stream::{self, StreamExt};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -280,11 +280,11 @@ impl DurableTimers {
     /// more than `age` ago. Pass `u64::MAX` or [`Duration::MAX`] for no limit. Returns the number
     /// of deleted letters.
     ///
-    /// Dead letters have no bound otherwise. Call this regularly, for example from the handler of a
-    /// timer that [repeats](super::Options::every). It deletes up to 1000 letters at a time,
-    /// between which other calls continue, and reads no payloads. In Redis, letters of one
-    /// millisecond are told apart by later times, so after a burst of more than 1000 a letter may
-    /// stay for some milliseconds longer.
+    /// A store can also be opened with such bounds
+    /// ([`max_dead_letters`](super::EmbeddedOptions::max_dead_letters)), which its workers apply.
+    /// This call deletes up to 1000 letters at a time, between which other calls continue, and
+    /// reads no payloads in Redis. There, letters of one millisecond are told apart by later times,
+    /// so after a burst of more than 1000 a letter may stay for some milliseconds longer.
     ///
     /// # Errors
     ///
@@ -306,19 +306,13 @@ impl DurableTimers {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn trim_dead_letters(&self, most: u64, age: Duration) -> Result<u64, DurableError> {
-        let mut deleted = 0;
+        let (bounds, mut deleted) = (LetterBounds::new(most, age), 0);
         loop {
-            let before = self.store.now().await?.saturating_sub(millis_up(age));
-            let excess = self.dead_len().await?.saturating_sub(most);
-            let page = self.store.letter_ages(None, LONGEST_PAGE).await?;
-            let old =
-                (0..).zip(page).take_while(|(place, (_, died))| *place < excess || *died < before);
-            let delete = old.map(|(_, (number, _))| self.store.delete_dead_letter(number));
-            let done = try_join_all(delete).await?;
-            if done.is_empty() {
+            let (some, more) = trim(Arc::clone(&self.store), bounds).await?;
+            deleted += some;
+            if !more {
                 return Ok(deleted);
             }
-            deleted += done.into_iter().map(u64::from).sum::<u64>();
         }
     }
 

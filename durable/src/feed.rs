@@ -16,6 +16,7 @@ use super::error::DurableError;
 use super::key::{Key, Page};
 use super::ready::{HeldWakes, Ready};
 use super::store::{Answer, Store};
+use super::trim::Trimmer;
 use super::window::{MOST, Reading, Window};
 use crate::panics::ignore_poison;
 use futures_util::FutureExt;
@@ -52,6 +53,7 @@ struct FeedState {
     queue: DelayQueue<Key>,
     loading: Option<Loading>,
     next_check: Sleep,
+    trimmer: Trimmer,
     /// Set if a page is to be requested as soon as none is pending.
     page_wanted: bool,
     /// Set once the feed has left the store.
@@ -103,7 +105,9 @@ impl Feed {
         let window = Arc::new(Window::new(queue.handle(), now));
         let member = store.join(&window);
         let next_check = timer.sleep(CHECK_INTERVAL);
-        let state = FeedState { queue, loading: None, next_check, page_wanted: false, left: false };
+        let trimmer = Trimmer::new(store.letter_bounds());
+        let (page_wanted, left) = (false, false);
+        let state = FeedState { queue, loading: None, next_check, trimmer, page_wanted, left };
         Ok(Self {
             window,
             ready: Arc::default(),
@@ -162,6 +166,7 @@ impl FeedPoll<'_> {
             moved |= self.poll_fired(feed, context)?;
             moved |= self.poll_check(feed, context)?;
             moved |= self.ask_for_page(feed, context)?;
+            self.state.trimmer.poll(context);
             if !moved {
                 return Ok(polled);
             }
@@ -221,6 +226,7 @@ impl FeedPoll<'_> {
         slept.map_err(DurableError::Timer)?;
         state.page_wanted = true;
         feed.ready.count_check();
+        state.trimmer.count_check(&feed.store);
         Ok(true)
     }
 

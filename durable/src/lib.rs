@@ -61,6 +61,7 @@
 
 mod attempt;
 mod backoff;
+mod bounds;
 mod check;
 mod checking;
 mod clock;
@@ -88,6 +89,7 @@ mod stats;
 mod store;
 mod timer;
 mod timers;
+mod trim;
 mod update;
 mod verdict;
 mod window;

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::bounds::LetterBounds;
 use super::check::{Checked, Cursor};
 use super::clock::{LATEST, Millis, system};
 use super::durability::Durability;
@@ -25,6 +26,10 @@ pub(super) type Answer<T> = Pin<Box<dyn Future<Output = Result<T, DurableError>>
 /// The number of bytes of records after which a list ends, because a long read delays other
 /// callers.
 pub(super) const LONGEST_LIST: usize = 8 << 20;
+
+/// The maximum number of timers in a page of a list, because other callers wait for the store
+/// meanwhile.
+pub(super) const LONGEST_PAGE: usize = 1000;
 
 /// A database of timers.
 pub(super) trait Store: fmt::Debug + Send + Sync {
@@ -130,6 +135,10 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
     /// Returns up to `limit` dead letters with numbers greater than `after`, oldest first. The list
     /// is shorter if the letters are long, and empty at the end.
     fn dead(&self, after: Option<u64>, limit: usize) -> Answer<Vec<(u64, Dead)>>;
+
+    /// Returns the bounds of the dead letters. The store applies them when it writes a letter, as
+    /// far as it can within that step, and workers apply them at intervals.
+    fn letter_bounds(&self) -> LetterBounds;
 
     /// Returns the numbers of up to `limit` dead letters after `after`, oldest first, with the time
     /// at which each was given up. The time of a letter that cannot be read may be unknown, and is

@@ -6,12 +6,9 @@ use super::clock::system;
 use super::error::DurableError;
 use super::options::Options;
 use super::record::Record;
+use super::store::LONGEST_PAGE;
 use super::timers::DurableTimers;
 use std::time::SystemTime;
-
-/// The maximum number of timers in a page of a list, because other callers wait for the store
-/// meanwhile.
-pub(super) const LONGEST_PAGE: usize = 1000;
 
 /// A timer in the store.
 ///

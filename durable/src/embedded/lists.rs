@@ -4,10 +4,10 @@
 
 use super::super::clock::Millis;
 use super::super::key::Key;
-use super::super::record::{Dead, Record};
+use super::super::record::Record;
 use super::super::store::{Found, LONGEST_LIST};
 use super::error::TransitionError;
-use super::tables::{DEAD, DUE, Snapshot, TIMERS, named};
+use super::tables::{DEAD, DUE, Snapshot, TIMERS, letter_age, named};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -49,10 +49,7 @@ impl Snapshot {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut ages = Vec::new();
         for entry in dead.range::<u64>((from, Bound::Unbounded))?.take(limit) {
-            let (number, bytes) = entry?;
-            // A letter that cannot be read is never too old.
-            let died = Dead::decode(bytes.value()).map_or(Millis::MAX, |dead| dead.died);
-            ages.push((number.value(), died));
+            ages.push(letter_age(entry?));
         }
         Ok(ages)
     }

@@ -17,8 +17,9 @@ mod tables;
 mod tests;
 mod threads;
 
+use super::bounds::LetterBounds;
 use super::check::{Checked, Cursor};
-use super::clock::{Millis, Present, StoreClock, SystemClock, present};
+use super::clock::{Millis, Present, StoreClock, SystemClock, millis_up, present};
 use super::durability::{Durability, Loss};
 use super::error::DurableError;
 use super::key::{Key, Page};
@@ -37,6 +38,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 use tables::{Snapshot, Transaction};
 use threads::{Calls, OnFailure, reader, writer};
 use tourbillon::Builder;
@@ -53,9 +55,8 @@ use tourbillon::future::Timer;
 /// the file by itself, with pauses of up to two seconds.
 ///
 /// Calls that wait for the disk are held in memory with their payloads. Their number is not bounded
-/// except by the number of waiting callers. Dead letters are not bounded either. They stay until
-/// they are [redriven](super::DurableTimers::redrive) or
-/// [deleted](super::DurableTimers::trim_dead_letters).
+/// except by the number of waiting callers. Dead letters are not bounded either, unless the
+/// [options](EmbeddedOptions::max_dead_letters) bound them.
 ///
 /// # Examples
 ///
@@ -80,6 +81,7 @@ pub struct Embedded {
     threads: Vec<JoinHandle<()>>,
     watchers: Arc<Watchers>,
     clock: Arc<dyn StoreClock>,
+    bounds: LetterBounds,
 }
 
 /// Options for opening an [`Embedded`] store.
@@ -99,13 +101,16 @@ pub struct Embedded {
 pub struct EmbeddedOptions {
     cache: usize,
     clock: Arc<dyn StoreClock>,
+    bounds: LetterBounds,
 }
 
 impl EmbeddedOptions {
-    /// Creates options with a cache of 64 MiB and the system's wall clock.
+    /// Creates options with a cache of 64 MiB, the system's wall clock, and no bounds of dead
+    /// letters.
     #[must_use]
     pub fn new() -> Self {
-        Self { cache: 64 << 20, clock: Arc::new(SystemClock) }
+        let bounds = LetterBounds::default();
+        Self { cache: 64 << 20, clock: Arc::new(SystemClock), bounds }
     }
 
     /// Sets the number of bytes of the file that are cached in memory. Any number is allowed. A
@@ -113,6 +118,43 @@ impl EmbeddedOptions {
     #[must_use]
     pub fn cache(mut self, bytes: usize) -> Self {
         self.cache = bytes;
+        self
+    }
+
+    /// Sets the number of dead letters that are kept. When one more is written, the oldest is
+    /// deleted with it. At least 1, and by default all letters are kept, because a letter is the
+    /// only trace of a delivery that failed.
+    ///
+    /// The bounds apply while the store is open with them. Workers of a store that has more letters
+    /// already delete up to 1000 of the oldest per second.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon_durable::{Embedded, EmbeddedOptions};
+    ///
+    /// # let file = std::env::temp_dir().join(format!("tourbillon-bounds-{}", std::process::id()));
+    /// let half_a_year = Duration::from_secs(180 * 86_400);
+    /// let options = EmbeddedOptions::new();
+    /// let options = options.max_dead_letters(10_000).max_dead_letter_age(half_a_year);
+    /// let store = Embedded::open_with(&file, options)?;
+    /// # drop(store);
+    /// # std::fs::remove_file(&file)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn max_dead_letters(mut self, most: u64) -> Self {
+        self.bounds.most = most.max(1);
+        self
+    }
+
+    /// Sets the time for which dead letters are kept, by the store's clock. By default they are
+    /// kept until they are redriven or deleted. Letters that are older are deleted when another is
+    /// written, and within a minute while a worker runs.
+    #[must_use]
+    pub fn max_dead_letter_age(mut self, age: Duration) -> Self {
+        self.bounds.age = millis_up(age);
         self
     }
 
@@ -169,14 +211,14 @@ impl Embedded {
         let path = file.as_ref();
         let name: Arc<str> = path.display().to_string().into();
         let (opener, opened) = Opener::first(path, options.cache)?;
-        Self::start(opener, opened, name, options.clock)
+        Self::start(opener, opened, name, options)
     }
 
     fn start(
         opener: Opener,
         opened: File,
         name: Arc<str>,
-        clock: Arc<dyn StoreClock>,
+        options: EmbeddedOptions,
     ) -> Result<Self, DurableError> {
         let watchers = Arc::new(Watchers::default());
         let store_file = Arc::new(ReopeningFile::new(opener, opened, Arc::clone(&watchers)));
@@ -184,7 +226,9 @@ impl Embedded {
             |error: std::io::Error| DurableError::Io(format!("could not start a thread: {error}"));
         let (reads, reader) = reader(Arc::clone(&store_file), Arc::clone(&name)).map_err(thread)?;
         let (writes, writer) = writer(store_file, Arc::clone(&watchers), name).map_err(thread)?;
-        Ok(Self { calls: Some((writes, reads)), threads: vec![reader, writer], watchers, clock })
+        let EmbeddedOptions { clock, bounds, .. } = options;
+        let (calls, threads) = (Some((writes, reads)), vec![reader, writer]);
+        Ok(Self { calls, threads, watchers, clock, bounds })
     }
 
     fn write<R: Send + 'static>(
@@ -322,14 +366,18 @@ impl Store for Embedded {
     }
 
     fn finish(&self, id: &str, fence: u64, finish: Finish) -> Answer<Finished> {
-        let id = id.to_owned();
+        let (id, bounds) = (id.to_owned(), self.bounds);
         self.write(OnFailure::Retry, move |transaction, now| {
-            transaction.finish(&id, fence, finish.clone(), now)
+            transaction.finish(&id, fence, finish.clone(), &bounds, now)
         })
     }
 
     fn dead(&self, after: Option<u64>, limit: usize) -> Answer<Vec<(u64, Dead)>> {
         self.read(OnFailure::Report, move |snapshot, _| snapshot.dead(after, limit))
+    }
+
+    fn letter_bounds(&self) -> LetterBounds {
+        self.bounds
     }
 
     fn letter_ages(&self, after: Option<u64>, limit: usize) -> Answer<Vec<(u64, Millis)>> {
@@ -385,7 +433,7 @@ pub fn open_database(
 ) -> Result<Embedded, DurableError> {
     let opener = Opener::new(open);
     let file = opener.open(true)?;
-    Embedded::start(opener, file, name.into(), Arc::new(SystemClock))
+    Embedded::start(opener, file, name.into(), EmbeddedOptions::new())
 }
 
 /// Requests a lease, as a worker does. Returns its fencing token.

@@ -20,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::super::bounds::LetterBounds;
 use super::super::clock::{LATEST, Millis, Present};
 use super::super::error::DurableError;
 use super::super::key::{Change, Key, Page};
@@ -30,7 +31,8 @@ use super::super::store::{
 };
 use super::error::TransitionError;
 use redb::{
-    Range, ReadTransaction, ReadableTable, ReadableTableMetadata, TableDefinition, WriteTransaction,
+    AccessGuard, Range, ReadTransaction, ReadableTable, ReadableTableMetadata, TableDefinition,
+    WriteTransaction,
 };
 use std::borrow::Cow;
 use std::ops::Bound;
@@ -52,6 +54,15 @@ fn record(id: &str, bytes: &[u8]) -> Result<Record, DurableError> {
 
 fn letter(number: u64, bytes: &[u8]) -> Result<Dead, DurableError> {
     Dead::decode(bytes).ok_or_else(|| DurableError::corrupt_letter(number))
+}
+
+/// Returns the number of a letter, and the time at which it was given up. A letter that cannot be
+/// read is never too old.
+pub(super) fn letter_age(
+    (number, bytes): (AccessGuard<'_, u64>, AccessGuard<'_, &'static [u8]>),
+) -> (u64, Millis) {
+    let died = Dead::decode(bytes.value()).map_or(Millis::MAX, |dead| dead.died);
+    (number.value(), died)
 }
 
 /// Returns up to `limit` entries, or fewer if they are long.
@@ -345,6 +356,7 @@ impl Transaction {
         id: &str,
         fence: u64,
         finish: Finish,
+        bounds: &LetterBounds,
         now: Present,
     ) -> Result<Finished, TransitionError> {
         let found = self.find(id)?.filter(|record| record.fence == Some(fence));
@@ -369,6 +381,7 @@ impl Transaction {
             }
             Finish::Dead { reason, error, next } => {
                 self.add_letter(id, reason, error, &found, now.passed)?;
+                self.trim_letters(bounds, now.passed)?;
                 next
             }
         };
@@ -399,6 +412,22 @@ impl Transaction {
         let dead = Dead { id: id.to_owned(), died: now, reason, record };
         let number = self.number("dead")?;
         self.inner.open_table(DEAD)?.insert(number, &dead.encode()[..])?;
+        Ok(())
+    }
+
+    /// Deletes some of the oldest letters beyond the bounds.
+    fn trim_letters(&mut self, bounds: &LetterBounds, now: Millis) -> Result<(), TransitionError> {
+        if bounds.is_unbounded() {
+            return Ok(());
+        }
+        let mut dead = self.inner.open_table(DEAD)?;
+        for _ in 0..LetterBounds::AT_ONCE {
+            let Some((number, died)) = dead.first()?.map(letter_age) else { break };
+            if !bounds.exclude(dead.len()?, died, now) {
+                break;
+            }
+            dead.remove(number)?;
+        }
         Ok(())
     }
 

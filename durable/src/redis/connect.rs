@@ -189,7 +189,7 @@ impl Redis {
 
     async fn open(link: Link, options: RedisOptions) -> Result<Self, DurableError> {
         let runtime = runtime()?;
-        let RedisOptions { name, partitions, clock, may_evict, .. } = options;
+        let RedisOptions { name, partitions, clock, may_evict, bounds, .. } = options;
         server::check(&link, may_evict).await?;
         let scripts = Scripts::new();
         let identity =
@@ -209,7 +209,7 @@ impl Redis {
             (Arc::clone(&operations), listen(follows, channel, subscription, subscriber));
         let listening = runtime.spawn(async move { join(listens, opened.keep_open()).await });
         let listening = listening.abort_handle();
-        Ok(Self { operations, runtime, listening })
+        Ok(Self { operations, runtime, listening, bounds })
     }
 }
 

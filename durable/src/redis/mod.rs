@@ -52,6 +52,7 @@ mod stats;
 mod tls;
 mod update;
 
+use super::bounds::LetterBounds;
 use super::check::{Checked, Cursor};
 use super::clock::Millis;
 use super::durability::Durability;
@@ -108,6 +109,7 @@ pub struct Redis {
     operations: Arc<Operations>,
     runtime: Handle,
     listening: AbortHandle,
+    bounds: LetterBounds,
 }
 
 impl Redis {
@@ -242,7 +244,7 @@ impl Store for Redis {
     }
 
     fn finish(&self, id: &str, fence: u64, finish: Finish) -> Answer<Finished> {
-        self.operations.finish(id.to_owned(), fence, finish)
+        self.operations.finish(id.to_owned(), fence, finish, self.bounds)
     }
 
     fn stalled(&self, worker: u64, id: &str) -> Option<Stalled> {
@@ -255,6 +257,10 @@ impl Store for Redis {
 
     fn dead(&self, after: Option<u64>, limit: usize) -> Answer<Vec<(u64, Dead)>> {
         self.ask(move |operations| async move { operations.dead(after, limit).await })
+    }
+
+    fn letter_bounds(&self) -> LetterBounds {
+        self.bounds
     }
 
     fn letter_ages(&self, after: Option<u64>, limit: usize) -> Answer<Vec<(u64, Millis)>> {

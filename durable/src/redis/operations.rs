@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::super::bounds::LetterBounds;
 use super::super::clock::{LATEST, Millis, StoreClock, present, system};
 use super::super::error::DurableError;
 use super::super::key::{Change, Key};
@@ -382,8 +383,11 @@ impl Operations {
         id: String,
         fence: u64,
         finish: Finish,
+        bounds: LetterBounds,
     ) -> Answer<Finished> {
-        let operation = self.of_id("finish", &id).number(fence);
+        let trims = matches!(finish, Finish::Dead { .. }) && !bounds.is_unbounded();
+        let name = if trims { "finish_bounded" } else { "finish" };
+        let operation = self.of_id(name, &id).number(fence);
         let planned = |operation: Operation, next: Option<Millis>| match next {
             Some(next) => operation.due(Due::At(next)),
             None => operation.text(b""),
@@ -401,7 +405,8 @@ impl Operations {
                 // The repetition continues without this delivery, unless its rule was the reason.
                 let clear = u64::from(reason != DeadReason::Rule);
                 let operation = planned(operation.text(b"dead"), next).text(error.as_bytes());
-                operation.number(bytes::reason(reason)).number(clear)
+                let operation = operation.number(bytes::reason(reason)).number(clear);
+                if trims { operation.number(bounds.most).number(bounds.age) } else { operation }
             }
         };
         self.change(RetryPolicy::Worker, operation, move |operations, answer, now| {

@@ -2,12 +2,14 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::clock::StoreClock;
+use super::super::bounds::LetterBounds;
+use super::super::clock::{StoreClock, millis_up};
 use super::super::error::DurableError;
 use super::credentials::RedisCredentials;
 #[cfg(feature = "redis-tls")]
 use super::tls::RedisTls;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The name and the layout of a store in Redis.
 ///
@@ -25,14 +27,15 @@ pub struct RedisOptions {
     pub(super) partitions: u16,
     pub(super) clock: Option<Arc<dyn StoreClock>>,
     pub(super) may_evict: bool,
+    pub(super) bounds: LetterBounds,
     pub(super) credentials: Option<RedisCredentials>,
     #[cfg(feature = "redis-tls")]
     pub(super) tls: Option<RedisTls>,
 }
 
 impl RedisOptions {
-    /// Creates options for a store with this name, 16 partitions, and the server's clock. A name
-    /// has 1 to 64 characters of `a-z A-Z 0-9 _ . -`.
+    /// Creates options for a store with this name, 16 partitions, the server's clock, and no bounds
+    /// of dead letters. A name has 1 to 64 characters of `a-z A-Z 0-9 _ . -`.
     ///
     /// One Redis can hold several stores. All processes that use the same name share a store, and
     /// each of their workers gets all of its timers, so choose a name for each kind of work.
@@ -43,6 +46,7 @@ impl RedisOptions {
             partitions: 16,
             clock: None,
             may_evict: false,
+            bounds: LetterBounds::default(),
             credentials: None,
             #[cfg(feature = "redis-tls")]
             tls: None,
@@ -68,6 +72,40 @@ impl RedisOptions {
     #[must_use]
     pub fn clock(mut self, clock: impl StoreClock) -> Self {
         self.clock = Some(Arc::new(clock));
+        self
+    }
+
+    /// Sets the number of dead letters that are kept. At least 1, and by default all letters are
+    /// kept, because a letter is the only trace of a delivery that failed.
+    ///
+    /// When a letter is written, its partition deletes its oldest ones beyond this number. Workers
+    /// delete the oldest of all partitions beyond it, once a minute, and up to 1000 per second
+    /// while there are more. Each process applies its own bounds, so all of them should have the
+    /// same.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon_durable::RedisOptions;
+    ///
+    /// let options = RedisOptions::new("reminders")
+    ///     .max_dead_letters(10_000)
+    ///     .max_dead_letter_age(Duration::from_secs(180 * 86_400));
+    /// # let _ = options;
+    /// ```
+    #[must_use]
+    pub fn max_dead_letters(mut self, most: u64) -> Self {
+        self.bounds.most = most.max(1);
+        self
+    }
+
+    /// Sets the time for which dead letters are kept, by the server's clock. By default they are
+    /// kept until they are redriven or deleted. Letters that are older are deleted when another is
+    /// written to their partition, and within a minute while a worker runs.
+    #[must_use]
+    pub fn max_dead_letter_age(mut self, age: Duration) -> Self {
+        self.bounds.age = millis_up(age);
         self
     }
 

@@ -13,17 +13,30 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tourbillon::future::Timer;
 use tourbillon::{Builder, ManualClock};
 use tourbillon_durable::{
-    AnyStore, Backoff, Delivery, DurableError, DurableTimers, Embedded, Event, Options, Outcome,
-    Verdict, Worker,
+    AnyStore, Backoff, Delivery, DurableError, DurableTimers, Embedded, EmbeddedOptions, Event,
+    Options, Outcome, Verdict, Worker,
 };
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const MILLISECOND: Duration = Duration::from_millis(1);
 
+/// The number of dead letters that a store keeps, and the time for which it keeps them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds(pub(crate) u64, pub(crate) Duration);
+
+impl Bounds {
+    pub(crate) const NONE: Self = Self(u64::MAX, Duration::MAX);
+}
+
 /// The location of a store, and its time.
 pub(crate) trait Place: Send + Sync + 'static {
+    /// Opens the store with its earlier contents and with bounds of its dead letters.
+    fn open_with(&self, bounds: Bounds) -> AnyStore;
+
     /// Opens the store with its earlier contents.
-    fn open(&self) -> AnyStore;
+    fn open(&self) -> AnyStore {
+        self.open_with(Bounds::NONE)
+    }
 
     /// The clock of the store and of the timers beside it.
     fn clock(&self) -> &ManualClock;
@@ -93,8 +106,10 @@ impl OneFile {
 }
 
 impl Place for OneFile {
-    fn open(&self) -> AnyStore {
-        let store = Embedded::open_with_clock(&self.file.0, self.clock.clone());
+    fn open_with(&self, bounds: Bounds) -> AnyStore {
+        let options = EmbeddedOptions::new().clock(self.clock.clone());
+        let options = options.max_dead_letters(bounds.0).max_dead_letter_age(bounds.1);
+        let store = Embedded::open_with(&self.file.0, options);
         store.expect("the store opens").into()
     }
 
@@ -129,8 +144,13 @@ impl<P: Place> Bench<P> {
 
     /// Closes and reopens the store, after its workers have ended.
     pub(crate) fn reopen(&mut self) {
+        self.reopen_with(Bounds::NONE);
+    }
+
+    /// Reopens the store with bounds of its dead letters.
+    pub(crate) fn reopen_with(&mut self, bounds: Bounds) {
         self.timers = None;
-        self.timers = Some(DurableTimers::new(self.place.open(), &self.place.timer()));
+        self.timers = Some(DurableTimers::new(self.place.open_with(bounds), &self.place.timer()));
     }
 
     pub(crate) fn advance(&self, step: Duration) {

@@ -1,6 +1,6 @@
 //! A store on a Redis server, in virtual time.
 
-use super::bench::{self, Bench, Place};
+use super::bench::{self, Bench, Bounds, Place};
 use super::servers::Server;
 use tokio::runtime::Runtime;
 use tourbillon::ManualClock;
@@ -39,7 +39,12 @@ impl OneNode {
     }
 
     pub(crate) fn try_open(&self) -> Result<AnyStore, DurableError> {
+        self.try_open_with(Bounds::NONE)
+    }
+
+    fn try_open_with(&self, bounds: Bounds) -> Result<AnyStore, DurableError> {
         let options = RedisOptions::new("timers").partitions(self.partitions);
+        let options = options.max_dead_letters(bounds.0).max_dead_letter_age(bounds.1);
         let options = options.clock(self.clock.clone());
         let store = self.runtime.block_on(Redis::connect(&self.server.url(), options));
         store.map(AnyStore::from)
@@ -47,8 +52,8 @@ impl OneNode {
 }
 
 impl Place for OneNode {
-    fn open(&self) -> AnyStore {
-        self.try_open().expect("the store opens")
+    fn open_with(&self, bounds: Bounds) -> AnyStore {
+        self.try_open_with(bounds).expect("the store opens")
     }
 
     fn clock(&self) -> &ManualClock {

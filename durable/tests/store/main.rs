@@ -12,6 +12,7 @@ mod cron;
 mod disk;
 mod faults;
 mod leases;
+mod letters;
 mod lists;
 mod pause;
 mod power;

@@ -16,6 +16,7 @@ local function taking(words, operation) return {operation, '<' .. string.rep('I4
 local OPERATIONS = {
   insert = taking(6, insert), cancel = taking(2, cancel), reset = taking(3, reset),
   lease = taking(4, lease), renew = taking(3, renew), finish = taking(8, finish),
+  finish_bounded = taking(10, finish),
   redrive = taking(4, redrive),
   delete_letter = taking(1, delete_letter), discard = taking(3, discard), mark = taking(6, mark),
   update = taking(6, update), pause = taking(3, pause), hold = taking(1, hold),

@@ -5,6 +5,7 @@
 -- how: 'done', 'dead', 'retry', or 'again' if the attempt is not counted
 -- given: the next planned time of a repetition or '' (done, dead); + and the wait (retry, again)
 -- error; reason of a dead letter; clear: 1 if the letter must not repeat
+-- most, age: the bounds of the dead letters, given to `finish_bounded` only
 -- returns {1 accepted | 2 cancelled, the next due time or 0 if it was removed}
 --   | {0, 0} the lease was taken over, nothing changed
 
@@ -17,7 +18,21 @@ local function add_letter(number, id, flags, head_, error, record, reason)
   call('ZADD', PREFIX .. 'dead', whole(number), whole(number))
 end
 
-local function finish(id, bucket, under, how, given, error, reason, clear)
+-- Returns the oldest letters that are beyond the bounds once one more is written, at most two. The
+-- number of a letter begins with its time. Without bounds there is no age.
+local function excess(most, age)
+  local beyond = {}
+  if not age then return beyond end
+  local count = call('ZCARD', PREFIX .. 'dead') + 1
+  for place, number in ipairs(call('ZRANGE', PREFIX .. 'dead', 0, 1)) do
+    local died = math.floor(tonumber(number) / 1024)
+    if count - place < tonumber(most) and died >= now - tonumber(age) then break end
+    beyond[place] = number
+  end
+  return beyond
+end
+
+local function finish(id, bucket, under, how, given, error, reason, clear, most, age)
   bucket = PREFIX .. 'b:' .. bucket
   local found = call('HGET', bucket, id)
   if not found then return {0, 0} end
@@ -39,10 +54,11 @@ local function finish(id, bucket, under, how, given, error, reason, clear)
     -- Unless a cancel in the meantime has ended the repetition.
     due = math.min(time(given), LATEST)
   end
-  local last = nil
+  local last, beyond = nil, nil
   if how == 'dead' and not cancelled then
     last = tonumber(call('HGET', COUNTERS, 'dead') or 0)
     call('EXISTS', PREFIX .. 'letters', PREFIX .. 'dead')
+    beyond = excess(most, age)
   end
 
   local key = due and (pauses and due + PARKED or due)
@@ -51,6 +67,11 @@ local function finish(id, bucket, under, how, given, error, reason, clear)
     local kept = flags % 2 * (1 - tonumber(clear))
     local head_ = pack('<I6I6I6I4I4', before, planned, 0, attempt, length)
     add_letter(math.max(now * 1024, last + 1), id, kept, head_, error, found, tonumber(reason))
+    -- The new letter stays, so neither key disappears.
+    if #beyond > 0 then
+      call('HDEL', PREFIX .. 'letters', unpack(beyond))
+      call('ZREM', PREFIX .. 'dead', unpack(beyond))
+    end
   end
   count_lease(leased, 0)
   if not due then

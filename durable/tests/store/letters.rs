@@ -1,0 +1,100 @@
+//! The bounds of dead letters, on every store.
+
+use crate::common::bench::{Bench, Bounds, MILLISECOND, Place, SECOND, quick, suite, wait};
+use std::time::Duration;
+use tourbillon_durable::{DurableTimers, Outcome};
+
+suite!(
+    a_letter_that_is_written_takes_the_place_of_the_oldest,
+    a_letter_that_is_written_ends_those_that_are_too_old,
+    a_worker_deletes_letters_beyond_their_number,
+    a_worker_deletes_letters_that_are_too_old,
+);
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Makes dead letters with these payloads, before a worker checks the store.
+fn die<P: Place>(bench: &Bench<P>, letters: &[(&str, &str)]) {
+    let running = bench.work(1, |_| async { Err("no") });
+    for (id, payload) in letters {
+        wait(bench.timers().insert(id, *payload, MILLISECOND, quick().attempts(1))).unwrap();
+        bench.advance(MILLISECOND);
+        assert!(matches!(running.next().outcome, Outcome::Dead { .. }));
+    }
+    assert_eq!(running.stop(), []);
+}
+
+/// Makes dead letters of one id, and so of one partition.
+fn die_in_one<P: Place>(bench: &Bench<P>, payloads: &[&str]) {
+    die(bench, &payloads.iter().map(|payload| ("id", *payload)).collect::<Vec<_>>());
+}
+
+/// Makes a dead letter of each of some ids, in all partitions.
+fn die_each<P: Place>(bench: &Bench<P>, ids: &[&str]) {
+    die(bench, &ids.iter().map(|id| (*id, *id)).collect::<Vec<_>>());
+}
+
+/// Returns the payloads of all dead letters.
+fn letters(timers: &DurableTimers) -> Vec<String> {
+    let letters = wait(timers.dead_letters(None, 1000)).unwrap();
+    letters.into_iter().map(|letter| String::from_utf8(letter.payload).unwrap()).collect()
+}
+
+fn a_letter_that_is_written_takes_the_place_of_the_oldest<P: Place>(mut bench: Bench<P>) {
+    bench.reopen_with(Bounds(3, Duration::MAX));
+    die_in_one(&bench, &["0", "1", "2"]);
+    assert_eq!(letters(bench.timers()), ["0", "1", "2"]);
+    die_in_one(&bench, &["3", "4"]);
+    assert_eq!(letters(bench.timers()), ["2", "3", "4"]);
+    // A store with more letters than it may have approaches its bound.
+    bench.reopen_with(Bounds(1, Duration::MAX));
+    die_in_one(&bench, &["5"]);
+    assert_eq!(letters(bench.timers()), ["4", "5"]);
+    die_in_one(&bench, &["6"]);
+    assert_eq!(letters(bench.timers()), ["6"]);
+    // None is not a bound, because the last letter would be lost as well.
+    bench.reopen_with(Bounds(0, Duration::ZERO));
+    die_in_one(&bench, &["7"]);
+    assert_eq!(letters(bench.timers()), ["7"]);
+}
+
+fn a_letter_that_is_written_ends_those_that_are_too_old<P: Place>(mut bench: Bench<P>) {
+    bench.reopen_with(Bounds(u64::MAX, HOUR));
+    die_in_one(&bench, &["0", "1", "2"]);
+    bench.advance(HOUR - 3 * MILLISECOND);
+    // The oldest is as old as allowed.
+    die_in_one(&bench, &["3"]);
+    assert_eq!(letters(bench.timers()), ["0", "1", "2", "3"]);
+    bench.advance(HOUR / 2);
+    die_in_one(&bench, &["4"]);
+    assert_eq!(letters(bench.timers()), ["2", "3", "4"]);
+}
+
+/// Lets a worker check the store until it has no more letters than this.
+fn trim<P: Place>(bench: &Bench<P>, most: u64) {
+    let running = bench.work_well();
+    let mut checks = 0;
+    while wait(bench.timers().dead_len()).unwrap() > most {
+        checks += 1;
+        assert!(checks < 10_000, "nothing is deleted");
+        bench.advance(SECOND);
+    }
+    assert_eq!(running.stop(), []);
+}
+
+fn a_worker_deletes_letters_beyond_their_number<P: Place>(mut bench: Bench<P>) {
+    die_each(&bench, &["0", "1", "2", "3", "4", "5", "6", "7", "8"]);
+    bench.reopen_with(Bounds(4, Duration::MAX));
+    assert_eq!(wait(bench.timers().dead_len()), Ok(9));
+    trim(&bench, 4);
+    assert_eq!(letters(bench.timers()), ["5", "6", "7", "8"]);
+}
+
+fn a_worker_deletes_letters_that_are_too_old<P: Place>(mut bench: Bench<P>) {
+    die_each(&bench, &["0", "1", "2", "3", "4"]);
+    bench.advance(24 * HOUR);
+    die_each(&bench, &["5", "6"]);
+    bench.reopen_with(Bounds(u64::MAX, 24 * HOUR));
+    trim(&bench, 2);
+    assert_eq!(letters(bench.timers()), ["5", "6"]);
+}
