@@ -120,7 +120,7 @@ impl Server {
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         if let Some(clock) = &self.preload {
-            command.env("LD_PRELOAD", clock).env("SERVER_CLOCK", self.folder.join("clock"));
+            command.env("LD_PRELOAD", clock).env("PROCESS_CLOCK", self.folder.join("clock"));
         }
         let mut process = command.spawn().expect("it starts");
         for _ in 0..1000 {
@@ -229,12 +229,13 @@ impl Drop for Server {
     }
 }
 
-/// Compiles the library for a clock that can be set.
-fn compiled_clock(folder: &Path) -> PathBuf {
-    let library = folder.join("clock.so");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/clock.c");
+/// Compiles the library that is preloaded into a process whose clock can be set.
+pub(crate) fn compiled_clock(folder: &Path) -> PathBuf {
+    let (source, library) = (folder.join("clock.c"), folder.join("clock.so"));
+    std::fs::write(&source, include_str!("clock.c")).expect("it is written");
     let mut compiler = Command::new("cc");
-    let compiler = compiler.args(["-shared", "-fPIC", source, "-ldl", "-o"]).arg(&library);
+    let compiler = compiler.args(["-shared", "-fPIC"]).arg(source).arg("-ldl");
+    let compiler = compiler.arg("-o").arg(&library);
     assert!(compiler.status().expect("there is `cc`").success(), "it compiles");
     library
 }
@@ -270,12 +271,19 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) fn start() -> Option<Self> {
-        Self::of(3, &[])
+        Some(Self::assemble((0..3).map(|_| Self::node(&[], 0)).collect::<Option<_>>()?))
     }
 
     /// Like [`start`](Self::start), with six nodes and further options.
     pub(crate) fn with_replicas(options: &[&str]) -> Option<Self> {
-        let cluster = Self::of(6, options)?;
+        Self::with_clocks(options, &[0; 6])
+    }
+
+    /// Like [`with_replicas`](Self::with_replicas), with nodes whose clocks are some seconds ahead,
+    /// or behind.
+    pub(crate) fn with_clocks(options: &[&str], clocks: &[i64; 6]) -> Option<Self> {
+        let node = |ahead: &i64| Self::node(options, *ahead);
+        let cluster = Self::assemble(clocks.iter().map(node).collect::<Option<_>>()?);
         let (masters, replicas) = cluster.nodes.split_at(3);
         for (replica, master) in replicas.iter().zip(masters) {
             replica.order(&format!("CLUSTER REPLICATE {}", master.name()));
@@ -289,18 +297,21 @@ impl Cluster {
     pub(crate) fn with_tls(options: impl Fn(u16) -> Vec<String>) -> Option<Self> {
         let node = |_| {
             let more = [options(free_port()), vec!["--tls-cluster".into(), "yes".into()]].concat();
-            Self::node(&more.iter().map(String::as_str).collect::<Vec<_>>())
+            Self::node(&more.iter().map(String::as_str).collect::<Vec<_>>(), 0)
         };
         Some(Self::assemble((0..3).map(node).collect::<Option<_>>()?))
     }
 
-    fn of(count: usize, more: &[&str]) -> Option<Self> {
-        Some(Self::assemble((0..count).map(|_| Self::node(more)).collect::<Option<_>>()?))
-    }
-
-    fn node(more: &[&str]) -> Option<Server> {
+    /// Starts a node whose clock is `ahead` seconds ahead.
+    fn node(more: &[&str], ahead: i64) -> Option<Server> {
         let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"];
-        Server::start(&[&options, more].concat())
+        let options = [&options, more].concat();
+        if ahead == 0 {
+            return Server::start(&options);
+        }
+        let node = Server::launch(&options, true, None)?;
+        node.set_clock(ahead);
+        Some(node)
     }
 
     fn assemble(nodes: Vec<Server>) -> Self {

@@ -5,7 +5,8 @@ use crate::Failure;
 use crate::line::{Line, State};
 use crate::log::{self, Entry};
 use crate::plan::WORKERS;
-use std::path::PathBuf;
+use crate::servers::compiled_clock;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -15,6 +16,8 @@ pub(crate) struct Member {
     line: Line,
     folder: PathBuf,
     pub(crate) number: usize,
+    /// The number of seconds by which its clock is ahead.
+    ahead: i64,
     process: Mutex<Process>,
 }
 
@@ -39,9 +42,20 @@ impl Member {
         let log = self.folder.join(format!("{}-{}", self.number, process.logs.len()));
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("worker").arg("--log").arg(&log).args(self.line.urls());
+        command.env("LD_PRELOAD", self.folder.join("clock.so"));
+        command.env("PROCESS_CLOCK", self.clock());
         process.child = Some(command.stdin(Stdio::piped()).spawn()?);
         process.logs.push(log);
         Ok(())
+    }
+
+    /// Returns the file with the state of its clock.
+    fn clock(&self) -> PathBuf {
+        self.folder.join(format!("{}-clock", self.number))
+    }
+
+    fn read(&self, path: &Path) -> Result<Vec<Entry>, Failure> {
+        log::read(path, 1_000 * self.ahead)
     }
 
     /// Kills the worker.
@@ -84,7 +98,7 @@ impl Member {
     /// Returns what its workers have logged so far.
     pub(crate) fn entries(&self) -> Result<Vec<Entry>, Failure> {
         let logs = self.lock().logs.clone();
-        let logs = logs.iter().filter(|path| path.exists()).map(|path| log::read(path));
+        let logs = logs.iter().filter(|path| path.exists()).map(|path| self.read(path));
         Ok(logs.collect::<Result<Vec<_>, _>>()?.concat())
     }
 
@@ -106,15 +120,19 @@ pub(crate) struct Crew {
 }
 
 impl Crew {
-    pub(crate) async fn start(ports: &[u16]) -> Result<Self, Failure> {
+    /// Starts workers whose clocks are some seconds ahead.
+    pub(crate) async fn start(ports: &[u16], clocks: [i64; WORKERS]) -> Result<Self, Failure> {
         let name = format!("tourbillon-faults-{}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir(&folder)?;
         let mut crew = Self { members: Vec::new(), folder: folder.clone() };
-        for number in 0..WORKERS {
+        compiled_clock(&folder);
+        for (number, ahead) in clocks.into_iter().enumerate() {
             let line = Line::new(number, ports.to_vec()).await?;
             let (folder, process) = (folder.clone(), Mutex::default());
-            crew.members.push(Member { line, folder, number, process });
+            let member = Member { line, folder, number, ahead, process };
+            std::fs::write(member.clock(), ahead.to_string())?;
+            crew.members.push(member);
         }
         crew.members.iter().try_for_each(Member::start)?;
         Ok(crew)
@@ -128,7 +146,7 @@ impl Crew {
             let process = member.lock();
             failed.extend_from_slice(&process.failed);
             for path in process.logs.iter().filter(|path| path.exists()) {
-                logs.push(log::read(path)?);
+                logs.push(member.read(path)?);
             }
         }
         Ok((logs, failed))

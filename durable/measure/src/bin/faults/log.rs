@@ -49,7 +49,8 @@ pub(crate) struct Entry {
     pub(crate) at: u64,
 }
 
-/// Converts a time to milliseconds of the wall clock, which all processes of this machine share.
+/// Converts a time to milliseconds of the wall clock, which all processes of this machine share
+/// unless theirs is set.
 pub(crate) fn millis(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
@@ -84,8 +85,8 @@ impl Log {
     }
 }
 
-/// Reads the lines of a file.
-pub(crate) fn read(path: &Path) -> Result<Vec<Entry>, Failure> {
+/// Reads the lines of a file, written by a process whose clock is ahead by some milliseconds.
+pub(crate) fn read(path: &Path, ahead: i64) -> Result<Vec<Entry>, Failure> {
     let text = std::fs::read_to_string(path)?;
     let entry = |line: &str| {
         let mut parts = line.split(' ');
@@ -93,7 +94,8 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Entry>, Failure> {
         let what = LETTERS.iter().find(|(_, one)| *one == letter)?.0;
         let mut number = || parts.next()?.parse::<u64>().ok();
         let timer = usize::try_from(number()?).ok()?;
-        Some(Entry { what, timer, planned: number()?, at: number()? })
+        let (planned, at) = (number()?, number()?.checked_add_signed(-ahead)?);
+        Some(Entry { what, timer, planned, at })
     };
     let entries = text.lines().map(|line| entry(line).ok_or_else(|| format!("no entry: {line}")));
     Ok(entries.collect::<Result<_, _>>()?)

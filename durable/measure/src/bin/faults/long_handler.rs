@@ -5,7 +5,7 @@ use crate::Failure;
 use crate::crew::{Crew, Member};
 use crate::line::State;
 use crate::log::{self, What};
-use crate::plan::Handling;
+use crate::plan::{Handling, WORKERS};
 use crate::servers::{Cluster, Server};
 use crate::worker;
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ pub(crate) async fn run(cluster: &Cluster) -> Result<bool, Failure> {
     let ports: Vec<u16> = cluster.nodes.iter().map(|node| node.port).collect();
     let urls: Vec<String> = cluster.nodes.iter().map(Server::url).collect();
     let timers = worker::connect(&urls).await?;
-    let crew = Crew::start(&ports).await?;
+    let crew = Crew::start(&ports, [0; WORKERS]).await?;
     sleep(LEASE).await;
     insert(&timers).await?;
     trouble(&crew, cluster).await?;

@@ -20,7 +20,7 @@
 //!
 //! ```text
 //! ci/load durable --help
-//! ci/load durable --timers 3000 --seed 7 --json faults.json
+//! ci/load durable --timers 3000 --seed 8 --json faults.json
 //! ci/load durable --scenario silent-node
 //! ```
 
@@ -57,7 +57,7 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use tourbillon_durable::{DurableError, DurableTimers};
-use verdict::{Left, Verdict};
+use verdict::{Conditions, Left, Verdict};
 
 /// An error that the program shows before it ends.
 pub(crate) type Failure = Box<dyn Error + Send + Sync>;
@@ -85,7 +85,8 @@ const PATIENCE: Duration = Duration::from_secs(180);
 #[derive(Debug, Parser)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Options {
-    /// The seed from which the timers' lives and the faults are drawn.
+    /// The seed from which the timers' lives, the faults and the clocks of the workers are drawn.
+    /// With an even one the clocks of the servers differ, too.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// The number of timers, on which the duration of a run depends.
@@ -127,8 +128,9 @@ fn main() -> ExitCode {
 /// Runs, reports, and returns `true` if everything was as required.
 fn judge(options: &Options) -> Result<bool, Failure> {
     let begun = Instant::now();
-    let cluster = Cluster::with_replicas(&SERVERS).ok_or("redis-server is not on the path")?;
     let plan = Plan::draw(options.seed, options.timers);
+    let cluster = Cluster::with_clocks(&SERVERS, &plan.clocks.nodes);
+    let cluster = cluster.ok_or("redis-server is not on the path")?;
     let mut verdict = Runtime::new()?.block_on(run(plan, Arc::new(cluster)))?;
     verdict.seed = options.seed;
     verdict.seconds = begun.elapsed().as_secs();
@@ -143,7 +145,7 @@ async fn run(plan: Plan, cluster: Arc<Cluster>) -> Result<Verdict, Failure> {
     let ports: Vec<u16> = cluster.nodes.iter().map(|node| node.port).collect();
     let urls: Vec<String> = cluster.nodes.iter().map(Server::url).collect();
     let timers = worker::connect(&urls).await?;
-    let crew = Arc::new(Crew::start(&ports).await?);
+    let crew = Arc::new(Crew::start(&ports, plan.clocks.workers).await?);
     let start = log::millis(SystemTime::now());
     let calls = Arc::new(Semaphore::new(CALLS));
     let lives = plan.lives.iter().enumerate().map(|(timer, life)| {
@@ -154,8 +156,8 @@ async fn run(plan: Plan, cluster: Arc<Cluster>) -> Result<Verdict, Failure> {
     });
     let lives = tokio::spawn(try_join_all(lives.collect::<Vec<_>>()));
     let rows = plan.faults.map(|row| {
-        let (cluster, crew) = (Arc::clone(&cluster), Arc::clone(&crew));
-        spawn_blocking(move || trouble::make(&row, &cluster, &crew))
+        let (cluster, crew, timers) = (Arc::clone(&cluster), Arc::clone(&crew), timers.clone());
+        spawn_blocking(move || trouble::make(&row, &cluster, &crew, &timers))
     });
     let rows = tokio::spawn(try_join_all(rows));
     while !(lives.is_finished() && rows.is_finished()) {
@@ -169,11 +171,12 @@ async fn run(plan: Plan, cluster: Arc<Cluster>) -> Result<Verdict, Failure> {
         move || crew.end()
     })
     .await??;
-    let mut verdict = Verdict::new(&stories, &logs, &left(&timers).await?);
+    let made = faults.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let paused = made.iter().flat_map(|made| &made.paused).copied().collect();
+    let run = Conditions { clocks: plan.clocks, paused };
+    let mut verdict = Verdict::new(&stories, &logs, &left(&timers).await?, &run);
     verdict.workers_failed = failed.len();
-    for row in faults {
-        verdict.faults.extend(row?);
-    }
+    verdict.faults = made.into_iter().flat_map(|made| made.counts).collect();
     Ok(verdict)
 }
 

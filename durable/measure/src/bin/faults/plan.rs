@@ -70,6 +70,8 @@ pub(crate) enum Change {
     Move(u64),
     /// By a timer at another time.
     Replace(u64),
+    /// It is paused until then.
+    Pause(u64),
 }
 
 /// The life of a timer. All times are milliseconds from the start.
@@ -97,6 +99,7 @@ impl Life {
             0..8 => Some((at, Change::Cancel)),
             8..14 => Some((at, Change::Move(later))),
             14..20 => Some((at, Change::Replace(later))),
+            20..28 => Some((at, Change::Pause(at + random.u64(500..6_000)))),
             _ => None,
         };
         Self { scheduled, planned, handling, change }
@@ -122,10 +125,12 @@ pub(crate) enum Kind {
     MoveSlot,
     /// A replica takes over from its master once it is up to date.
     FailOver,
+    /// The store is paused for longer than a lease.
+    PauseStore,
 }
 
 impl Kind {
-    /// Returns `true` for a fault of a worker, and `false` for one of Redis.
+    /// Returns `true` for a fault of a worker, and `false` for one of the store.
     pub(crate) fn is_of_worker(self) -> bool {
         OF_WORKERS.contains(&self)
     }
@@ -135,6 +140,42 @@ const OF_WORKERS: [Kind; 4] =
     [Kind::KillWorker, Kind::PauseWorker, Kind::CutWorker, Kind::SilenceWorker];
 
 const OF_REDIS: [Kind; 3] = [Kind::RestartRedis, Kind::MoveSlot, Kind::FailOver];
+
+const OF_STORE: [Kind; 1] = [Kind::PauseStore];
+
+/// The number of nodes of the cluster.
+const NODES: usize = 6;
+
+/// The clocks, each by the number of seconds by which it is ahead.
+#[derive(Debug)]
+pub(crate) struct Clocks {
+    pub(crate) workers: [i64; WORKERS],
+    /// Those of the nodes, of which the masters' count.
+    pub(crate) nodes: [i64; NODES],
+}
+
+impl Clocks {
+    /// Draws clocks of workers, and for each other seed those of nodes.
+    fn draw(random: &mut Rng, seed: u64) -> Self {
+        let workers = std::array::from_fn(|_| random.i64(-5..=5));
+        let nodes = std::array::from_fn(|_| random.i64(-2..=2));
+        Self { workers, nodes: if seed.is_multiple_of(2) { nodes } else { [0; NODES] } }
+    }
+
+    /// Returns the number of milliseconds by which a timer may come before its time by the clock of
+    /// this process, because the clock of a node is ahead.
+    pub(crate) fn ahead(&self) -> u64 {
+        let most = self.nodes.iter().max().copied().unwrap_or_default();
+        1_000 * u64::try_from(most).unwrap_or_default()
+    }
+
+    /// Returns the number of milliseconds for which a worker may believe in a lease that has
+    /// expired by the clock of the next master.
+    pub(crate) fn slack(&self) -> u64 {
+        let millis = u64::try_from(LEASE.as_millis()).unwrap_or(u64::MAX);
+        if self.nodes == [0; NODES] { 0 } else { millis }
+    }
+}
 
 /// One fault.
 #[derive(Clone, Copy, Debug)]
@@ -151,8 +192,9 @@ pub(crate) struct Fault {
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) lives: Vec<Life>,
-    /// The faults of workers and the faults of Redis, two parallel sequences.
-    pub(crate) faults: [Vec<Fault>; 2],
+    /// The faults of workers, those of Redis, and the pauses of the store, in parallel.
+    pub(crate) faults: [Vec<Fault>; 3],
+    pub(crate) clocks: Clocks,
 }
 
 impl Plan {
@@ -163,9 +205,11 @@ impl Plan {
         let faults = [
             row(&mut random, rounds, &OF_WORKERS, WORKERS),
             row(&mut random, rounds, &OF_REDIS, usize::from(PARTITIONS)),
+            row(&mut random, rounds, &OF_STORE, 1),
         ];
+        let clocks = Clocks::draw(&mut random, seed);
         let lives = (0..timers).map(|_| Life::draw(&mut random, lasts)).collect();
-        Self { lives, faults }
+        Self { lives, faults, clocks }
     }
 }
 
@@ -176,7 +220,10 @@ fn row(random: &mut Rng, rounds: usize, kinds: &[Kind], whom: usize) -> Vec<Faul
         let mut kinds = kinds.to_vec();
         random.shuffle(&mut kinds);
         for kind in kinds {
-            let after = Duration::from_millis(random.u64(300..1_500));
+            let after = Duration::from_millis(match kind {
+                Kind::PauseStore => random.u64(6_000..15_000),
+                _ => random.u64(300..1_500),
+            });
             let lasts = Duration::from_millis(match kind {
                 Kind::KillWorker | Kind::RestartRedis => random.u64(200..1_500),
                 Kind::MoveSlot | Kind::FailOver => 0,

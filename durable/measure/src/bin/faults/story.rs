@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 use tokio::time::sleep;
 use tourbillon_durable::{
     Backoff, Cancelled as Reply, DurableError, DurableTimers, Existing, Inserted, Options, Refused,
+    TimerState,
 };
 
 /// The delay to a time that is planned in place of another.
@@ -52,6 +53,8 @@ pub(crate) struct Story {
     /// Its deliveries by their planned times.
     pub(crate) deliveries: Vec<(u64, Fate)>,
     pub(crate) cancelled: Cancelled,
+    /// The time for which it was paused and not running.
+    pub(crate) paused: Option<(u64, u64)>,
     /// The number of calls without a reply.
     pub(crate) unanswered: u64,
 }
@@ -84,11 +87,18 @@ pub(crate) async fn live(
     drop(call);
     if let Some((at, change)) = life.change {
         sleep_until(start + at).await;
-        let _call = calls.acquire().await?;
+        let call = calls.acquire().await?;
         match change {
             Change::Cancel => telling.cancel().await?,
             Change::Move(to) => telling.move_to(start + to).await?,
             Change::Replace(by) => telling.replace(start + by).await?,
+            Change::Pause(until) => {
+                let since = telling.pause().await?;
+                drop(call);
+                sleep_until(start + until).await;
+                let _call = calls.acquire().await?;
+                telling.resume(since).await?;
+            }
         }
     }
     Ok(telling.story)
@@ -138,11 +148,11 @@ impl Telling {
         self.timers.insert(&self.id, payload, time(planned), options).await
     }
 
-    async fn exists(&mut self) -> Result<bool, Failure> {
+    async fn state(&mut self) -> Result<Option<TimerState>, Failure> {
         loop {
             let found = self.timers.get(&self.id).await;
             if let Some(found) = self.answer(found)? {
-                return Ok(found.is_some());
+                return Ok(found.map(|found| found.state));
             }
         }
     }
@@ -154,7 +164,7 @@ impl Telling {
             let sure = self.story.deliveries.is_empty() && scheduled.is_some();
             let fate = if sure { Fate::Due } else { Fate::Perhaps };
             self.story.deliveries.push((planned, fate));
-            if scheduled.is_some() || self.exists().await? {
+            if scheduled.is_some() || self.state().await?.is_some() {
                 return Ok(());
             }
             planned = (planned + 1).max(now() + AHEAD);
@@ -185,6 +195,28 @@ impl Telling {
             _ => Cancelled::No,
         };
         Ok(())
+    }
+
+    /// Pauses the timer. Returns the time from which no attempt may begin, unless one was running.
+    async fn pause(&mut self) -> Result<Option<u64>, Failure> {
+        loop {
+            let paused = self.timers.pause_timer(&self.id).await;
+            if self.answer(paused)?.is_some() {
+                break;
+            }
+        }
+        let state = self.state().await?;
+        Ok((state == Some(TimerState::Paused)).then(now))
+    }
+
+    async fn resume(&mut self, since: Option<u64>) -> Result<(), Failure> {
+        self.story.paused = since.map(|since| (since, now()));
+        loop {
+            let resumed = self.timers.resume_timer(&self.id).await;
+            if self.answer(resumed)?.is_some() {
+                return Ok(());
+            }
+        }
     }
 
     async fn move_to(&mut self, planned: u64) -> Result<(), Failure> {

@@ -3,19 +3,32 @@
 use crate::Failure;
 use crate::crew::{Crew, Member};
 use crate::line::State;
-use crate::plan::{Fault, Kind};
+use crate::log::millis;
+use crate::plan::{Fault, Kind, LEASE};
 use crate::servers::Cluster;
 use std::collections::BTreeMap;
 use std::thread::sleep;
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime};
+use tokio::runtime::Handle;
+use tourbillon_durable::{DurableError, DurableTimers};
 
-/// Injects one fault after the other, and counts each kind.
+/// The faults that were injected.
+#[derive(Debug, Default)]
+pub(crate) struct Made {
+    /// The number of each kind.
+    pub(crate) counts: BTreeMap<Kind, usize>,
+    /// The times at which no attempt could begin.
+    pub(crate) paused: Vec<(u64, u64)>,
+}
+
+/// Injects one fault after the other.
 pub(crate) fn make(
     faults: &[Fault],
     cluster: &Cluster,
     crew: &Crew,
-) -> Result<BTreeMap<Kind, usize>, Failure> {
-    let mut made = BTreeMap::new();
+    timers: &DurableTimers,
+) -> Result<Made, Failure> {
+    let mut made = Made::default();
     for fault in faults {
         sleep(fault.after);
         let begun = Instant::now();
@@ -23,10 +36,11 @@ pub(crate) fn make(
         eprintln!("{kind:?} {whom} …");
         match crew.members.get(*whom).filter(|_| kind.is_of_worker()) {
             Some(member) => trouble_worker(*fault, member)?,
+            None if *kind == Kind::PauseStore => made.paused.push(pause_store(*fault, timers)?),
             None => trouble_redis(*fault, cluster),
         }
         eprintln!("{kind:?} {whom}: {:.1} s", begun.elapsed().as_secs_f64());
-        *made.entry(*kind).or_default() += 1;
+        *made.counts.entry(*kind).or_default() += 1;
     }
     Ok(made)
 }
@@ -65,4 +79,25 @@ fn trouble_redis(fault: Fault, cluster: &Cluster) {
         Kind::MoveSlot => cluster.move_slot(&key),
         _ => cluster.fail_over(&key),
     }
+}
+
+/// Pauses the store, however long that takes. Returns the time in which no attempt could begin.
+fn pause_store(fault: Fault, timers: &DurableTimers) -> Result<(u64, u64), Failure> {
+    let insist = |pauses: bool| {
+        loop {
+            let call = async { if pauses { timers.pause().await } else { timers.resume().await } };
+            match Handle::current().block_on(call) {
+                Err(DurableError::Unreachable(_)) => sleep(Duration::from_millis(100)),
+                done => break done,
+            }
+        }
+    };
+    insist(true)?;
+    // An attempt may begin as long as a lease from before is valid.
+    sleep(LEASE);
+    let since = millis(SystemTime::now());
+    sleep(fault.lasts);
+    let until = millis(SystemTime::now());
+    insist(false)?;
+    Ok((since, until))
 }

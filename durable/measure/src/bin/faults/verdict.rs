@@ -6,7 +6,7 @@
 //! worker was killed before it could log the outcome, and the timer is no longer in the store.
 
 use crate::log::{Entry, What, millis, timer};
-use crate::plan::Kind;
+use crate::plan::{Clocks, Kind};
 use crate::story::{Cancelled, Fate, Story};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -23,12 +23,19 @@ pub(crate) struct Left {
     pub(crate) letters: Vec<DeadLetter>,
 }
 
+/// What was true of all timers during a run.
+#[derive(Debug)]
+pub(crate) struct Conditions {
+    pub(crate) clocks: Clocks,
+    /// The times at which the store was paused.
+    pub(crate) paused: Vec<(u64, u64)>,
+}
+
 /// The observations of one delivery.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Seen {
-    /// The start of the last attempt.
-    begun: u64,
-    begun_early: bool,
+    /// The start of each attempt.
+    begun: Vec<u64>,
     /// A handler returned `Ok`, and its outcome was not logged.
     untold: bool,
     acknowledged: u64,
@@ -52,7 +59,8 @@ pub(crate) struct Verdict {
     pub(crate) early: usize,
     /// A delivery ended more than once.
     pub(crate) acknowledged_twice: usize,
-    /// A delivery that was cancelled, moved or replaced continued, or was never planned.
+    /// A delivery that was cancelled, moved or replaced continued, one was never planned, or one
+    /// began although it or the store was paused.
     pub(crate) stale: usize,
     pub(crate) attempts: usize,
     /// Attempts that asked for another and were not counted.
@@ -71,7 +79,12 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    pub(crate) fn new(stories: &[Story], logs: &[Vec<Entry>], left: &Left) -> Self {
+    pub(crate) fn new(
+        stories: &[Story],
+        logs: &[Vec<Entry>],
+        left: &Left,
+        run: &Conditions,
+    ) -> Self {
         let mut verdict = Self { timers: stories.len(), ..Self::default() };
         let mut seen = seen(stories.len(), logs, left);
         let count = |what| logs.iter().flatten().filter(|entry| entry.what == what).count();
@@ -79,7 +92,7 @@ impl Verdict {
         verdict.snoozes = count(What::Snoozed);
         for (timer, (story, seen)) in stories.iter().zip(&mut seen).enumerate() {
             verdict.unanswered += story.unanswered;
-            verdict.judge(timer, story, seen, left.timers.contains(&timer));
+            verdict.judge(timer, story, seen, left.timers.contains(&timer), run);
         }
         verdict
     }
@@ -90,20 +103,36 @@ impl Verdict {
         ends == self.timers && self.offenders.is_empty() && self.workers_failed == 0
     }
 
-    fn judge(&mut self, timer: usize, story: &Story, seen: &mut HashMap<u64, Seen>, left: bool) {
+    fn judge(
+        &mut self,
+        timer: usize,
+        story: &Story,
+        seen: &mut HashMap<u64, Seen>,
+        left: bool,
+        run: &Conditions,
+    ) {
         let all = format!("{seen:?}");
         let (mut ended, mut last_is_letter, mut lost) = (false, false, left);
         let (mut early, mut twice, mut stale) = (false, false, false);
+        let (ahead, slack) = (run.clocks.ahead(), run.clocks.slack());
+        let paused = story.paused.map(|(since, until)| (since + slack, until));
         for (planned, fate) in &story.deliveries {
             let one = seen.remove(planned).unwrap_or_default();
-            early |= one.begun_early;
+            early |= one.begun.iter().any(|at| at + ahead < *planned);
+            stale |= one.begun.iter().any(|at| {
+                let is_within = |(since, until): &(u64, u64)| (since..until).contains(&at);
+                run.paused.iter().chain(&paused).any(is_within)
+            });
             twice |= one.acknowledged + one.letters > 1;
             let ends = one.acknowledged + one.letters > 0 || one.untold;
             match fate {
                 Fate::Due => (lost, stale) = (lost || !ends, stale || one.cancelled),
                 Fate::Perhaps => {}
                 Fate::Last => stale |= one.letters > 0,
-                Fate::Gone(since) => stale |= one.acknowledged > 0 || one.begun > *since,
+                Fate::Gone(since) => {
+                    let begun = one.begun.iter().any(|at| *at > since + slack);
+                    stale |= one.acknowledged > 0 || begun;
+                }
                 Fate::Replaced => stale |= one.acknowledged > 0,
             }
             if ends && matches!(fate, Fate::Due | Fate::Perhaps | Fate::Last) {
@@ -145,8 +174,7 @@ fn seen(timers: usize, logs: &[Vec<Entry>], left: &Left) -> Vec<HashMap<u64, See
             let seen = of_timer.entry(*planned).or_default();
             match what {
                 What::Begun => {
-                    seen.begun = seen.begun.max(*at);
-                    seen.begun_early |= at < planned;
+                    seen.begun.push(*at);
                     continue;
                 }
                 What::Well => {
