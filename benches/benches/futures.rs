@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::runtime::{EnterGuard, Handle};
 use tourbillon::Builder;
 use tourbillon::future::Timer;
-use tourbillon_benches::{delay, now, on_threads, together};
+use tourbillon_benches::{Crew, delay, now};
 
 const ARMED: [u32; 2] = [10_000, 1_000_000];
 
@@ -134,13 +134,12 @@ impl<S: Sleeps> Armed<S> {
 fn sleeps<S: Sleeps>(criterion: &mut Criterion, name: &str, timer: &S) {
     for (armed, threads) in ARMED.into_iter().flat_map(|armed| [(armed, 1), (armed, 2)]) {
         // Each thread arms its own.
-        let mut all = on_threads(threads as usize, || Armed::new(timer.another(), armed / threads));
+        let mut all = Crew::new(threads as usize, || Armed::new(timer.another(), armed / threads));
         let whose = if threads == 1 { "one thread" } else { "two threads, each its own" };
         let mut group = criterion.benchmark_group(format!("a sleep, {armed} armed, {whose}"));
         for (operation, what) in Operation::ALL {
             group.bench_function(format!("{what}, {name}"), |bencher| {
-                bencher
-                    .iter_custom(|times| together(&mut all, |armed| armed.run(operation, times)));
+                bencher.iter_custom(|times| all.run(|armed| armed.run(operation, times)));
             });
         }
     }

@@ -4,7 +4,7 @@
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::thread;
 use tourbillon::{Builder, Expired};
-use tourbillon_benches::{BATCH, Caller, Verb, on_threads, together};
+use tourbillon_benches::{BATCH, Caller, Crew, Verb};
 
 const ARMED: u32 = 1_000_000;
 const BATCHES: usize = 256;
@@ -17,12 +17,10 @@ fn threads(criterion: &mut Criterion) {
             let driver = Builder::new().driver().spawn(|_: Expired<u64>| ());
             let driver = driver.expect("the defaults are in range");
             let armed = ARMED / u32::try_from(threads).expect("few");
-            // Each caller arms its timers on a thread of its own, in that thread's shard.
-            let make = || Caller::new(driver.wheel().clone(), armed);
-            let mut callers = on_threads(threads, make);
+            let mut crew = Crew::new(threads, || Caller::new(driver.wheel().clone(), armed));
             if mingled {
-                for pair in callers.chunks_exact_mut(2) {
-                    let [one, other] = pair else { unreachable!("pairs") };
+                let mut callers = crew.callers();
+                while let (Some(one), Some(other)) = (callers.next(), callers.next()) {
                     one.mingle(other);
                 }
             }
@@ -32,10 +30,8 @@ fn threads(criterion: &mut Criterion) {
                 group.throughput(Throughput::Elements((threads * BATCHES * BATCH) as u64));
                 group.bench_function(BenchmarkId::from_parameter(threads), |bencher| {
                     bencher.iter_custom(|rounds| {
-                        together(&mut callers, |caller| {
-                            let batches = rounds * BATCHES as u64;
-                            (0..batches).for_each(|_| caller.pinned(verb, BATCH));
-                        })
+                        let batches = rounds * BATCHES as u64;
+                        crew.run(|caller| (0..batches).for_each(|_| caller.pinned(verb, BATCH)))
                     });
                 });
                 group.finish();

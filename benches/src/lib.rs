@@ -6,11 +6,12 @@
 pub mod go_zero;
 
 use clap::ValueEnum;
+use crossbeam_utils::CachePadded;
 use fastrand::Rng;
+use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::fmt;
 use std::hint::black_box;
-use std::sync::Barrier;
-use std::thread;
+use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
 use tourbillon::{Builder, Pinned, Sweeper, TimerId, Wheel};
 
@@ -301,34 +302,54 @@ impl Bench {
     }
 }
 
-/// Calls `make` on `count` threads at the same time and returns all results.
-///
-/// # Panics
-///
-/// Panics if a call panicked.
-#[must_use]
-pub fn on_threads<C: Send>(count: usize, make: impl Fn() -> C + Sync) -> Vec<C> {
-    thread::scope(|scope| {
-        let making: Vec<_> = (0..count).map(|_| scope.spawn(&make)).collect();
-        making.into_iter().map(|made| made.join().expect("it is made")).collect()
-    })
+/// Threads of their own for some callers, each of which stays on its thread. Its timers remain in
+/// that thread's shard from one measurement to the next.
+#[derive(Debug)]
+pub struct Crew<C> {
+    threads: ThreadPool,
+    /// Callers of different threads share no cache line.
+    callers: Vec<CachePadded<Mutex<C>>>,
 }
 
-/// Runs all callers on threads of their own and returns the time from the start of all to the end
-/// of the last.
-pub fn together<C: Send>(callers: &mut [C], run: impl Fn(&mut C) + Sync) -> Duration {
-    let ready = Barrier::new(callers.len() + 1);
-    thread::scope(|scope| {
-        for caller in callers {
-            scope.spawn(|| {
-                ready.wait();
-                run(caller);
-                ready.wait();
-            });
-        }
-        ready.wait();
-        let start = now();
-        ready.wait();
-        now() - start
-    })
+impl<C: Send> Crew<C> {
+    /// Starts `count` threads and creates a caller on each.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a thread cannot be started, or if `make` panics.
+    #[must_use]
+    pub fn new(count: usize, make: impl Fn() -> C + Sync) -> Self {
+        let threads = ThreadPoolBuilder::new().num_threads(count).build().expect("threads");
+        let callers = threads.broadcast(|_| CachePadded::new(Mutex::new(make())));
+        Self { threads, callers }
+    }
+
+    /// Returns all callers.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a caller has panicked.
+    pub fn callers(&mut self) -> impl Iterator<Item = &mut C> {
+        self.callers.iter_mut().map(|caller| caller.get_mut().expect("no caller has panicked"))
+    }
+
+    /// Runs all callers at the same time and returns the time from the start of the first to the
+    /// end of the last.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a caller panics.
+    pub fn run(&mut self, run: impl Fn(&mut C) + Sync) -> Duration {
+        let ready = Barrier::new(self.callers.len());
+        let times = self.threads.broadcast(|thread| {
+            let mut caller = self.callers[thread.index()].lock().expect("no caller has panicked");
+            ready.wait();
+            let start = now();
+            run(&mut caller);
+            (start, now())
+        });
+        let start = times.iter().map(|&(start, _)| start).min().expect("a crew has a caller");
+        let end = times.iter().map(|&(_, end)| end).max().expect("a crew has a caller");
+        end - start
+    }
 }
