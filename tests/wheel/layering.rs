@@ -24,8 +24,13 @@ const ROOMS: [&[&str]; 8] = [
 const BELOW_THE_ROOT: usize = 5;
 
 /// The sources of the published crates, and the prefix of their files here.
-const CRATES: [(&str, &str); 4] =
-    [("src", ""), ("cache/src", "cache/"), ("durable/src", "durable/"), ("timers/src", "timers/")];
+const CRATES: [(&str, &str); 5] = [
+    ("src", ""),
+    ("cache/src", "cache/"),
+    ("durable/src", "durable/"),
+    ("timerd/src", "timerd/"),
+    ("timers/src", "timers/"),
+];
 
 /// The folder of the workspace, of which only this crate exists where it was unpacked alone.
 fn workspace() -> &'static Path {

@@ -4,6 +4,7 @@
 
 use clap::Args;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::str::FromStr;
 use tourbillon::Builder;
 use tourbillon::future::Timer;
@@ -53,6 +54,11 @@ pub enum Servers {
         sentinels: Vec<String>,
     },
 }
+
+/// The future that opens a store. Its type is erased, because otherwise the compiler's limit of
+/// nested types is exceeded in programs that await it within several of their own futures.
+pub type Opening<'a> =
+    Pin<Box<dyn Future<Output = Result<DurableTimers, DurableError>> + Send + 'a>>;
 
 /// The arguments that name a store.
 #[derive(Args, Clone, Debug)]
@@ -143,7 +149,11 @@ impl StoreArguments {
     /// # Errors
     ///
     /// Fails as the constructors of the stores do, or if a certificate cannot be read.
-    pub async fn open(&self, address: &Address) -> Result<DurableTimers, DurableError> {
+    pub fn open<'a>(&'a self, address: &'a Address) -> Opening<'a> {
+        Box::pin(self.open_now(address))
+    }
+
+    async fn open_now(&self, address: &Address) -> Result<DurableTimers, DurableError> {
         let (servers, options) = match address {
             Address::File(path) => return DurableTimers::open(path),
             Address::Redis { servers, name, partitions } => {

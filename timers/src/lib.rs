@@ -9,7 +9,7 @@ mod settings;
 mod time;
 mod view;
 
-pub use address::{Address, Servers, StoreArguments};
+pub use address::{Address, Opening, Servers, StoreArguments};
 pub use output::printable;
 pub use settings::{ExistingName, Settings, SettingsError};
 pub use time::{parse_duration, parse_time, show_time};

@@ -1,8 +1,6 @@
 //! `timers`, a command-line tool for durable timers.
 
 #![forbid(unsafe_code)]
-// One future holds those of all commands.
-#![recursion_limit = "256"]
 
 mod arguments;
 mod commands;

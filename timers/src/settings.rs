@@ -12,7 +12,7 @@ use tourbillon_durable::{Backoff, Existing, Misfire, Options, When};
 /// When a timer is due, and how it is delivered. Times are RFC 3339, durations have units (`90s`,
 /// `1h 30m`, `7d`).
 #[derive(Args, Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = Schedule))]
 pub struct Settings {

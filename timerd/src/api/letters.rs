@@ -1,0 +1,140 @@
+//! Dead letters.
+
+#![forbid(unsafe_code)]
+
+use super::super::problem::Problem;
+use super::App;
+use axum::Json;
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use timers::LetterView;
+use utoipa::{IntoParams, ToSchema};
+
+/// The dead letters to list or to redrive.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Which {
+    /// Only letters with greater numbers.
+    after: Option<u64>,
+    /// The maximum number of letters, by default 100, and 1000 at most.
+    limit: Option<usize>,
+}
+
+/// The way in which a letter is redriven.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct As {
+    /// Another id for the timer, for when its own id exists.
+    r#as: Option<String>,
+}
+
+/// A page of dead letters, oldest first.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Letters {
+    dead_letters: Vec<LetterView>,
+}
+
+/// The outcome of redriving a page of dead letters.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Redriven {
+    redriven: u64,
+    /// The number of letters that stay because a timer with their id exists.
+    existing: u64,
+    /// The number of letters that stay because they cannot be read.
+    unreadable: u64,
+    /// The number of the last letter, which is the `after` of the next page.
+    last: Option<u64>,
+}
+
+type Number = Result<Path<u64>, PathRejection>;
+
+/// Lists dead letters, oldest first.
+#[utoipa::path(get, path = "/v1/dead-letters", tag = "dead letters", params(Which), responses(
+    (status = 200, body = Letters),
+))]
+pub(super) async fn list(
+    State(app): State<App>,
+    asked: Result<Query<Which>, QueryRejection>,
+) -> Result<Json<Letters>, Problem> {
+    let Query(which) = asked.map_err(|error| Problem::invalid(error.body_text()))?;
+    let letters = app.timers.dead_letters(which.after, which.limit.unwrap_or(100)).await?;
+    Ok(Json(Letters { dead_letters: letters.iter().map(LetterView::new).collect() }))
+}
+
+/// Shows a dead letter.
+#[utoipa::path(get, path = "/v1/dead-letters/{number}", tag = "dead letters", responses(
+    (status = 200, body = LetterView),
+    (status = 404, body = Problem),
+))]
+pub(super) async fn get(
+    State(app): State<App>,
+    number: Number,
+) -> Result<Json<LetterView>, Problem> {
+    let number = read(number)?;
+    let found = app.timers.dead_letter(number).await?;
+    found.map(|letter| Json(LetterView::new(&letter))).ok_or_else(|| missing(number))
+}
+
+/// Deletes a dead letter.
+#[utoipa::path(delete, path = "/v1/dead-letters/{number}", tag = "dead letters", responses(
+    (status = 200),
+    (status = 404, body = Problem),
+))]
+pub(super) async fn delete(State(app): State<App>, number: Number) -> Result<Json<Value>, Problem> {
+    let number = read(number)?;
+    match app.timers.delete_dead_letter(number).await? {
+        true => Ok(Json(json!({ "number": number, "result": "deleted" }))),
+        false => Err(missing(number)),
+    }
+}
+
+/// Makes a dead letter due again.
+#[utoipa::path(post, path = "/v1/dead-letters/{number}/redrive", tag = "dead letters", params(As),
+    responses(
+        (status = 200),
+        (status = 404, body = Problem),
+        (status = 409, description = "A timer with its id exists", body = Problem),
+    )
+)]
+pub(super) async fn redrive(
+    State(app): State<App>,
+    number: Number,
+    asked: Result<Query<As>, QueryRejection>,
+) -> Result<Json<Value>, Problem> {
+    let number = read(number)?;
+    let Query(As { r#as }) = asked.map_err(|error| Problem::invalid(error.body_text()))?;
+    let done = match r#as {
+        Some(id) => app.timers.redrive_as(number, &id).await?,
+        None => app.timers.redrive(number).await?,
+    };
+    match done {
+        true => Ok(Json(json!({ "number": number, "result": "redriven" }))),
+        false => Err(missing(number)),
+    }
+}
+
+/// Makes a page of dead letters due again, oldest first.
+#[utoipa::path(post, path = "/v1/dead-letters/redrive", tag = "dead letters", params(Which),
+    responses((status = 200, body = Redriven))
+)]
+pub(super) async fn redrive_all(
+    State(app): State<App>,
+    asked: Result<Query<Which>, QueryRejection>,
+) -> Result<Json<Redriven>, Problem> {
+    let Query(which) = asked.map_err(|error| Problem::invalid(error.body_text()))?;
+    let page = app.timers.redrive_dead_letters(which.after, which.limit.unwrap_or(100)).await?;
+    let (redriven, existing, unreadable) = (page.redriven, page.existing, page.unreadable);
+    Ok(Json(Redriven { redriven, existing, unreadable, last: page.last }))
+}
+
+fn read(number: Number) -> Result<u64, Problem> {
+    number.map(|Path(number)| number).map_err(|error| Problem::invalid(error.body_text()))
+}
+
+fn missing(number: u64) -> Problem {
+    Problem::not_found(format!("there is no dead letter {number}"))
+}

@@ -1,0 +1,89 @@
+//! The HTTP API. `/openapi.json` describes it.
+
+#![forbid(unsafe_code)]
+
+mod letters;
+mod store;
+mod timer;
+
+use super::config::Limits;
+use super::guard::Guard;
+use super::health::Health;
+use super::limits::{Gate, pass};
+use super::problem::Problem;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::middleware::from_fn_with_state;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use http::StatusCode;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use tourbillon_durable::DurableTimers;
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa::{Modify, OpenApi};
+
+/// The state of the handlers.
+#[derive(Clone)]
+pub(crate) struct App {
+    pub(crate) timers: DurableTimers,
+    pub(crate) health: Arc<Health>,
+    pub(crate) guard: Arc<Guard>,
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "timerd", description = "Calls webhooks on time, once or by a rule."),
+    paths(
+        timer::put, timer::get, timer::list, timer::cancel, timer::pause, timer::resume,
+        letters::list, letters::get, letters::delete, letters::redrive, letters::redrive_all,
+        store::pause, store::resume, healthz,
+    ),
+    components(schemas(Problem)),
+    security(("token" = [])),
+    modifiers(&Token)
+)]
+struct Document;
+
+/// Adds the scheme of the tokens.
+struct Token;
+
+impl Modify for Token {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
+        let components = document.components.get_or_insert_default();
+        components.add_security_scheme("token", scheme);
+    }
+}
+
+/// Returns the routes of the API.
+pub(crate) fn router(app: App, gate: Arc<Gate>, limits: &Limits) -> Router {
+    Router::new()
+        .route("/v1/timers", get(timer::list))
+        .route("/v1/timers/{id}", get(timer::get).put(timer::put).delete(timer::cancel))
+        .route("/v1/timers/{id}/pause", post(timer::pause))
+        .route("/v1/timers/{id}/resume", post(timer::resume))
+        .route("/v1/dead-letters", get(letters::list))
+        .route("/v1/dead-letters/redrive", post(letters::redrive_all))
+        .route("/v1/dead-letters/{number}", get(letters::get).delete(letters::delete))
+        .route("/v1/dead-letters/{number}/redrive", post(letters::redrive))
+        .route("/v1/pause", post(store::pause))
+        .route("/v1/resume", post(store::resume))
+        .layer(from_fn_with_state(gate, pass))
+        .route("/healthz", get(healthz))
+        .route("/openapi.json", get(|| async { Json(Document::openapi()) }))
+        .fallback(|| async { Problem::not_found("there is no such page") })
+        .layer(DefaultBodyLimit::max(limits.body_bytes))
+        .with_state(app)
+}
+
+/// Tells if the store replies.
+#[utoipa::path(get, path = "/healthz", tag = "service", security(()), responses(
+    (status = 200, description = "The store replies"),
+    (status = 503, description = "The store does not reply", body = Problem),
+))]
+async fn healthz(State(app): State<App>) -> Result<Json<Value>, Problem> {
+    match app.health.trouble() {
+        None => Ok(Json(json!({ "store": "replies" }))),
+        Some(trouble) => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, trouble).after(1)),
+    }
+}

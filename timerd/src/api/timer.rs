@@ -1,0 +1,275 @@
+//! Timers.
+
+#![forbid(unsafe_code)]
+
+use super::super::problem::Problem;
+use super::super::webhook::Webhook;
+use super::App;
+use axum::Json;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use http::{HeaderMap, StatusCode};
+use serde::{Deserialize, Serialize};
+use std::ops::Bound;
+use std::time::SystemTime;
+use timers::{Settings, TimerView, parse_time, show_time, state_name};
+use tourbillon_durable::{Cancelled, DurableError, DurableTimer, Inserted, TimerState};
+use utoipa::{IntoParams, ToSchema};
+
+/// The maximum number of timers in a response.
+const LONGEST_PAGE: usize = 1000;
+
+/// The header by which a call belongs to the trace of the request that has inserted its timer.
+const TRACE: &str = "traceparent";
+
+/// A timer to insert.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewTimer {
+    /// The request that is made when the timer is due.
+    webhook: Webhook,
+    /// The time, or the rule, and the options.
+    schedule: Settings,
+}
+
+/// What has become of a timer.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Done {
+    id: String,
+    /// `new`, `kept`, `next`, `replaced` or `updated`; `removed` or `running`; or a state.
+    result: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    due: Option<String>,
+}
+
+/// The timers to list.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Which {
+    /// Only timers in this state: `resting`, `running`, `pausing`, `cancelling` or `paused`. Such a
+    /// list has one page.
+    state: Option<String>,
+    /// Only timers that are due at this time or later.
+    due_from: Option<String>,
+    /// Only timers that are due before this time.
+    due_before: Option<String>,
+    /// The maximum number of timers, by default 100, and 1000 at most.
+    limit: Option<usize>,
+    /// The `next` of the page before.
+    after: Option<String>,
+}
+
+/// A page of timers, earliest first.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Timers {
+    timers: Vec<TimerView>,
+    /// The `after` of the next page, if there may be one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+/// Inserts a timer.
+#[utoipa::path(put, path = "/v1/timers/{id}", tag = "timers", request_body = NewTimer, responses(
+    (status = 201, description = "The timer is new", body = Done),
+    (status = 200, description = "A timer with this id existed", body = Done),
+    (status = 400, body = Problem),
+    (status = 409, description = "The id exists, and `existing` is `refuse`", body = Problem),
+))]
+pub(super) async fn put(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    body: Result<Json<NewTimer>, JsonRejection>,
+) -> Result<(StatusCode, Json<Done>), Problem> {
+    let Json(NewTimer { webhook, schedule }) =
+        body.map_err(|error| Problem::new(error.status(), error.body_text()))?;
+    webhook.check().map_err(Problem::invalid)?;
+    let uri = webhook.uri().map_err(Problem::invalid)?;
+    app.guard.check(&uri).map_err(|error| Problem::invalid(format!("url: {error}")))?;
+    let (when, mut options) = schedule.read()?;
+    if let Some(trace) = headers.get(TRACE).and_then(|value| value.to_str().ok()) {
+        options = options.header(TRACE, trace);
+    }
+    let inserted = app.timers.insert(&id, webhook.to_payload()?, when, options).await;
+    let (status, result) = match inserted.map_err(DurableError::from)? {
+        Inserted::New => (StatusCode::CREATED, "new"),
+        Inserted::Kept => (StatusCode::OK, "kept"),
+        Inserted::Next => (StatusCode::OK, "next"),
+        Inserted::Replaced => (StatusCode::OK, "replaced"),
+        Inserted::Updated => (StatusCode::OK, "updated"),
+        _ => (StatusCode::OK, "inserted"),
+    };
+    let due = app.timers.get(&id).await?.map(|timer| show_time(timer.due));
+    Ok((status, Json(Done { id, result, due })))
+}
+
+/// Shows a timer.
+#[utoipa::path(get, path = "/v1/timers/{id}", tag = "timers", responses(
+    (status = 200, body = TimerView),
+    (status = 404, body = Problem),
+))]
+pub(super) async fn get(
+    State(app): State<App>,
+    Path(id): Path<String>,
+) -> Result<Json<TimerView>, Problem> {
+    let found = app.timers.get(&id).await?;
+    found.map(|timer| Json(TimerView::new(&timer))).ok_or_else(|| missing(&id))
+}
+
+/// Lists timers, earliest first.
+#[utoipa::path(get, path = "/v1/timers", tag = "timers", params(Which), responses(
+    (status = 200, body = Timers),
+    (status = 400, body = Problem),
+))]
+pub(super) async fn list(
+    State(app): State<App>,
+    asked: Result<Query<Which>, QueryRejection>,
+) -> Result<Json<Timers>, Problem> {
+    let Query(which) = asked.map_err(|error| Problem::invalid(error.body_text()))?;
+    let limit = which.limit.unwrap_or(100).min(LONGEST_PAGE);
+    if let Some(state) = &which.state {
+        let mut found: Vec<DurableTimer> = Vec::new();
+        while found.len() < limit {
+            let page = app.timers.list_state(state_of(state)?, found.last(), limit - found.len());
+            let page = page.await?;
+            if page.is_empty() {
+                break;
+            }
+            found.extend(page);
+        }
+        let timers = found.iter().map(TimerView::new).collect();
+        return Ok(Json(Timers { timers, next: None }));
+    }
+    let time = |name: &str, text: &Option<String>| {
+        let time = text.as_deref().map(parse_time).transpose();
+        time.map_err(|why| Problem::invalid(format!("{name}: {why}")))
+    };
+    let from = time("due_from", &which.due_from)?;
+    let before = time("due_before", &which.due_before)?;
+    let after = which.after.as_deref().map(Position::parse).transpose()?;
+    let found = page(&app, from, before, after, limit).await?;
+    let next = (found.len() == limit).then(|| found.last().map(Position::of)).flatten();
+    Ok(Json(Timers { timers: found.iter().map(TimerView::new).collect(), next }))
+}
+
+/// Cancels a timer. A running attempt is the last one.
+#[utoipa::path(delete, path = "/v1/timers/{id}", tag = "timers", responses(
+    (status = 200, body = Done),
+    (status = 404, body = Problem),
+))]
+pub(super) async fn cancel(
+    State(app): State<App>,
+    Path(id): Path<String>,
+) -> Result<Json<Done>, Problem> {
+    let result = match app.timers.cancel(&id).await? {
+        Cancelled::NotFound => return Err(missing(&id)),
+        Cancelled::Running => "running",
+        _ => "removed",
+    };
+    Ok(Json(Done { id, result, due: None }))
+}
+
+/// Pauses a timer.
+#[utoipa::path(post, path = "/v1/timers/{id}/pause", tag = "timers", responses(
+    (status = 200, body = Done),
+    (status = 404, body = Problem),
+))]
+pub(super) async fn pause(
+    State(app): State<App>,
+    Path(id): Path<String>,
+) -> Result<Json<Done>, Problem> {
+    match app.timers.pause_timer(&id).await? {
+        true => state(&app, id).await,
+        false => Err(missing(&id)),
+    }
+}
+
+/// Resumes a timer.
+#[utoipa::path(post, path = "/v1/timers/{id}/resume", tag = "timers", responses(
+    (status = 200, body = Done),
+    (status = 404, body = Problem),
+))]
+pub(super) async fn resume(
+    State(app): State<App>,
+    Path(id): Path<String>,
+) -> Result<Json<Done>, Problem> {
+    match app.timers.resume_timer(&id).await? {
+        true => state(&app, id).await,
+        false => Err(missing(&id)),
+    }
+}
+
+async fn state(app: &App, id: String) -> Result<Json<Done>, Problem> {
+    let timer = app.timers.get(&id).await?;
+    let result = timer.as_ref().map_or("gone", |timer| state_name(timer.state));
+    Ok(Json(Done { id, result, due: timer.map(|timer| show_time(timer.due)) }))
+}
+
+fn missing(id: &str) -> Problem {
+    Problem::not_found(format!("there is no timer {id:?}"))
+}
+
+fn state_of(name: &str) -> Result<TimerState, Problem> {
+    let states = [
+        TimerState::Resting,
+        TimerState::Running,
+        TimerState::Pausing,
+        TimerState::Cancelling,
+        TimerState::Paused,
+    ];
+    let found = states.into_iter().find(|state| state_name(*state) == name);
+    found.ok_or_else(|| {
+        let names = states.map(state_name).join(", ");
+        Problem::invalid(format!("state: one of {names} is expected"))
+    })
+}
+
+/// The position after a timer in the order of due times.
+struct Position {
+    due: SystemTime,
+    id: String,
+}
+
+impl Position {
+    fn of(timer: &DurableTimer) -> String {
+        format!("{} {}", show_time(timer.due), timer.id)
+    }
+
+    fn parse(text: &str) -> Result<Self, Problem> {
+        let wrong = || Problem::invalid("after: the `next` of a page is expected");
+        let (due, id) = text.split_once(' ').ok_or_else(wrong)?;
+        Ok(Self { due: parse_time(due).map_err(|_| wrong())?, id: id.to_owned() })
+    }
+
+    fn is_before(&self, timer: &DurableTimer) -> bool {
+        (self.due, &self.id) < (timer.due, &timer.id)
+    }
+}
+
+/// Returns the timers of a range after a position.
+async fn page(
+    app: &App,
+    from: Option<SystemTime>,
+    before: Option<SystemTime>,
+    after: Option<Position>,
+    limit: usize,
+) -> Result<Vec<DurableTimer>, DurableError> {
+    let from = after.as_ref().map(|position| position.due).or(from);
+    let range = (
+        from.map_or(Bound::Unbounded, Bound::Included),
+        before.map_or(Bound::Unbounded, Bound::Excluded),
+    );
+    let (mut found, mut last) = (Vec::new(), None);
+    while found.len() < limit {
+        // Timers that are due at the time of the position may lie before it.
+        let page = app.timers.list_due(range, last.as_ref(), LONGEST_PAGE.min(limit + 1)).await?;
+        let Some(end) = page.last() else { break };
+        last = Some(end.clone());
+        let is_after =
+            |timer: &DurableTimer| after.as_ref().is_none_or(|position| position.is_before(timer));
+        found.extend(page.into_iter().filter(is_after));
+    }
+    found.truncate(limit);
+    Ok(found)
+}

@@ -1,0 +1,130 @@
+//! The arguments of the program, and its configuration file.
+
+#![forbid(unsafe_code)]
+
+use clap::Parser;
+use ipnet::IpNet;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Duration;
+use timers::{StoreArguments, parse_duration};
+
+/// Calls webhooks on time
+#[derive(Clone, Debug, Parser)]
+#[command(version)]
+pub struct Arguments {
+    /// The store, by default the file `timers.db` in the working directory.
+    #[command(flatten)]
+    pub store: StoreArguments,
+    /// The address on which the service listens
+    #[arg(long, env = "TIMERD_LISTEN", default_value = "127.0.0.1:8080")]
+    pub listen: SocketAddr,
+    /// The configuration file (TOML)
+    #[arg(long, env = "TIMERD_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// A token of the API. Without one here or in the configuration file, the service makes one and
+    /// prints it
+    #[arg(env = "TIMERD_TOKEN", hide_env_values = true, long, value_name = "TOKEN")]
+    pub token: Option<String>,
+}
+
+/// The configuration file. Everything in it has a default.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// The tokens of the API.
+    #[serde(rename = "token")]
+    pub tokens: Vec<TokenHash>,
+    /// The limits of requests.
+    pub limits: Limits,
+    /// The calls of webhooks.
+    pub webhooks: Webhooks,
+    /// The secrets by which calls are signed.
+    pub secrets: SecretTexts,
+}
+
+/// The secrets by which calls are signed, `whsec_` and the key in base64, by their names. The one
+/// that is called `default` is for timers that name none.
+#[derive(Clone, Default, Deserialize)]
+pub struct SecretTexts(pub(crate) BTreeMap<String, String>);
+
+/// Shows the names.
+impl fmt::Debug for SecretTexts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+/// The calls of webhooks.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Webhooks {
+    /// The number of concurrent calls.
+    pub concurrency: usize,
+    /// The time limit of calls whose timers set none.
+    #[serde(deserialize_with = "duration")]
+    pub timeout: Duration,
+    /// The networks of internal services that may be called. Others are called only if their
+    /// addresses are global.
+    pub allow: Vec<IpNet>,
+    /// The ports that may be called.
+    pub ports: Vec<u16>,
+    /// Authorities that are trusted beside those of the system (PEM).
+    pub authority: Option<PathBuf>,
+}
+
+impl Default for Webhooks {
+    fn default() -> Self {
+        Self {
+            concurrency: 64,
+            timeout: Duration::from_secs(10),
+            allow: Vec::new(),
+            ports: vec![80, 443],
+            authority: None,
+        }
+    }
+}
+
+fn duration<'de, D: Deserializer<'de>>(text: D) -> Result<Duration, D::Error> {
+    parse_duration(&String::deserialize(text)?).map_err(D::Error::custom)
+}
+
+/// A token, of which only the hash is known.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TokenHash {
+    /// The name, for logs and limits.
+    pub name: String,
+    /// The SHA-256 of the token in hexadecimal digits (`printf %s TOKEN | sha256sum`).
+    pub sha256: String,
+}
+
+/// The limits of requests.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// The maximum length of a body in bytes.
+    pub body_bytes: usize,
+    /// The number of requests in a second for each token.
+    pub requests_per_second: NonZeroU32,
+    /// The number of requests at once for each token.
+    pub burst: NonZeroU32,
+    /// The number of requests that are served at the same time.
+    pub concurrent_requests: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            body_bytes: 256 * 1024,
+            requests_per_second: NonZeroU32::MIN.saturating_add(999),
+            burst: NonZeroU32::MIN.saturating_add(1999),
+            concurrent_requests: 1024,
+        }
+    }
+}

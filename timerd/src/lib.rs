@@ -1,0 +1,23 @@
+//! `timerd`, a service that calls webhooks on time. The library has its parts, for the program and
+//! for tests.
+//!
+//! ```text
+//!   HTTP ──► tokens, limits ──► api ──► durable timers ──► worker ──► webhook ──► receiver
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod api;
+mod call;
+mod config;
+mod guard;
+mod health;
+mod limits;
+mod problem;
+mod service;
+mod tokens;
+mod webhook;
+
+pub use config::{Arguments, Config, Limits, SecretTexts, TokenHash, Webhooks};
+pub use guard::{Resolver, Resolving, system_resolver};
+pub use service::{Service, StartError};

@@ -1,0 +1,200 @@
+//! [`Service`], the parts put together and running.
+
+#![forbid(unsafe_code)]
+
+use super::api::{App, router};
+use super::call::{Caller, Secrets};
+use super::config::{Arguments, Config};
+use super::guard::{Guard, Resolver, system_resolver};
+use super::health::Health;
+use super::limits::Gate;
+use super::tokens::{self, Tokens};
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use timers::Address;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+use tourbillon_durable::{DurableError, DurableTimers};
+
+/// The store of a service to which none was named.
+const STORE: &str = "timers.db";
+
+/// The time for which a stopping service waits for requests and calls.
+const STOP: Duration = Duration::from_secs(10);
+
+/// The time after which a stopping service ends in any case.
+const END: Duration = Duration::from_secs(13);
+
+/// The pause before a worker that has ended with an error begins again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest duration of an attempt, a minute more than the longest time limit of a call.
+const LONGEST_ATTEMPT: Duration = Duration::from_secs(660);
+
+/// A running service.
+#[derive(Debug)]
+pub struct Service {
+    address: SocketAddr,
+    token: Option<String>,
+    stop: watch::Sender<bool>,
+    serving: JoinHandle<()>,
+    working: JoinHandle<()>,
+    background: JoinSet<()>,
+}
+
+/// The reason for which a service does not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// The store cannot be opened.
+    Store(DurableError),
+    /// The address cannot be listened on.
+    Listen(SocketAddr, std::io::Error),
+    /// The configuration cannot be used.
+    Config(String),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store(error) => error.fmt(f),
+            Self::Listen(address, error) => write!(f, "could not listen on {address}: {error}"),
+            Self::Config(what) => write!(f, "invalid configuration: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl Service {
+    /// Opens the store and starts to serve.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the store cannot be opened, the address cannot be listened on, or the configuration
+    /// cannot be used.
+    pub async fn start(arguments: &Arguments, config: &Config) -> Result<Self, StartError> {
+        Self::start_with(arguments, config, system_resolver()).await
+    }
+
+    /// Like [`start`](Self::start), with another resolver for the hosts of webhooks.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`start`](Self::start).
+    pub async fn start_with(
+        arguments: &Arguments,
+        config: &Config,
+        resolver: Resolver,
+    ) -> Result<Self, StartError> {
+        let (tokens, token) = accepted(arguments, config)?;
+        let guard = Guard::new(&config.webhooks, resolver).map_err(StartError::Config)?;
+        let guard = Arc::new(guard);
+        let secrets = Secrets::new(&config.secrets.0).map_err(StartError::Config)?;
+        let time_limit = config.webhooks.timeout;
+        let caller = Arc::new(Caller { guard: Arc::clone(&guard), secrets, time_limit });
+        let address = match &arguments.store.store {
+            Some(address) => address.clone(),
+            None => Address::File(STORE.into()),
+        };
+        let timers = arguments.store.open(&address).await.map_err(StartError::Store)?;
+        let failed = |error| StartError::Listen(arguments.listen, error);
+        let listener = TcpListener::bind(arguments.listen).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+
+        let health = Arc::new(Health::new());
+        let mut background = JoinSet::new();
+        let (watched, watches) = (timers.clone(), Arc::clone(&health));
+        background.spawn(async move { watches.watch(&watched).await });
+
+        let (stop, stops) = watch::channel(false);
+        let concurrency = config.webhooks.concurrency;
+        let working = tokio::spawn(work(timers.clone(), caller, concurrency, stops.clone()));
+        let gate = Arc::new(Gate::new(tokens, &config.limits));
+        let router = router(App { timers, health, guard }, gate, &config.limits);
+        let serve = axum::serve(listener, router).with_graceful_shutdown(stopped(stops));
+        let serving = tokio::spawn(async move {
+            if let Err(error) = serve.await {
+                tracing::error!(%error, "the server has ended");
+            }
+        });
+        Ok(Self { address, token, stop, serving, working, background })
+    }
+
+    /// The address on which the service listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The token that the service has made because none was configured.
+    #[must_use]
+    pub fn token(&self) -> Option<&str> {
+        self.token.as_deref()
+    }
+
+    /// Ends the service. Requests and calls that have begun have ten seconds to end. Calls that run
+    /// longer are given back to the store, so that they are made again.
+    pub async fn stop(mut self) {
+        self.stop.send_replace(true);
+        let serving = tokio::time::timeout(STOP, &mut self.serving);
+        let working = tokio::time::timeout(END, &mut self.working);
+        let (served, worked) = tokio::join!(serving, working);
+        if served.is_err() {
+            tracing::warn!("some requests have not ended");
+            self.serving.abort();
+        }
+        if worked.is_err() {
+            tracing::warn!("the store has not accepted the end of all calls");
+            self.working.abort();
+        }
+        self.background.shutdown().await;
+    }
+}
+
+/// Calls what is due, until the service stops.
+async fn work(
+    timers: DurableTimers,
+    caller: Arc<Caller>,
+    concurrency: usize,
+    stops: watch::Receiver<bool>,
+) {
+    while !*stops.borrow() {
+        let worker = timers.worker().concurrency(concurrency).time_limit(LONGEST_ATTEMPT);
+        let worker = worker.until_within(stopped(stops.clone()), STOP);
+        let caller = Arc::clone(&caller);
+        let run = worker.run(move |delivery| {
+            let caller = Arc::clone(&caller);
+            async move { caller.deliver(&delivery).await }
+        });
+        if let Err(error) = run.await {
+            tracing::error!(%error, "no webhooks are called for a second");
+            let _ = tokio::time::timeout(PAUSE, stopped(stops.clone())).await;
+        }
+    }
+}
+
+/// Completes when the service is to stop.
+async fn stopped(mut stops: watch::Receiver<bool>) {
+    // A sender that is gone is a service that was dropped.
+    let _ = stops.wait_for(|stop| *stop).await;
+}
+
+/// Returns the tokens that are accepted, and the one that was made for that.
+fn accepted(
+    arguments: &Arguments,
+    config: &Config,
+) -> Result<(Tokens, Option<String>), StartError> {
+    let mut tokens = Tokens::new(&config.tokens).map_err(StartError::Config)?;
+    if let Some(token) = &arguments.token {
+        tokens.add("environment", token);
+    }
+    if !tokens.is_empty() {
+        return Ok((tokens, None));
+    }
+    let token = tokens::random().map_err(|error| StartError::Config(error.to_string()))?;
+    tokens.add("start", &token);
+    Ok((tokens, Some(token)))
+}

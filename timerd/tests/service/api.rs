@@ -1,0 +1,171 @@
+//! Each operation of the API.
+
+use super::bench::Bench;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use tourbillon_durable::DurableTimers;
+
+const URL: &str = "https://example.org/hook";
+
+#[tokio::test]
+async fn a_timer_is_put_shown_and_cancelled() {
+    let bench = Bench::start().await;
+    let api = &bench.api;
+    let schedule = json!({ "at": "2090-01-01T10:00[Europe/Berlin]", "existing": "keep" });
+    let put = api.put("order%207%2Fa", URL, schedule.clone()).await.json(201);
+    let due = "2090-01-01T09:00:00.000Z";
+    assert_eq!(put, json!({ "id": "order 7/a", "result": "new", "due": due }));
+    assert_eq!(api.put("order%207%2Fa", URL, schedule).await.json(200)["result"], "kept");
+    let timer = api.get("/v1/timers/order%207%2Fa").await.json(200);
+    assert_eq!((&timer["state"], &timer["due"]), (&json!("resting"), &json!(due)));
+    let webhook: Value = serde_json::from_str(timer["payload"].as_str().unwrap()).unwrap();
+    assert_eq!(webhook, json!({ "version": "1", "url": URL, "method": "POST" }));
+    assert_eq!(
+        api.send("DELETE", "/v1/timers/order%207%2Fa", "").await.json(200)["result"],
+        "removed"
+    );
+    api.get("/v1/timers/order%207%2Fa").await.problem(404);
+    api.send("DELETE", "/v1/timers/order%207%2Fa", "").await.problem(404);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn rules_are_kept_with_their_misfire_option() {
+    let bench = Bench::start().await;
+    let api = &bench.api;
+    api.put("e", URL, json!({ "every": "1h 30m", "misfire": "10m" })).await.json(201);
+    api.put("c", URL, json!({ "cron": "0 9 * * *", "zone": "Asia/Tokyo" })).await.json(201);
+    let repeats = async |id| api.get(&format!("/v1/timers/{id}")).await.json(200)["repeats"].take();
+    assert_eq!(repeats("e").await, json!({ "every": "1h 30m", "misfire": "10m" }));
+    let cron = json!({ "cron": "0 9 * * *", "zone": "Asia/Tokyo", "misfire": "once" });
+    assert_eq!(repeats("c").await, cron);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn what_cannot_work_is_refused_with_a_reason() {
+    let bench = Bench::start().await;
+    let api = &bench.api;
+    for (url, schedule, reason) in [
+        ("ftp://example.org/", json!({ "after": "1d" }), "url: http://HOST/… or https://HOST/…"),
+        ("https://user:secret@example.org/", json!({ "after": "1d" }), "url: must have no user"),
+        ("nonsense", json!({ "after": "1d" }), "url: "),
+        (URL, json!({}), "time: is missing"),
+        (URL, json!({ "after": "1d", "at": "2090-01-01T00:00:00Z" }), "at: excludes after"),
+        (URL, json!({ "after": "soon" }), "after: \"soon\""),
+        (URL, json!({ "every": "1d", "cron": "0 9 * * *" }), "every: excludes cron"),
+        (URL, json!({ "cron": "0 9 * *" }), "invalid repetition rule"),
+        (URL, json!({ "cron": "0 9 * * *", "zone": "Mars" }), "invalid repetition rule"),
+        (URL, json!({ "after": "1d", "zone": "UTC" }), "zone: needs cron"),
+        (URL, json!({ "after": "1d", "misfire": "1h" }), "invalid option: a misfire window"),
+        (URL, json!({ "after": "1d", "attempts": 0 }), "invalid option: the number of attempts"),
+    ] {
+        let problem = api.put("a", url, schedule).await.problem(400);
+        assert!(problem.starts_with(reason), "{url}: {problem}, not {reason}");
+    }
+    for webhook in [
+        json!({ "url": URL, "method": "CONNECT" }),
+        json!({ "url": URL, "timeout": "1h" }),
+        json!({ "url": URL, "headers": { "Host": "other" } }),
+        json!({ "url": URL, "headers": { "webhook-id": "1" } }),
+        json!({ "url": URL, "headers": { "x": "line\nbreak" } }),
+    ] {
+        let timer = json!({ "webhook": webhook, "schedule": { "after": "1d" } }).to_string();
+        api.send("PUT", "/v1/timers/a", &timer).await.problem(400);
+    }
+    let misspelt = json!({ "webhook": { "url": URL }, "schedule": { "afterr": "1d" } });
+    let problem = api.send("PUT", "/v1/timers/a", &misspelt.to_string()).await.problem(422);
+    assert!(problem.contains("unknown field `afterr`"), "{problem}");
+    api.get("/v1/timers/a").await.problem(404);
+
+    api.put("b", URL, json!({ "after": "1d" })).await.json(201);
+    api.put("b", URL, json!({ "after": "1d" })).await.problem(409);
+    let long = "x".repeat(513);
+    api.put(&long, URL, json!({ "after": "1d" })).await.problem(400);
+    for path in ["/v1/timers?state=tired", "/v1/timers?after=x", "/v1/timers?due_from=x"] {
+        api.get(path).await.problem(400);
+    }
+    api.get("/v1/timers?limits=3").await.problem(400);
+    api.get("/v1/dead-letters/x").await.problem(400);
+    api.get("/nowhere").await.problem(404);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn lists_go_page_by_page_in_the_order_of_due_times() {
+    let bench = Bench::start().await;
+    let api = &bench.api;
+    // Several are due at the same time.
+    for number in 0..12 {
+        let at = format!("2090-01-01T00:00:0{}Z", number / 4);
+        api.put(&format!("{number:02}"), URL, json!({ "at": at })).await.json(201);
+    }
+    let ids = |page: &Value| -> Vec<String> {
+        let timers = page["timers"].as_array().unwrap();
+        timers.iter().map(|timer| timer["id"].as_str().unwrap().to_owned()).collect()
+    };
+    let (mut all, mut after) = (Vec::new(), String::new());
+    loop {
+        let page = api.get(&format!("/v1/timers?limit=3{after}")).await.json(200);
+        all.extend(ids(&page));
+        let Some(next) = page["next"].as_str() else { break };
+        after = format!("&after={}", next.replace(' ', "%20"));
+    }
+    let expected: Vec<String> = (0..12).map(|number| format!("{number:02}")).collect();
+    assert_eq!(all, expected);
+    let (from, before) = ("2090-01-01T00:00:01Z", "2090-01-01T00:00:02Z");
+    let range = format!("/v1/timers?due_from={from}&due_before={before}");
+    assert_eq!(ids(&api.get(&range).await.json(200)), ["04", "05", "06", "07"]);
+    api.post("/v1/timers/05/pause").await.json(200);
+    assert_eq!(ids(&api.get("/v1/timers?state=paused").await.json(200)), ["05"]);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn timers_and_the_store_are_paused_and_resumed() {
+    let bench = Bench::start().await;
+    let api = &bench.api;
+    api.put("a", URL, json!({ "after": "1d" })).await.json(201);
+    assert_eq!(api.post("/v1/timers/a/pause").await.json(200)["result"], "paused");
+    assert_eq!(api.post("/v1/timers/a/resume").await.json(200)["result"], "resting");
+    api.post("/v1/timers/b/pause").await.problem(404);
+    api.post("/v1/timers/b/resume").await.problem(404);
+    assert_eq!(api.post("/v1/pause").await.json(200)["store"], "paused");
+    let folder = bench.stop().await;
+    let timers = DurableTimers::open(folder.join("timers")).unwrap();
+    assert!(timers.is_paused().await.unwrap(), "the pause is in the store");
+}
+
+#[tokio::test]
+async fn the_document_describes_each_operation() {
+    let bench = Bench::start().await;
+    let document = bench.api.with_token("none").get("/openapi.json").await.json(200);
+    let operations: BTreeSet<String> = document["paths"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .flat_map(|(path, methods)| {
+            methods.as_object().unwrap().keys().map(move |method| format!("{method} {path}"))
+        })
+        .collect();
+    for operation in [
+        "put /v1/timers/{id}",
+        "get /v1/timers",
+        "post /v1/timers/{id}/pause",
+        "post /v1/dead-letters/{number}/redrive",
+        "get /healthz",
+    ] {
+        assert!(operations.contains(operation), "{operation} is not in {operations:?}");
+    }
+    let schedule = &document["components"]["schemas"]["Schedule"]["properties"];
+    assert!(schedule["cron"]["description"].is_string(), "{schedule}");
+    // What is documented is routed: none of them is the fallback.
+    for operation in operations {
+        let (method, path) = operation.split_once(' ').unwrap();
+        let path = path.replace("{id}", "none").replace("{number}", "9");
+        let reply = bench.api.send(&method.to_uppercase(), &path, "{}").await;
+        assert_ne!(reply.status, 405, "{operation}");
+        assert!(!reply.text.contains("no such page"), "{operation}: {reply:?}");
+    }
+    bench.stop().await;
+}

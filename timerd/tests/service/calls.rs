@@ -1,0 +1,233 @@
+//! Webhooks, as their receivers get them.
+
+#![allow(clippy::disallowed_methods, reason = "a wait that a receiver asks for is measured")]
+
+use super::bench::{Api, Bench, Folder, Reply, until};
+use super::certificates::Authority;
+use super::receiver::{Receiver, status};
+use http::HeaderMap;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use timerd::Config;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::ring::default_provider;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
+/// Returns a configuration by which this machine may be called on a port.
+pub(crate) fn allowing(port: u16) -> Config {
+    let text = format!(
+        "[webhooks]\nallow = [\"127.0.0.0/8\"]\nports = [{port}]\n[secrets]\ndefault = \"{SECRET}\""
+    );
+    toml::from_str(&text).unwrap()
+}
+
+async fn put(api: &Api, id: &str, webhook: Value, schedule: Value) -> Reply {
+    let timer = json!({ "webhook": webhook, "schedule": schedule }).to_string();
+    api.send("PUT", &format!("/v1/timers/{id}"), &timer).await
+}
+
+/// Waits until a timer is gone, that is, acknowledged.
+async fn gone(api: &Api, id: &str) {
+    until("the end of a timer", async || {
+        (api.get(&format!("/v1/timers/{id}")).await.status == 404).then_some(())
+    })
+    .await;
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
+    headers[name].to_str().unwrap()
+}
+
+#[tokio::test]
+async fn each_attempt_is_signed_and_has_the_same_key() {
+    let mut receiver = Receiver::with(&[500, 302]).await;
+    let bench = Bench::with(allowing(receiver.port())).await;
+    let webhook = json!({
+        "url": receiver.url("/hook?a=b"), "method": "PUT", "body": "{\"a\":\"ü\"}",
+        "headers": { "content-type": "application/json", "x-tenant": "blue" },
+    });
+    let schedule = json!({ "at": "2020-01-01T00:00:00.5Z", "backoff": "10ms..10ms" });
+    put(&bench.api, "order.%207", webhook, schedule).await.json(201);
+    let reference = standardwebhooks::Webhook::new(SECRET).unwrap();
+    for _ in 0..3 {
+        let seen = receiver.next().await;
+        assert_eq!((&*seen.method, &*seen.path), ("PUT", "/hook?a=b"));
+        assert_eq!(seen.body, "{\"a\":\"ü\"}");
+        assert_eq!(text(&seen.headers, "x-tenant"), "blue");
+        assert_eq!(text(&seen.headers, "content-type"), "application/json");
+        assert_eq!(text(&seen.headers, "host"), format!("127.0.0.1:{}", receiver.port()));
+        let key = "1577836800500:order%2E%207";
+        assert_eq!(text(&seen.headers, "idempotency-key"), key);
+        assert_eq!(text(&seen.headers, "webhook-id"), key);
+        reference.verify(seen.body.as_bytes(), &seen.headers).unwrap();
+    }
+    gone(&bench.api, "order.%207").await;
+    assert_eq!(receiver.left(), 0, "the redirect was not followed");
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn a_busy_receiver_is_called_again_when_it_asks_for_it() {
+    let mut receiver = Receiver::start(|number| {
+        let mut response = status(if number == 0 { 429 } else { 200 });
+        response.headers_mut().insert("retry-after", "2".parse().unwrap());
+        Some(response)
+    })
+    .await;
+    let bench = Bench::with(allowing(receiver.port())).await;
+    let schedule = json!({ "after": "0s", "attempts": 1 });
+    put(&bench.api, "a", json!({ "url": receiver.url("/") }), schedule).await.json(201);
+    receiver.next().await;
+    let begun = Instant::now();
+    let timer = until("the verdict", async || {
+        let timer = bench.api.get("/v1/timers/a").await.json(200);
+        (timer["state"] == "resting").then_some(timer)
+    })
+    .await;
+    assert_eq!(timer["attempts"], 0, "the attempt does not count");
+    receiver.next().await;
+    let waited = begun.elapsed();
+    assert!(waited > Duration::from_millis(1900), "again after {waited:?}");
+    gone(&bench.api, "a").await;
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn a_refusal_is_final_until_it_is_redriven() {
+    let mut receiver = Receiver::with(&[410]).await;
+    let bench = Bench::with(allowing(receiver.port())).await;
+    let webhook = json!({ "url": receiver.url("/") });
+    put(&bench.api, "a", webhook, json!({ "after": "0s" })).await.json(201);
+    let key = text(&receiver.next().await.headers, "idempotency-key").to_owned();
+    let dead = bench.api.letters(1).await.remove(0);
+    assert_eq!((&dead["reason"], &dead["attempts"]), (&json!("failed"), &json!(1)));
+    assert_eq!(dead["error"], "the receiver has responded 410 Gone");
+    let number = &dead["number"];
+    assert_eq!(bench.api.get(&format!("/v1/dead-letters/{number}")).await.json(200), dead);
+    bench.api.post(&format!("/v1/dead-letters/{number}/redrive")).await.json(200);
+    assert_eq!(text(&receiver.next().await.headers, "idempotency-key"), key);
+    gone(&bench.api, "a").await;
+    bench.api.post(&format!("/v1/dead-letters/{number}/redrive")).await.problem(404);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn dead_letters_are_redriven_in_bulk_and_under_other_ids() {
+    let mut receiver = Receiver::with(&[400, 400, 400]).await;
+    let bench = Bench::with(allowing(receiver.port())).await;
+    let api = &bench.api;
+    for id in ["a", "b", "c"] {
+        let webhook = json!({ "url": receiver.url("/") });
+        put(api, id, webhook, json!({ "after": "0s" })).await.json(201);
+        receiver.next().await;
+    }
+    let letters = api.letters(3).await;
+    let (number, id) = (&letters[0]["number"], letters[0]["id"].as_str().unwrap());
+    put(api, id, json!({ "url": receiver.url("/") }), json!({ "after": "1d" })).await.json(201);
+    api.post(&format!("/v1/dead-letters/{number}/redrive")).await.problem(409);
+    let bulk = api.post("/v1/dead-letters/redrive?limit=2").await.json(200);
+    assert_eq!((&bulk["redriven"], &bulk["existing"]), (&json!(1), &json!(1)));
+    receiver.next().await;
+    api.post(&format!("/v1/dead-letters/{number}/redrive?as=again")).await.json(200);
+    assert!(text(&receiver.next().await.headers, "webhook-id").ends_with(":again"));
+    let last = &letters[2]["number"];
+    api.send("DELETE", &format!("/v1/dead-letters/{last}"), "").await.json(200);
+    api.send("DELETE", &format!("/v1/dead-letters/{last}"), "").await.problem(404);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn a_call_has_a_time_limit() {
+    let mut receiver = Receiver::start(|number| (number > 0).then(|| status(204))).await;
+    let bench = Bench::with(allowing(receiver.port())).await;
+    let webhook = json!({ "url": receiver.url("/"), "timeout": "100ms" });
+    let schedule = json!({ "after": "0s", "backoff": "1s..1s" });
+    put(&bench.api, "a", webhook, schedule).await.json(201);
+    receiver.next().await;
+    let timer = until("the end of the first attempt", async || {
+        let timer = bench.api.get("/v1/timers/a").await;
+        let timer: Value = serde_json::from_str(&timer.text).unwrap();
+        timer["error"].is_string().then_some(timer)
+    })
+    .await;
+    assert_eq!(timer["error"], "the receiver has not responded within 100ms");
+    receiver.next().await;
+    gone(&bench.api, "a").await;
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn a_timer_that_cannot_be_called_is_a_dead_letter() {
+    let receiver = Receiver::with(&[]).await;
+    let bench = Bench::with(allowing(receiver.port())).await;
+    let webhook = json!({ "url": receiver.url("/"), "secret": "unknown" });
+    put(&bench.api, "a", webhook, json!({ "after": "0s", "attempts": 1 })).await.json(201);
+    let dead = bench.api.letters(1).await.remove(0);
+    assert_eq!(dead["error"], "the configuration has no secret \"unknown\"");
+    assert_eq!(receiver.left(), 0);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn the_trace_of_the_request_goes_on_in_the_call() {
+    let mut receiver = Receiver::with(&[]).await;
+    let bench = Bench::with(allowing(receiver.port())).await;
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let timer = json!({ "webhook": { "url": receiver.url("/") }, "schedule": { "after": "0s" } });
+    let timer = timer.to_string();
+    let sent = bench.api.send_with("PUT", "/v1/timers/a", &timer, "traceparent", trace);
+    sent.await.json(201);
+    assert_eq!(text(&receiver.next().await.headers, "traceparent"), trace);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn a_receiver_by_tls_must_have_a_certificate_that_is_trusted() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    for (signs, is_trusted) in [(&authority, true), (&other, false)] {
+        let signed = signs.sign();
+        let certificate = CertificateDer::from_pem_slice(signed.certificate.as_bytes()).unwrap();
+        let key = PrivateKeyDer::from_pem_slice(signed.key.as_bytes()).unwrap();
+        let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate], key)
+            .unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let accepting = tokio::spawn(async move {
+            let (stream, _) = listener.accept().await.unwrap();
+            let Ok(mut stream) = TlsAcceptor::from(Arc::new(config)).accept(stream).await else {
+                return String::new();
+            };
+            let mut request = vec![0; 4096];
+            let length = stream.read(&mut request).await.unwrap_or(0);
+            let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await;
+            String::from_utf8(request[..length].to_vec()).unwrap()
+        });
+        let mut config = allowing(port);
+        let folder = Folder::new();
+        let file = folder.join("authority.pem");
+        std::fs::write(&file, &authority.certificate).unwrap();
+        config.webhooks.authority = Some(file);
+        let bench = Bench::with(config).await;
+        let webhook = json!({ "url": format!("https://127.0.0.1:{port}/hook") });
+        put(&bench.api, "a", webhook, json!({ "after": "0s", "attempts": 1 })).await.json(201);
+        if is_trusted {
+            gone(&bench.api, "a").await;
+        } else {
+            let error = bench.api.letters(1).await[0]["error"].take();
+            assert!(error.as_str().unwrap().contains("invalid peer certificate"), "{error}");
+        }
+        assert_eq!(accepting.await.unwrap().starts_with("POST /hook HTTP/1.1"), is_trusted);
+        bench.stop().await;
+    }
+}

@@ -1,0 +1,97 @@
+//! Requests to internal addresses, which are not made.
+
+use super::bench::Bench;
+use super::calls::allowing;
+use super::receiver::Receiver;
+use serde_json::json;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use timerd::Resolver;
+
+/// Addresses by which a receiver on this machine can be reached, and others that are internal.
+const INTERNAL: [&str; 8] = [
+    "127.0.0.1",
+    "::ffff:127.0.0.1",
+    "::1",
+    "127.8.9.1",
+    "0.0.0.0",
+    "::",
+    "169.254.169.254",
+    "64:ff9b::7f00:1",
+];
+
+/// Returns a resolver that takes the addresses by turns, and the number of its calls.
+fn by_turns() -> (Resolver, Arc<AtomicUsize>) {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&calls);
+    let resolver: Resolver = Arc::new(move |_| {
+        let turn = count.fetch_add(1, Relaxed);
+        let addresses: Vec<IpAddr> =
+            (0..=turn % 3).map(|more| INTERNAL[(turn + more) % 8].parse().unwrap()).collect();
+        Box::pin(async move { Ok(addresses) })
+    });
+    (resolver, calls)
+}
+
+#[tokio::test]
+async fn names_that_resolve_to_internal_addresses_are_not_called() {
+    let receiver = Receiver::with(&[]).await;
+    let mut config = allowing(receiver.port());
+    config.webhooks.allow.clear();
+    let (resolver, calls) = by_turns();
+    let bench = Bench::with_resolver(config, resolver).await;
+    for number in 0..100 {
+        let url = format!("http://name{number}.example.org:{}/", receiver.port());
+        let schedule = json!({ "after": "0s", "attempts": 2, "backoff": "1ms..1ms" });
+        bench.api.put(&format!("{number}"), &url, schedule).await.json(201);
+    }
+    let letters = bench.api.letters(100).await;
+    for letter in letters {
+        let error = letter["error"].as_str().unwrap();
+        assert!(error.ends_with("has no address that is global or allowed"), "{error}");
+    }
+    assert_eq!(calls.load(Relaxed), 200, "each attempt resolves");
+    assert_eq!(receiver.connections(), 0);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn the_same_names_are_called_where_this_is_allowed() {
+    let mut receiver = Receiver::with(&[]).await;
+    let (resolver, _) = by_turns();
+    let bench = Bench::with_resolver(allowing(receiver.port()), resolver).await;
+    let url = format!("http://name.example.org:{}/", receiver.port());
+    bench.api.put("a", &url, json!({ "after": "0s" })).await.json(201);
+    receiver.next().await;
+    assert!(receiver.connections() > 0);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn literals_and_ports_are_refused_at_once() {
+    let receiver = Receiver::with(&[]).await;
+    let mut config = allowing(receiver.port());
+    config.webhooks.allow.clear();
+    let bench = Bench::with(config).await;
+    let port = receiver.port();
+    for host in
+        ["127.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:a00:1]", "0.0.0.0", "10.1.2.3"]
+    {
+        let url = format!("http://{host}:{port}/");
+        let problem = bench.api.put("a", &url, json!({ "after": "0s" })).await.problem(400);
+        assert!(problem.ends_with("has no address that is global or allowed"), "{problem}");
+    }
+    let url = "https://example.org:22/";
+    let problem = bench.api.put("a", url, json!({ "after": "0s" })).await.problem(400);
+    assert_eq!(problem, "url: port 22 is not allowed");
+    // Other spellings of a literal are names, which the system resolves.
+    for host in ["2130706433", "0x7f.1", "localhost"] {
+        let url = format!("http://{host}:{port}/");
+        let schedule = json!({ "after": "0s", "attempts": 1 });
+        bench.api.put(host, &url, schedule).await.json(201);
+    }
+    bench.api.letters(3).await;
+    assert_eq!(receiver.connections(), 0);
+    bench.stop().await;
+}

@@ -1,0 +1,80 @@
+//! Tokens, and the limits of requests.
+
+use super::bench::Bench;
+use serde_json::json;
+use timerd::Config;
+
+/// The hash of `sesame`.
+const CONFIG: &str = r#"
+    [[token]]
+    name = "deploy"
+    sha256 = "d0c04f4b1951e4aeaaec8223ed2039e542f3aae805a6fa7f6d794e5afff5d272"
+
+    [limits]
+    body_bytes = 1000
+    requests_per_second = 1
+    burst = 3
+"#;
+
+#[tokio::test]
+async fn only_tokens_that_are_known_pass() {
+    let bench = Bench::with(toml::from_str(CONFIG).unwrap()).await;
+    for (token, status) in [("sesame", 200), ("Sesame", 401), ("sesam", 401), ("", 401)] {
+        let reply = bench.api.with_token(token).get("/v1/timers").await;
+        assert_eq!(reply.status, status, "{token:?}");
+        assert_eq!(reply.headers.contains_key("www-authenticate"), status == 401);
+    }
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn a_token_has_a_rate_of_its_own() {
+    let bench = Bench::with(toml::from_str(CONFIG).unwrap()).await;
+    let statuses = async |token| {
+        let api = bench.api.with_token(token);
+        let mut statuses = Vec::new();
+        for _ in 0..6 {
+            let reply = api.get("/v1/timers/a").await;
+            assert_eq!(reply.headers.contains_key("retry-after"), reply.status == 429);
+            statuses.push(reply.status.as_u16());
+        }
+        statuses
+    };
+    // A second may pass in between.
+    let of_guesses = statuses("a guess").await;
+    assert_eq!(of_guesses[..3], [401; 3]);
+    assert!(of_guesses.contains(&429), "{of_guesses:?}");
+    let of_the_token = statuses("sesame").await;
+    assert_eq!(of_the_token[..3], [404; 3], "guesses take nothing from it");
+    assert!(of_the_token.contains(&429), "{of_the_token:?}");
+    assert_eq!(bench.api.get("/healthz").await.status, 200);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn long_bodies_are_refused() {
+    let bench = Bench::with(toml::from_str(CONFIG).unwrap()).await;
+    let put = async |id, length| {
+        let webhook = json!({ "url": "https://example.org/", "body": "x".repeat(length) });
+        let timer = json!({ "webhook": webhook, "schedule": { "after": "1d" } }).to_string();
+        bench.api.send("PUT", &format!("/v1/timers/{id}"), &timer).await
+    };
+    put("a", 800).await.json(201);
+    put("b", 1000).await.problem(413);
+    bench.stop().await;
+}
+
+#[test]
+fn a_configuration_that_is_misspelt_is_refused() {
+    let wrong = toml::from_str::<Config>("[limits]\nbody_byte = 3");
+    assert!(wrong.unwrap_err().to_string().contains("body_byte"));
+    assert!(toml::from_str::<Config>("[limits]\nburst = 0").is_err());
+}
+
+#[test]
+fn the_configuration_in_the_readme_is_one() {
+    let readme = include_str!("../../README.md");
+    let toml = readme.split("```toml").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let config: Config = toml::from_str(toml).unwrap();
+    assert_eq!(config.webhooks.ports, [80, 443]);
+}

@@ -1,0 +1,16 @@
+//! The service, in this process and as a program.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod api;
+mod bench;
+mod calls;
+#[path = "../../../durable/tests/common/certificates.rs"]
+mod certificates;
+mod guard;
+mod limits;
+mod program;
+mod receiver;
+#[allow(dead_code, reason = "these tests use a part")]
+#[path = "../../../durable/tests/common/servers.rs"]
+mod servers;

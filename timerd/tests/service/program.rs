@@ -1,0 +1,133 @@
+//! The program: its start, its signals, and a store that does not reply.
+
+#![allow(clippy::disallowed_methods, reason = "a process is waited for")]
+
+use super::bench::{Api, Folder};
+use super::receiver::Receiver;
+use super::servers::Server;
+use serde_json::json;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+use tourbillon_durable::DurableTimers;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The running program.
+struct Program {
+    process: Child,
+    out: BufReader<ChildStdout>,
+    address: String,
+}
+
+impl Program {
+    fn start(folder: &Folder, arguments: &[&str]) -> Self {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_timerd"))
+            .args(["--listen", "127.0.0.1:0"])
+            .args(arguments)
+            .current_dir(folder.path())
+            .env_remove("TIMERS_STORE")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut out = BufReader::new(process.stdout.take().unwrap());
+        let address = line(&mut out);
+        let address = address.strip_prefix("timerd listens on http://").unwrap().to_owned();
+        Self { process, out, address }
+    }
+
+    fn signal(&self, signal: &str) {
+        let id = self.process.id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+    }
+
+    /// Waits for the end, and returns how long that took.
+    fn end(mut self) -> Duration {
+        let begun = Instant::now();
+        assert!(self.process.wait().unwrap().success());
+        begun.elapsed()
+    }
+}
+
+fn line(out: &mut BufReader<ChildStdout>) -> String {
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    line.trim_end().to_owned()
+}
+
+#[tokio::test]
+async fn it_starts_with_nothing_and_keeps_what_it_was_given() {
+    let folder = Folder::new();
+    let mut program = Program::start(&folder, &[]);
+    let token = line(&mut program.out).strip_prefix("token: ").unwrap().to_owned();
+    assert!(token.len() >= 43, "{token} has too few bits");
+    let api = Api::of(&program.address, &token);
+    api.put("a", "https://example.org/", json!({ "after": "30d" })).await.json(201);
+    program.signal("-TERM");
+    let took = program.end();
+    assert!(took < 5 * SECOND, "{took:?} to end an idle service");
+
+    let program = Program::start(&folder, &["--token", "another"]);
+    let api = Api::of(&program.address, &token);
+    api.get("/v1/timers/a").await.problem(401);
+    api.with_token("another").get("/v1/timers/a").await.json(200);
+    program.signal("-INT");
+    program.end();
+}
+
+#[tokio::test]
+async fn its_health_turns_while_the_store_is_silent() {
+    let Some(server) = Server::start(&[]) else { return };
+    let folder = Folder::new();
+    let program = Program::start(&folder, &["--token", "t", "--store", &server.url()]);
+    let api = Api::of(&program.address, "none");
+    assert_eq!(api.get("/healthz").await.status, 200);
+    server.pause();
+    let begun = Instant::now();
+    while api.get("/healthz").await.status == 200 {
+        assert!(begun.elapsed() < 20 * SECOND, "it never turns");
+        tokio::time::sleep(SECOND / 10).await;
+    }
+    let turned = begun.elapsed();
+    let problem = api.get("/healthz").await.problem(503);
+    assert!(turned < 5 * SECOND, "{turned:?} until: {problem}");
+    server.go_on();
+    let begun = Instant::now();
+    while api.get("/healthz").await.status != 200 {
+        assert!(begun.elapsed() < 60 * SECOND, "it does not turn back");
+        tokio::time::sleep(SECOND / 10).await;
+    }
+    program.signal("-TERM");
+    program.end();
+}
+
+#[tokio::test]
+async fn what_hangs_at_the_end_is_given_back() {
+    const CALLS: usize = 100;
+    let mut receiver = Receiver::start(|_| None).await;
+    let folder = Folder::new();
+    let config = format!(
+        "[webhooks]\nallow = [\"127.0.0.0/8\"]\nports = [{}]\ntimeout = \"5m\"\nconcurrency = {CALLS}",
+        receiver.port()
+    );
+    std::fs::write(folder.join("timerd.toml"), config).unwrap();
+    let program = Program::start(&folder, &["--token", "t", "--config", "timerd.toml"]);
+    let api = Api::of(&program.address, "t");
+    for number in 0..CALLS {
+        let url = receiver.url(&format!("/{number}"));
+        api.put(&format!("{number}"), &url, json!({ "after": "0s" })).await.json(201);
+    }
+    for _ in 0..CALLS {
+        receiver.next().await;
+    }
+    program.signal("-TERM");
+    let took = program.end();
+    assert!(took < 15 * SECOND, "{took:?}");
+    let timers = DurableTimers::open(folder.join("timers.db")).unwrap();
+    let left = timers.list(None, 1000).await.unwrap();
+    assert_eq!(left.len(), CALLS);
+    for timer in left {
+        assert_eq!((timer.attempts, timer.is_running()), (0, false), "{timer:?}");
+    }
+}
