@@ -158,8 +158,8 @@ pub(super) struct FoundLeases {
 }
 
 impl FoundLeases {
-    /// Adds a step in a part to the sum of its steps before. Returns the sum at the end of the part,
-    /// unless leases began or ended meanwhile.
+    /// Adds a step in a part to the sum of its steps before. Returns the sum at the end of the
+    /// part, unless leases began or ended meanwhile.
     pub(super) fn add(sum: &mut Option<Self>, part: u64, checked: &Checked) -> Option<Self> {
         let counter = checked.counter?;
         let first = || Self { part, counter, found: 0, changed: false };

@@ -14,8 +14,8 @@ impl DurableTimers {
     /// is followed to its record, so `n` timers cost about `3 n` lookups. The store is read in
     /// steps of up to 1000 timers, between which workers and callers continue. A timer that changes
     /// during the check is compared in one consistent state, and may be counted twice or not at
-    /// all. The number of leases, which [`stats`](Self::stats) returns, is compared in a file, or in
-    /// each partition in Redis, if no lease began or ended there meanwhile.
+    /// all. The number of leases, which [`stats`](Self::stats) returns, is compared in a file, or
+    /// in each partition in Redis, if no lease began or ended there meanwhile.
     ///
     /// The usual cause of a finding is a disk that returns wrong bytes. Without a check, workers
     /// report keys without a record ([`Unreadable`](super::Outcome::Unreadable)) when those are

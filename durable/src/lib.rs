@@ -71,6 +71,7 @@ mod durability;
 #[cfg(feature = "file")]
 mod embedded;
 mod error;
+mod event;
 mod feed;
 mod json;
 mod key;
@@ -95,7 +96,7 @@ mod verdict;
 mod window;
 mod worker;
 
-pub use attempt::{Delivery, Event, Outcome};
+pub use attempt::Delivery;
 pub use backoff::Backoff;
 pub use check::{CheckReport, Finding};
 pub use clock::{StoreClock, SystemClock};
@@ -105,6 +106,7 @@ pub use durability::{Durability, Loss};
 #[cfg(feature = "file")]
 pub use embedded::{Embedded, EmbeddedOptions};
 pub use error::DurableError;
+pub use event::{Event, Outcome};
 pub use lease::DeliveryLease;
 pub use options::{Existing, Options, When};
 pub use record::DeadReason;

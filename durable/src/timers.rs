@@ -241,9 +241,9 @@ impl DurableTimers {
     ///
     /// The cost does not depend on the number of timers that rest in the future. A file reads the
     /// keys of overdue and of paused timers, in steps of 10,000 between which workers and callers
-    /// continue. In Redis each partition is asked once, and reads one number for each ten minutes in
-    /// which overdue or paused timers are due. The numbers of one partition, or of the first step in
-    /// a file, belong to one moment.
+    /// continue. In Redis each partition is asked once, and reads one number for each ten minutes
+    /// in which overdue or paused timers are due. The numbers of one partition, or of the first
+    /// step in a file, belong to one moment.
     ///
     /// # Errors
     ///

@@ -2,8 +2,9 @@
 
 #![forbid(unsafe_code)]
 
-use super::attempt::{Attempts, Delivery, Event, Observe, Outcome, STALLED};
+use super::attempt::{Attempts, Delivery, Observe, STALLED};
 use super::error::DurableError;
+use super::event::{Event, Outcome};
 use super::feed::Feed;
 use super::permits::Permits;
 use super::ready::Registration;

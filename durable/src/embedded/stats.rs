@@ -16,7 +16,8 @@ const STEP: usize = 10_000;
 
 impl Snapshot {
     /// Runs one step, from the first key or from the end of the step before. The first one has all
-    /// numbers that the store keeps. Each counts keys that are due, and then those of paused timers.
+    /// numbers that the store keeps. Each counts keys that are due, and then those of paused
+    /// timers.
     pub(super) fn stats(&self, from: &Key, now: Millis) -> Result<Counts, TransitionError> {
         let due = self.0.open_table(DUE)?;
         let mut counts = Counts { now, ..Counts::default() };
