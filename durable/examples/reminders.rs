@@ -16,7 +16,7 @@ use tourbillon::Builder;
 use tourbillon::future::Timer;
 #[cfg(feature = "redis")]
 use tourbillon_durable::Redis;
-use tourbillon_durable::{DurableTimers, Embedded, Existing, Options, Outcome};
+use tourbillon_durable::{DurableTimers, Embedded, Event, Existing, Options, Outcome};
 
 /// Reminders that survive their program.
 #[derive(Parser)]
@@ -76,6 +76,7 @@ fn remind_all(
             let _ = end.await;
         });
         let worker = worker.observe(|event| {
+            let Event::Attempt(event) = event else { return };
             if event.outcome != Outcome::Acknowledged {
                 println!("{event:?}");
             }

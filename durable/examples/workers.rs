@@ -23,7 +23,8 @@ use tokio::task::JoinHandle;
 use tourbillon::Builder;
 use tourbillon::future::Timer;
 use tourbillon_durable::{
-    AnyStore, Backoff, DurableError, DurableTimers, Embedded, Existing, Options, Outcome, Redis,
+    AnyStore, Backoff, DurableError, DurableTimers, Embedded, Event, Existing, Options, Outcome,
+    Redis,
 };
 
 /// Several workers share one store.
@@ -117,13 +118,13 @@ fn start(
         let _: Result<(), _> = stopped.await;
     });
     let delivered = Arc::clone(delivered);
-    let worker = worker.observe(move |event| match &event.outcome {
-        Outcome::Acknowledged => {
-            println!("worker {number}: {} is done, attempt {}", event.id, event.attempt);
+    let worker = worker.observe(move |event| match event {
+        Event::Attempt(attempt) if attempt.outcome == Outcome::Acknowledged => {
+            println!("worker {number}: {} is done, attempt {}", attempt.id, attempt.attempt);
             let mut delivered = delivered.lock().unwrap_or_else(PoisonError::into_inner);
-            delivered.push((number, event.id.clone()));
+            delivered.push((number, attempt.id.clone()));
         }
-        outcome => println!("worker {number}: {}: {outcome:?}", event.id),
+        event => println!("worker {number}: {event:?}"),
     });
     let timer = timer.clone();
     let run = worker.run(move |order| {

@@ -1,11 +1,13 @@
-//! [`Event`], the end of an attempt as a worker reports it.
+//! [`Event`], what a worker reports.
 
 #![forbid(unsafe_code)]
 
+use super::error::DurableError;
 use super::record::DeadReason;
+use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
-/// The end of an attempt, for [`Worker::observe`](super::Worker::observe).
+/// An event of a worker, for [`Worker::observe`](super::Worker::observe).
 ///
 /// # Examples
 ///
@@ -18,32 +20,122 @@ use std::time::{Duration, SystemTime};
 /// # let (done, mut end) = futures_channel::mpsc::unbounded::<()>();
 /// # let end = async move { drop(futures_util::StreamExt::next(&mut end).await) };
 /// let timers = DurableTimers::open(&file)?;
-/// let (send, events) = mpsc::channel::<Event>();
+/// let (send, attempts) = mpsc::channel();
 /// let worker = timers.worker().until(end).observe(move |event| {
-///     let _ = send.send(event.clone());
+///     match event {
+///         Event::Attempt(attempt) => drop(send.send(attempt.clone())),
+///         Event::Waiting { reason, error } => eprintln!("waits, {reason:?}: {error:?}"),
+///         event => println!("{event:?}"),
+///     }
 /// #     let _ = done.unbounded_send(());
 /// }); // `end` is ready when the program is to end
 /// pollster::block_on(timers.insert("order 7", "unpaid", Duration::ZERO, Options::new()))?;
 /// pollster::block_on(worker.run(|_| async { Ok::<(), String>(()) }))?;
 ///
-/// let event = events.recv()?;
-/// assert_eq!((event.id.as_str(), event.attempt), ("order 7", 1));
-/// assert_eq!(event.outcome, Outcome::Acknowledged);
+/// let attempt = attempts.recv()?;
+/// assert_eq!((attempt.id.as_str(), attempt.attempt), ("order 7", 1));
+/// assert_eq!(attempt.outcome, Outcome::Acknowledged);
 /// # drop(timers);
 /// # std::fs::remove_file(&file)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Event {
+pub enum Event {
+    /// An attempt has ended, and its outcome is durable. Occurrences that were skipped, timers that
+    /// cannot be read, and attempts that were given back are reported like this as well, without a
+    /// call of the handler.
+    Attempt(Attempt),
+    /// The lease of an attempt is lost, so the result of its handler does not count. Reported once
+    /// for each attempt, before its end, as soon as the worker learns of it.
+    LeaseLost {
+        /// The timer's id.
+        id: String,
+        /// The number of the attempt.
+        attempt: u32,
+        /// The reason.
+        reason: LeaseLoss,
+    },
+    /// The worker has begun to wait. Checked once a second. It waits for one reason at a time.
+    Waiting {
+        /// The reason.
+        reason: Wait,
+        /// The last error of the store, if it is known.
+        error: Option<DurableError>,
+    },
+    /// The worker does not wait for this reason any more.
+    Resumed {
+        /// The reason of the wait.
+        reason: Wait,
+        /// The duration of the wait, in seconds up to the check that has found its end.
+        waited: Duration,
+    },
+    /// The worker is no longer notified of timers that other processes insert, because the
+    /// subscription in Redis has broken. Until [`NoticesRestored`](Self::NoticesRestored) it asks
+    /// the store once a second, so near timers may be up to a second late.
+    NoticesLost,
+    /// The worker is notified of timers again.
+    NoticesRestored,
+    /// The worker owns more partitions of a store in Redis.
+    PartitionsGained {
+        /// The partitions.
+        partitions: BTreeSet<u64>,
+    },
+    /// Another worker has taken over partitions of a store in Redis. A worker that ends gives up
+    /// its partitions without this event.
+    PartitionsLost {
+        /// The partitions.
+        partitions: BTreeSet<u64>,
+    },
+    /// The store in Redis was emptied while it was in use. The run ends with
+    /// [`DurableError::Emptied`] then.
+    Emptied,
+}
+
+/// An attempt that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Attempt {
     /// The timer's id.
     pub id: String,
     /// The time for which the delivery was planned.
     pub planned: SystemTime,
-    /// The number of the attempt.
+    /// The time at which this attempt was due, which is later than `planned` for a retry.
+    pub due: SystemTime,
+    /// The number of the attempt, starting at 1.
     pub attempt: u32,
     /// The outcome of the attempt.
     pub outcome: Outcome,
+    /// The time from `due` to the start of the handler, or to the lease if there was no call of the
+    /// handler.
+    pub lateness: Duration,
+    /// The duration of the handler, or `None` if there was no call of it.
+    pub duration: Option<Duration>,
+}
+
+/// The reason why a worker waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Wait {
+    /// The store, or a part of it, has not replied for two seconds.
+    StoreAway,
+    /// The store could not be written lately and has not replied for two seconds, as when no space
+    /// is left ([`DurableError::ReadOnly`]).
+    StoreReadOnly,
+    /// The store is [paused](super::DurableTimers::pause).
+    StorePaused,
+    /// Timers are due, but as many handlers as [allowed](super::Worker::concurrency) are running.
+    Busy,
+}
+
+/// The reason why a lease was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LeaseLoss {
+    /// The timer was replaced, or another worker has taken over the lease.
+    TakenOver,
+    /// No renewal succeeded in time. The handler was stopped.
+    RanOut,
 }
 
 /// The outcome of an attempt. Every outcome except [`TooLate`](Self::TooLate),
@@ -55,7 +147,7 @@ pub struct Event {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tourbillon_durable::{DurableTimers, Options, Outcome};
+/// use tourbillon_durable::{DurableTimers, Event, Options, Outcome};
 ///
 /// # let file = std::env::temp_dir().join(format!("tourbillon-outcome-{}", std::process::id()));
 /// # let (done, mut end) = futures_channel::mpsc::unbounded::<()>();
@@ -63,11 +155,12 @@ pub struct Event {
 /// let timers = DurableTimers::open(&file)?;
 /// let worker = timers.worker().until(end).observe(move |event| {
 /// #     let _ = done.unbounded_send(());
-///     match &event.outcome {
+///     let Event::Attempt(attempt) = event else { return };
+///     match &attempt.outcome {
 ///         Outcome::Acknowledged => {}
-///         Outcome::Retry { wait, error } => println!("{}: {error}; again in {wait:?}", event.id),
-///         Outcome::Dead { reason, error } => eprintln!("{}: {reason:?}: {error}", event.id),
-///         outcome => eprintln!("{}: {outcome:?}", event.id),
+///         Outcome::Retry { wait, error } => println!("{}: {error}; in {wait:?}", attempt.id),
+///         Outcome::Dead { reason, error } => eprintln!("{}: {reason:?}: {error}", attempt.id),
+///         outcome => eprintln!("{}: {outcome:?}", attempt.id),
 ///     }
 /// }); // `end` is ready when the program is to end
 /// let once = Options::new().attempts(1);
@@ -134,7 +227,8 @@ pub enum Outcome {
     /// No attempt was made, because the timer's record is missing or cannot be read (a damaged
     /// file, or another program wrote to the store). To find the extent of the damage, call
     /// [`DurableTimers::check`]. Other timers are delivered. This timer is read and reported again
-    /// after a minute. The event's time is the time at which it was due, and its attempt is 0.
+    /// after a minute. The number of the attempt is 0, and it was planned for the time at which it
+    /// was due.
     ///
     /// [`DurableTimers::check`]: super::DurableTimers::check
     Unreadable {

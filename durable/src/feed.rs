@@ -58,6 +58,21 @@ struct FeedState {
     page_wanted: bool,
     /// Set once the feed has left the store.
     left: bool,
+    /// Set if the store was paused at the last page.
+    paused: bool,
+    /// The number of checks so far.
+    checks: u64,
+}
+
+/// The state of the store at a check.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Condition {
+    /// The number of checks so far.
+    pub(super) checks: u64,
+    pub(super) paused: bool,
+    /// The number of checks for which a page has been pending. Checks are counted instead of time,
+    /// so that a step of the clock, as after the computer has slept, is no wait.
+    pub(super) pending: u64,
 }
 
 /// A page that was requested.
@@ -65,6 +80,8 @@ struct Loading {
     page: Answer<Page>,
     from: Key,
     asked: Instant,
+    /// The number of checks before.
+    checks: u64,
 }
 
 /// The result of a poll.
@@ -105,9 +122,16 @@ impl Feed {
         let window = Arc::new(Window::new(queue.handle(), now));
         let member = store.join(&window);
         let next_check = timer.sleep(CHECK_INTERVAL);
-        let trimmer = Trimmer::new(store.letter_bounds());
-        let (page_wanted, left) = (false, false);
-        let state = FeedState { queue, loading: None, next_check, trimmer, page_wanted, left };
+        let state = FeedState {
+            queue,
+            loading: None,
+            next_check,
+            trimmer: Trimmer::new(store.letter_bounds()),
+            page_wanted: false,
+            left: false,
+            paused: false,
+            checks: 0,
+        };
         Ok(Self {
             window,
             ready: Arc::default(),
@@ -131,6 +155,14 @@ impl Feed {
         drop(state);
         drop(loading);
         self.store.leave(self.member)
+    }
+
+    /// Returns the state of the store.
+    pub(super) fn condition(&self) -> Condition {
+        let state = self.lock();
+        let FeedState { checks, paused, .. } = *state;
+        let pending = state.loading.as_ref().map_or(0, |loading| checks - loading.checks);
+        Condition { checks, paused, pending }
     }
 
     /// Loads and fires keys until there is no more progress.
@@ -185,6 +217,7 @@ impl FeedPoll<'_> {
         let Poll::Ready(page) = page.poll_unpin(context) else { return Ok(false) };
         if let Some(Loading { from, asked, .. }) = loading.take() {
             let mut page = page?;
+            self.state.paused = page.paused;
             // Each page may contain it again, but it is reported once a minute.
             if let Some(key) = page.misplaced.take()
                 && feed.window.plan_reload(feed.timer.now())
@@ -225,6 +258,7 @@ impl FeedPoll<'_> {
         state.next_check.reset_after(CHECK_INTERVAL);
         slept.map_err(DurableError::Timer)?;
         state.page_wanted = true;
+        state.checks += 1;
         feed.ready.count_check();
         state.trimmer.count_check(&feed.store);
         Ok(true)
@@ -249,7 +283,7 @@ impl FeedPoll<'_> {
         let (until, limit) = (now + HIGH_WATERMARK, MOST.saturating_sub(here).max(1));
         feed.window.begin_page();
         let page = feed.store.load(feed.member, from.clone(), until, limit);
-        state.loading = Some(Loading { page, from, asked });
+        state.loading = Some(Loading { page, from, asked, checks: state.checks });
         Ok(true)
     }
 }

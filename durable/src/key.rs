@@ -15,7 +15,7 @@ pub(super) fn first_from(due: Millis) -> Key {
 }
 
 /// A page of loaded keys.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Page {
     /// The time of the store's clock.
     pub(super) now: Millis,
@@ -24,6 +24,8 @@ pub(super) struct Page {
     pub(super) keys: Vec<Key>,
     /// Set if there may be more keys because the limit was reached.
     pub(super) more: bool,
+    /// Set if the store is paused.
+    pub(super) paused: bool,
     /// A key that is not greater than the one before it, so that one of the two is damaged.
     pub(super) misplaced: Option<Key>,
 }

@@ -37,7 +37,7 @@ const PARTS: u32 = 3;
 /// use futures_util::future::{Either, select};
 /// use std::pin::pin;
 /// use std::time::Duration;
-/// use tourbillon_durable::{Cancelled, Delivery, DurableTimers, Options, Outcome};
+/// use tourbillon_durable::{Cancelled, Delivery, DurableTimers, Event, Options, Outcome};
 ///
 /// async fn export(delivery: Delivery) -> Result<(), String> {
 ///     let pages = pin!(write_pages(&delivery.id));
@@ -55,7 +55,8 @@ const PARTS: u32 = 3;
 /// # let (done, mut end) = futures_channel::mpsc::unbounded::<()>();
 /// # let end = async move { drop(futures_util::StreamExt::next(&mut end).await) };
 /// # let worker = timers.worker().until(end).observe(move |event| {
-/// #     assert_eq!(event.outcome, Outcome::Cancelled { error: "cancelled".to_owned() });
+/// #     let Event::Attempt(attempt) = event else { return };
+/// #     assert_eq!(attempt.outcome, Outcome::Cancelled { error: "cancelled".to_owned() });
 /// #     drop(done.unbounded_send(()));
 /// # });
 /// # let again = timers.clone();
@@ -188,11 +189,12 @@ impl HeldLease {
     }
 
     /// Renews the lease with `renew` until it has run out or the deadline has passed. A lease that
-    /// is lost is not renewed any more.
+    /// is lost is not renewed any more, and `lost` is called.
     pub(super) async fn keep(
         &mut self,
         timer: &Timer,
         renew: impl Fn() -> Answer<Renewed>,
+        lost: impl Fn(),
     ) -> Result<Stopped, DurableError> {
         loop {
             let (expires, deadline) = (self.expires(), self.handle.deadline);
@@ -208,7 +210,12 @@ impl HeldLease {
                 return Ok(if expires <= deadline { Stopped::RanOut } else { Stopped::TimeLimit });
             }
             match select(renew(), timer.sleep_until(end)).await {
-                Either::Left((renewed, _)) => self.renewed(asked, renewed?),
+                Either::Left((renewed, _)) => {
+                    self.renewed(asked, renewed?);
+                    if self.handle.is_lost() {
+                        lost();
+                    }
+                }
                 Either::Right((ended, _)) => ended.map_err(DurableError::Timer)?,
             }
         }
@@ -283,7 +290,7 @@ mod tests {
                     }
                 }
             };
-            let (kept, watched) = (pin!(held.keep(&timer, renew)), pin!(watched));
+            let (kept, watched) = (pin!(held.keep(&timer, renew, || ())), pin!(watched));
             let Either::Left((stopped, _)) = select(kept, watched).await else {
                 return Err(DurableError::Closed);
             };

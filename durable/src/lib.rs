@@ -85,6 +85,7 @@ mod ready;
 mod record;
 #[cfg(feature = "redis")]
 mod redis;
+mod report;
 mod rule;
 mod stats;
 mod store;
@@ -106,7 +107,7 @@ pub use durability::{Durability, Loss};
 #[cfg(feature = "file")]
 pub use embedded::{Embedded, EmbeddedOptions};
 pub use error::DurableError;
-pub use event::{Event, Outcome};
+pub use event::{Attempt, Event, LeaseLoss, Outcome, Wait};
 pub use lease::DeliveryLease;
 pub use options::{Existing, Options, When};
 pub use record::DeadReason;

@@ -46,7 +46,7 @@ pub enum Rule {
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
-/// use tourbillon_durable::{DurableTimers, Misfire, Options, Outcome};
+/// use tourbillon_durable::{DurableTimers, Event, Misfire, Options, Outcome};
 ///
 /// # let file = std::env::temp_dir().join(format!("tourbillon-misfire-{}", std::process::id()));
 /// # let (done, mut end) = futures_channel::mpsc::unbounded::<()>();
@@ -59,9 +59,10 @@ pub enum Rule {
 /// pollster::block_on(timers.insert("report", "", two_hours_ago, options))?;
 ///
 /// let worker = timers.worker().until(end).observe(move |event| {
-///     let Outcome::Missed { late, next } = event.outcome else { panic!("{event:?}") };
+///     let Event::Attempt(attempt) = event else { return };
+///     let Outcome::Missed { late, next } = attempt.outcome else { panic!("{attempt:?}") };
 ///     assert!(late >= 2 * hour);
-///     assert_eq!(next, Some(event.planned + day));
+///     assert_eq!(next, Some(attempt.planned + day));
 /// #   let _ = done.unbounded_send(());
 /// }); // `end` is ready when the program is to end
 /// pollster::block_on(worker.run(|_| async { Ok::<(), String>(()) }))?;

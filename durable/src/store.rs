@@ -12,6 +12,7 @@ use super::check::{Checked, Cursor};
 use super::clock::{LATEST, Millis, system};
 use super::durability::Durability;
 use super::error::DurableError;
+use super::event::Event;
 use super::key::{Key, Page};
 use super::record::{Dead, DeadReason, Record, Settings};
 use super::stats::Counts;
@@ -130,6 +131,16 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
     /// responds, the window is loaded again.
     fn is_withheld(&self, _worker: u64, _id: &str) -> bool {
         false
+    }
+
+    /// Returns the events of a worker since the last call, except those of its attempts.
+    fn take_events(&self, _worker: u64) -> Vec<Event> {
+        Vec::new()
+    }
+
+    /// Returns the error that makes operations of workers wait, if it is known.
+    fn trouble(&self) -> Option<DurableError> {
+        None
     }
 
     /// Returns up to `limit` dead letters with numbers greater than `after`, oldest first. The list
@@ -368,6 +379,8 @@ pub(super) enum Renewed {
 pub(super) struct Lease {
     pub(super) fence: u64,
     pub(super) now: Millis,
+    /// The time at which the timer was due before.
+    pub(super) due: Millis,
     /// Set if the lease was taken over, so that the attempt it counts has failed.
     pub(super) overrun: bool,
     /// The record, due when the lease ends.

@@ -381,7 +381,7 @@ mod tests {
             self.window.notify(changes);
             let keys = keys.iter().copied().map(key).collect();
             self.window.end_page(
-                Page { now, until, keys, more, misplaced: None },
+                Page { now, until, keys, more, ..Page::default() },
                 &from,
                 at(now, local),
             );
@@ -459,7 +459,7 @@ mod tests {
         trial.window.notify(&[added(10)]);
         assert_eq!(trial.low_watermark(), key(last - 1));
         let page =
-            Page { now, until: 200_000, keys: vec![key(last)], more: false, misplaced: None };
+            Page { now, until: 200_000, keys: vec![key(last)], more: false, ..Page::default() };
         trial.window.end_page(page, &from, at(now, trial.clock.start()));
         assert_eq!(trial.low_watermark(), key(last - 1));
         assert_eq!(trial.fired(last).len(), MOST);
@@ -473,12 +473,12 @@ mod tests {
         trial.load(&[500], false, 1000, &[]);
         let (_, from, _) = trial.window.state(trial.clock.start());
         trial.window.begin_page();
-        let page = Page { now: 400, until: 1000, keys: Vec::new(), more: false, misplaced: None };
+        let page = Page { now: 400, until: 1000, keys: Vec::new(), more: false, ..Page::default() };
         trial.window.end_page(page, &from, at(400, trial.clock.start()));
         assert_eq!((trial.window.state(trial.clock.start()).0, trial.low_watermark().0), (0, 0));
         trial.window.begin_page();
         let page =
-            Page { now: 400, until: 1000, keys: vec![key(500)], more: false, misplaced: None };
+            Page { now: 400, until: 1000, keys: vec![key(500)], more: false, ..Page::default() };
         trial.window.end_page(page, &trial.low_watermark(), at(400, trial.clock.start()));
         assert_eq!(trial.fired(100), [500]);
     }
@@ -511,7 +511,7 @@ mod tests {
         for _ in 0..LOG {
             trial.window.notify(&change);
         }
-        let page = Page { now, until: 20, keys: vec![key(5)], more: false, misplaced: None };
+        let page = Page { now, until: 20, keys: vec![key(5)], more: false, ..Page::default() };
         trial.window.end_page(page, &from, at(now, trial.clock.start()));
         assert_eq!((trial.window.state(trial.clock.start()).0, trial.low_watermark().0), (0, 0));
     }
@@ -564,7 +564,7 @@ mod tests {
         trial.window.begin_page();
         trial.window.invalidate();
         assert_eq!((trial.window.state(trial.clock.start()).0, trial.low_watermark().0), (0, 0));
-        let page = Page { now, until: 40, keys: vec![key(30)], more: false, misplaced: None };
+        let page = Page { now, until: 40, keys: vec![key(30)], more: false, ..Page::default() };
         trial.window.end_page(page, &from, at(now, trial.clock.start()));
         assert_eq!(trial.low_watermark().0, 0);
         trial.load(&[6, 30], false, 40, &[]);

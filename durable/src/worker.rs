@@ -2,12 +2,13 @@
 
 #![forbid(unsafe_code)]
 
-use super::attempt::{Attempts, Delivery, Observe, STALLED};
+use super::attempt::{Attempts, Delivery, STALLED};
 use super::error::DurableError;
-use super::event::{Event, Outcome};
-use super::feed::Feed;
+use super::event::{Event, Wait};
+use super::feed::{Condition, Feed};
 use super::permits::Permits;
 use super::ready::Registration;
+use super::report::Reporter;
 use super::timers::DurableTimers;
 use super::verdict::Verdict;
 use futures_channel::oneshot;
@@ -17,13 +18,17 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tourbillon::future::Sleep;
 
 /// The default maximum duration of an attempt. Longer than most work, and short enough that a
 /// worker whose handlers hang continues the same day.
 const TIME_LIMIT: Duration = Duration::from_secs(3600);
+
+/// The number of checks, one per second, after which a page of the store is overdue.
+const MISSED: u64 = 2;
 
 /// The maximum time for which an ending worker waits until the store has the attempts that it gives
 /// back.
@@ -93,7 +98,7 @@ pub struct Worker {
     until: Fuse<BoxFuture<'static, ()>>,
     /// The time after the request to end at which the run ends, even if handlers are still running.
     within: Option<Duration>,
-    observe: Option<Box<Observe>>,
+    reporter: Reporter,
 }
 
 impl DurableTimers {
@@ -125,7 +130,7 @@ impl Worker {
             time_limit: TIME_LIMIT,
             until: never.fuse(),
             within: None,
-            observe: None,
+            reporter: Reporter::default(),
         }
     }
 
@@ -144,7 +149,7 @@ impl Worker {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tourbillon_durable::{DurableTimers, Options, Outcome};
+    /// use tourbillon_durable::{DurableTimers, Event, Options, Outcome};
     ///
     /// # let file = std::env::temp_dir().join(format!("tourbillon-limit-{}", std::process::id()));
     /// # let (done, mut end) = futures_channel::mpsc::unbounded::<()>();
@@ -152,7 +157,8 @@ impl Worker {
     /// let timers = DurableTimers::open(&file)?;
     /// let worker = timers.worker().time_limit(Duration::from_millis(10)).until(end);
     /// let worker = worker.observe(move |event| {
-    ///     assert!(matches!(event.outcome, Outcome::Retry { .. }));
+    ///     let Event::Attempt(attempt) = event else { return };
+    ///     assert!(matches!(attempt.outcome, Outcome::Retry { .. }));
     /// #     drop(done.unbounded_send(()));
     /// });
     /// pollster::block_on(timers.insert("order 7", "unpaid", Duration::ZERO, Options::new()))?;
@@ -221,10 +227,10 @@ impl Worker {
         Self { within: Some(limit), ..self.until(end) }
     }
 
-    /// Calls `observe` with the outcome of each attempt, once it is durable, where the run is
-    /// polled. A panic in `observe` is dropped.
+    /// Calls `observe` with each [`Event`], where the run is polled. The end of an attempt is
+    /// reported once its outcome is durable. A panic in `observe` is dropped.
     pub fn observe(mut self, observe: impl Fn(&Event) + Send + Sync + 'static) -> Self {
-        self.observe = Some(Box::new(observe));
+        self.reporter.observe = Some(Box::new(observe));
         self
     }
 
@@ -243,7 +249,7 @@ impl Worker {
         H: Fn(Delivery) -> F + Send + Sync + 'static,
         F: Future<Output: Into<Verdict>> + Send + 'static,
     {
-        let Self { timers, concurrency, time_limit, until, within, observe } = self;
+        let Self { timers, concurrency, time_limit, until, within, reporter } = self;
         let feed = Feed::join(&timers.store, &timers.timer, &timers.feed).await?;
         let handle = move |delivery: Delivery| -> BoxFuture<'static, Verdict> {
             Box::pin(handler(delivery).map(Into::into))
@@ -255,7 +261,8 @@ impl Worker {
             timer: timers.timer.clone(),
             window: Arc::clone(&feed.window),
             handle: Box::new(handle),
-            observe,
+            reporter,
+            overdue: AtomicUsize::new(0),
             ending: ending.shared(),
             cut: is_cut.shared(),
             time_limit,
@@ -271,6 +278,8 @@ impl Worker {
             within,
             limit: None,
             leaving: None,
+            checks: 0,
+            wait: None,
         };
         std::future::poll_fn(|context| run.poll(context)).await
     }
@@ -307,6 +316,10 @@ struct Run {
     limit: Option<Sleep>,
     /// Reports to the store that the worker is ending. Set once it is.
     leaving: Option<Fuse<BoxFuture<'static, ()>>>,
+    /// The number of checks of the store at which the wait was last determined.
+    checks: u64,
+    /// The reason why the worker waits, and since when.
+    wait: Option<(Wait, Instant)>,
 }
 
 impl Run {
@@ -358,12 +371,56 @@ impl Run {
     fn poll_feed(&mut self, context: &Context<'_>) -> Result<bool, DurableError> {
         let Some(Member { registration, feed }) = &self.member else { return Ok(false) };
         registration.register(context.waker());
-        let polled = feed.poll()?;
+        let Attempts { store, worker, reporter, .. } = &*self.attempts;
+        let polled = feed.poll();
+        store.take_events(*worker).iter().for_each(|event| reporter.report(event));
+        if matches!(polled, Err(DurableError::Emptied)) {
+            reporter.report(&Event::Emptied);
+        }
+        let polled = polled?;
         if let Some((due, id)) = polled.misplaced {
-            let error = DurableError::out_of_order(&id).to_string();
-            self.attempts.report(&id, due, 0, Outcome::Unreadable { error });
+            self.attempts.report_unreadable(&id, due, &DurableError::out_of_order(&id));
+        }
+        let condition = feed.condition();
+        if std::mem::replace(&mut self.checks, condition.checks) != condition.checks {
+            let reason = self.wait_reason(condition, feed.ready.len());
+            self.set_wait(reason);
         }
         Ok(polled.moved)
+    }
+
+    /// Returns the reason why the worker waits, while so many fired keys wait for a worker.
+    fn wait_reason(&self, condition: Condition, ready: usize) -> Option<Wait> {
+        // The task that polls the attempts also reads the number, so no other memory depends on it.
+        let overdue = self.attempts.overdue.load(Relaxed);
+        if overdue > 0 || condition.pending >= MISSED {
+            return Some(match self.attempts.store.trouble() {
+                Some(DurableError::ReadOnly(_)) => Wait::StoreReadOnly,
+                _ => Wait::StoreAway,
+            });
+        }
+        let busy = ready > 0 && self.permits.try_acquire().is_none();
+        let paused = condition.paused.then_some(Wait::StorePaused);
+        paused.or(busy.then_some(Wait::Busy))
+    }
+
+    /// Reports that the worker waits, or does not any more.
+    fn set_wait(&mut self, reason: Option<Wait>) {
+        if self.wait.map(|(reason, _)| reason) == reason {
+            return;
+        }
+        let Attempts { store, timer, reporter, .. } = &*self.attempts;
+        let now = timer.now();
+        let before = std::mem::replace(&mut self.wait, reason.map(|reason| (reason, now)));
+        if let Some((reason, since)) = before {
+            let waited = now.saturating_duration_since(since);
+            reporter.report(&Event::Resumed { reason, waited });
+        }
+        if let Some(reason) = reason {
+            let is_away = matches!(reason, Wait::StoreAway | Wait::StoreReadOnly);
+            let error = store.trouble().filter(|_| is_away);
+            reporter.report(&Event::Waiting { reason, error });
+        }
     }
 
     /// Starts deliveries while there are keys and permits. Returns `true` if it started any.

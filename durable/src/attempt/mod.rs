@@ -5,16 +5,16 @@
 
 use super::clock::{Millis, millis_up, system};
 use super::error::DurableError;
-use super::event::{Event, Outcome};
+use super::event::{Attempt, Event, LeaseLoss, Outcome};
 use super::json;
 use super::lease::{DeliveryLease, HeldLease, Stopped};
 use super::permits::Permit;
 use super::ready::Claim;
 use super::record::{DeadReason, Record};
+use super::report::Reporter;
 use super::store::{Answer, Finish, Finished, Lease, Leasing, Store};
 use super::verdict::Verdict;
 use super::window::{Reading, Window};
-use crate::panics::quietly;
 use futures_channel::oneshot;
 use futures_util::FutureExt;
 use futures_util::future::{Either, Shared, select};
@@ -24,6 +24,7 @@ use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime};
 use tourbillon::future::Timer;
 
@@ -129,9 +130,6 @@ impl fmt::Debug for Delivery {
 pub(super) type Handle =
     dyn Fn(Delivery) -> futures_util::future::BoxFuture<'static, Verdict> + Send + Sync;
 
-/// Receives the outcomes of attempts.
-pub(super) type Observe = dyn Fn(&Event) + Send + Sync;
-
 /// Completes when its sender is dropped.
 pub(super) type Signal = Shared<oneshot::Receiver<()>>;
 
@@ -143,7 +141,9 @@ pub(super) struct Attempts {
     pub(super) timer: Timer,
     pub(super) window: Arc<Window>,
     pub(super) handle: Box<Handle>,
-    pub(super) observe: Option<Box<Observe>>,
+    pub(super) reporter: Reporter,
+    /// The number of replies of the store that are overdue.
+    pub(super) overdue: AtomicUsize,
     /// Completes when the worker is asked to end.
     pub(super) ending: Signal,
     /// Completes when an ending worker stops its handlers.
@@ -176,23 +176,30 @@ impl Attempts {
             Leasing::NotFound | Leasing::Paused => return Ok(()),
             Leasing::Unreadable(error) => {
                 self.window.plan_reload(self.timer.now());
-                let outcome = Outcome::Unreadable { error: error.to_string() };
-                self.report(&id, planned, 0, outcome);
+                self.report_unreadable(&id, planned, &error);
                 return Ok(());
             }
         };
+        let mut course = Course::begin(&lease, asked, self.timer.now());
         permit.reacquire().await;
-        let (Ended { finish, outcome }, expires) = self.attempt(&id, &lease, asked).await?;
+        let (Ended { finish, outcome }, expires) = self.attempt(&id, &lease, &mut course).await?;
         let left = expires.saturating_duration_since(self.timer.now()).max(GRACE);
         let finishing = self.store.finish(&id, lease.fence, finish);
         let outcome = match self.wait(&id, finishing, &mut permit, left).await? {
             Some(Finished::Accepted) => outcome,
             Some(Finished::Cancelled) => outcome.cancelled(),
-            Some(Finished::TooLate) => Outcome::TooLate,
+            Some(Finished::TooLate) => {
+                self.report_lost(&course, &id, lease.record.attempt, LeaseLoss::TakenOver);
+                Outcome::TooLate
+            }
             None => Outcome::Unanswered,
         };
         let Record { planned, attempt, .. } = lease.record;
-        self.report(&id, planned, attempt, outcome);
+        let Course { lateness, duration, .. } = course;
+        let (planned, due) = (system(planned), system(lease.due));
+        let attempt =
+            Attempt { id: id.to_string(), planned, due, attempt, outcome, lateness, duration };
+        self.reporter.report(&Event::Attempt(attempt));
         Ok(())
     }
 
@@ -234,14 +241,25 @@ impl Attempts {
             return answer;
         }
         let _stalled = self.store.stalled(self.worker, id);
+        let _overdue = Overdue::begin(&self.overdue);
         permit.release();
         answer.await
     }
 
-    pub(super) fn report(&self, id: &str, planned: Millis, attempt: u32, outcome: Outcome) {
-        if let Some(observe) = &self.observe {
-            let event = Event { id: id.to_owned(), planned: system(planned), attempt, outcome };
-            quietly(|| observe(&event));
+    /// Reports a timer that is due and cannot be read.
+    pub(super) fn report_unreadable(&self, id: &str, due: Millis, error: &DurableError) {
+        let (planned, outcome) = (system(due), Outcome::Unreadable { error: error.to_string() });
+        let (id, lateness) = (id.to_owned(), Duration::ZERO);
+        let attempt =
+            Attempt { id, planned, due: planned, attempt: 0, outcome, lateness, duration: None };
+        self.reporter.report(&Event::Attempt(attempt));
+    }
+
+    /// Reports that the lease of an attempt is lost, once.
+    fn report_lost(&self, course: &Course, id: &str, attempt: u32, reason: LeaseLoss) {
+        // One task polls the attempt, so no other memory depends on it.
+        if !course.lost.swap(true, Relaxed) {
+            self.reporter.report(&Event::LeaseLost { id: id.to_owned(), attempt, reason });
         }
     }
 
@@ -253,9 +271,10 @@ impl Attempts {
         &self,
         id: &str,
         lease: &Lease,
-        asked: Instant,
+        course: &mut Course,
     ) -> Result<(Ended, Instant), DurableError> {
-        let Lease { fence, now, overrun, record } = lease;
+        let Lease { fence, now, overrun, record, .. } = lease;
+        let asked = course.asked;
         let length = Duration::from_millis(record.due.saturating_sub(*now));
         let expires = asked + length;
         // This delivery also makes up for those that were missed while no worker ran.
@@ -280,21 +299,29 @@ impl Attempts {
         }
         let begun = self.timer.now();
         if begun >= expires {
+            self.report_lost(course, id, record.attempt, LeaseLoss::RanOut);
             return Ok((failed(RAN_OUT), expires));
         }
+        course.lateness += begun.saturating_duration_since(course.answered);
         let mut held = HeldLease::new(asked, length, begun + self.time_limit);
         let ended = {
             let handled = pin!(self.call(Delivery::new(id, record, held.handle())));
-            let kept = pin!(held.keep(&self.timer, || self.store.renew(id, *fence)));
+            let lost = |reason| self.report_lost(course, id, record.attempt, reason);
+            let taken_over = || lost(LeaseLoss::TakenOver);
+            let kept = pin!(held.keep(&self.timer, || self.store.renew(id, *fence), taken_over));
             match select(handled, select(kept, self.cut.clone())).await {
                 Either::Left((verdict, _)) => Ended::by(verdict, id, record, next),
                 Either::Right((Either::Left((stopped, _)), _)) => match stopped? {
-                    Stopped::RanOut => failed(RAN_OUT),
+                    Stopped::RanOut => {
+                        lost(LeaseLoss::RanOut);
+                        failed(RAN_OUT)
+                    }
                     Stopped::TimeLimit => failed("the time limit passed"),
                 },
                 Either::Right((Either::Right(_), _)) => Ended::given_back(record),
             }
         };
+        course.duration = Some(self.timer.now().saturating_duration_since(begun));
         Ok((ended, held.expires()))
     }
 
@@ -307,6 +334,43 @@ impl Attempts {
 fn has_expired(record: &Record, now: Millis) -> bool {
     let lives = record.settings.time_to_live;
     lives.is_some_and(|lives| now > record.planned.saturating_add(lives))
+}
+
+/// Counts an overdue reply until it is dropped.
+struct Overdue<'a>(&'a AtomicUsize);
+
+impl<'a> Overdue<'a> {
+    fn begin(count: &'a AtomicUsize) -> Self {
+        // The task that polls the attempts also reads the number, so no other memory depends on it.
+        count.fetch_add(1, Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Overdue<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+/// The course of an attempt so far.
+struct Course {
+    /// The times of the request for the lease and of its reply.
+    asked: Instant,
+    answered: Instant,
+    /// The time from the due time to the start of the handler, or to the lease.
+    lateness: Duration,
+    duration: Option<Duration>,
+    /// Set once the loss of the lease was reported.
+    lost: AtomicBool,
+}
+
+impl Course {
+    /// Creates the course of an attempt whose lease was requested and granted at these times.
+    fn begin(lease: &Lease, asked: Instant, answered: Instant) -> Self {
+        let lateness = Duration::from_millis(lease.now.saturating_sub(lease.due));
+        Self { asked, answered, lateness, duration: None, lost: AtomicBool::new(false) }
+    }
 }
 
 /// The end of an attempt.

@@ -58,6 +58,11 @@ fn delivered(less: Millis, ends: bool) -> Result<Delivered, Box<dyn std::error::
     let ((end, ending), (_cut, is_cut)) = (oneshot::channel(), oneshot::channel());
     let _end = (!ends).then_some(end);
     let store = Arc::new(store);
+    let observe = move |event: &Event| {
+        if let Event::Attempt(attempt) = event {
+            ignore_poison(seen.lock()).push(attempt.outcome.clone());
+        }
+    };
     let attempts = Attempts {
         store: Arc::<Embedded>::clone(&store),
         worker: 0,
@@ -67,10 +72,8 @@ fn delivered(less: Millis, ends: bool) -> Result<Delivered, Box<dyn std::error::
             *ignore_poison(called.lock()) += 1;
             Box::pin(std::future::ready(Verdict::Done))
         }),
-        observe: Some(Box::new(move |event: &Event| {
-            let mut seen = ignore_poison(seen.lock());
-            seen.push(event.outcome.clone());
-        })),
+        reporter: Reporter { observe: Some(Box::new(observe)) },
+        overdue: AtomicUsize::new(0),
         ending: ending.shared(),
         cut: is_cut.shared(),
         time_limit: Duration::from_secs(1),

@@ -31,6 +31,7 @@ use super::store::{
 };
 use super::timers::DurableTimers;
 use super::window::{Watchers, Window};
+use crate::panics::ignore_poison;
 use error::TransitionError;
 use file::{File, Opener};
 use reopen::ReopeningFile;
@@ -40,7 +41,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tables::{Snapshot, Transaction};
-use threads::{Calls, OnFailure, reader, writer};
+use threads::{Calls, OnFailure, Trouble, reader, writer};
 use tourbillon::Builder;
 use tourbillon::future::Timer;
 
@@ -82,6 +83,7 @@ pub struct Embedded {
     watchers: Arc<Watchers>,
     clock: Arc<dyn StoreClock>,
     bounds: LetterBounds,
+    trouble: Trouble,
 }
 
 /// Options for opening an [`Embedded`] store.
@@ -225,10 +227,13 @@ impl Embedded {
         let thread =
             |error: std::io::Error| DurableError::Io(format!("could not start a thread: {error}"));
         let (reads, reader) = reader(Arc::clone(&store_file), Arc::clone(&name)).map_err(thread)?;
-        let (writes, writer) = writer(store_file, Arc::clone(&watchers), name).map_err(thread)?;
+        let trouble = Trouble::default();
+        let (writes, writer) =
+            writer(store_file, Arc::clone(&watchers), name, Arc::clone(&trouble))
+                .map_err(thread)?;
         let EmbeddedOptions { clock, bounds, .. } = options;
         let (calls, threads) = (Some((writes, reads)), vec![reader, writer]);
-        Ok(Self { calls, threads, watchers, clock, bounds })
+        Ok(Self { calls, threads, watchers, clock, bounds, trouble })
     }
 
     fn write<R: Send + 'static>(
@@ -363,6 +368,10 @@ impl Store for Embedded {
         self.write(OnFailure::Retry, move |transaction, now| {
             transaction.renew(&id, fence, now.passed)
         })
+    }
+
+    fn trouble(&self) -> Option<DurableError> {
+        ignore_poison(self.trouble.lock()).clone()
     }
 
     fn finish(&self, id: &str, fence: u64, finish: Finish) -> Answer<Finished> {

@@ -334,7 +334,7 @@ impl Transaction {
         found.attempt = found.attempt.saturating_add(u32::from(!overrun));
         found.due = now.saturating_add(found.settings.lease);
         self.write(id, before, Some(&found))?;
-        Ok(Leasing::Taken(Box::new(Lease { fence, now, overrun, record: found })))
+        Ok(Leasing::Taken(Box::new(Lease { fence, now, due: indexed, overrun, record: found })))
     }
 
     pub(super) fn renew(
@@ -527,7 +527,8 @@ impl Snapshot {
         now: Millis,
     ) -> Result<Page, TransitionError> {
         if self.is_paused()? {
-            return Ok(Page { now, until, keys: Vec::new(), more: false, misplaced: None });
+            let keys = Vec::new();
+            return Ok(Page { now, until, keys, more: false, paused: true, misplaced: None });
         }
         let due = self.0.open_table(DUE)?;
         let (mut keys, mut beyond, mut misplaced) = (Vec::<Key>::new(), Vec::<Key>::new(), None);
@@ -545,7 +546,7 @@ impl Snapshot {
             if time <= until && beyond.is_empty() { &mut keys } else { &mut beyond }.push(key);
         }
         let more = keys.len() == limit;
-        Ok(Page { now, until, keys, more, misplaced })
+        Ok(Page { now, until, keys, more, paused: false, misplaced })
     }
 
     pub(super) fn letter(&self, number: u64) -> Result<Option<Dead>, TransitionError> {

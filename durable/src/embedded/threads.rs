@@ -18,11 +18,11 @@ use super::error::{TransitionError, ambiguous, asserted, not_executed};
 use super::file::File;
 use super::reopen::ReopeningFile;
 use super::tables::{Changes, Snapshot, Transaction};
-use crate::panics::quietly;
+use crate::panics::{ignore_poison, quietly};
 use futures_channel::oneshot;
 use std::io;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tourbillon::{Clock, MonotonicClock};
@@ -119,15 +119,21 @@ impl<T: 'static> Calls<T> {
     }
 }
 
+/// The error with which the last transaction failed, or `None` if it succeeded.
+pub(super) type Trouble = Arc<Mutex<Option<DurableError>>>;
+
 /// Starts the thread that writes.
 pub(super) fn writer(
     store_file: Arc<ReopeningFile>,
     watchers: Arc<Watchers>,
     file_name: Arc<str>,
+    trouble: Trouble,
 ) -> io::Result<(Calls<Transaction>, JoinHandle<()>)> {
     start("timers-writer", file_name, move |works: Works<Transaction>| {
         serve(&works, |batch| {
-            let changes = store_file.with(|file| commit(file, batch, &works))?;
+            let committed = store_file.with(|file| commit(file, batch, &works));
+            *ignore_poison(trouble.lock()) = committed.as_ref().err().cloned();
+            let changes = committed?;
             // A waker that panics must not end the thread.
             quietly(|| watchers.notify(&changes.keys));
             if changes.reload {

@@ -191,7 +191,8 @@ impl Operations {
         let owned = self.ownership.readable(worker);
         let until = until.min(now + AHEAD);
         if self.ownership.is_paused(worker) {
-            return Ok(Page { now, until, keys: Vec::new(), more: false, misplaced: None });
+            let keys = Vec::new();
+            return Ok(Page { now, until, keys, more: false, paused: true, misplaced: None });
         }
         // A partition returns more than its share of a page only if it has more than its share.
         let share = (limit * 2 / owned.len().max(1) + 16).min(limit);
@@ -215,7 +216,7 @@ impl Operations {
         if !more && limit > keys.len() + TAKEN_ON {
             keys.extend(self.stragglers(worker, now).await?);
         }
-        Ok(Page { now, until, keys, more, misplaced: None })
+        Ok(Page { now, until, keys, more, paused: false, misplaced: None })
     }
 
     /// Returns keys that another worker should have delivered long ago.

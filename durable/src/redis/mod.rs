@@ -57,6 +57,7 @@ use super::check::{Checked, Cursor};
 use super::clock::Millis;
 use super::durability::Durability;
 use super::error::DurableError;
+use super::event::Event;
 use super::key::{Key, Page};
 use super::options::Existing;
 use super::record::{Dead, Record};
@@ -245,6 +246,10 @@ impl Store for Redis {
 
     fn finish(&self, id: &str, fence: u64, finish: Finish) -> Answer<Finished> {
         self.operations.finish(id.to_owned(), fence, finish, self.bounds)
+    }
+
+    fn take_events(&self, worker: u64) -> Vec<Event> {
+        self.operations.ownership.take_events(worker)
     }
 
     fn stalled(&self, worker: u64, id: &str) -> Option<Stalled> {

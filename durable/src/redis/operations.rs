@@ -6,6 +6,7 @@
 use super::super::bounds::LetterBounds;
 use super::super::clock::{LATEST, Millis, StoreClock, present, system};
 use super::super::error::DurableError;
+use super::super::event::Event;
 use super::super::key::{Change, Key};
 use super::super::record::{Dead, DeadReason, Record};
 use super::super::store::{
@@ -359,7 +360,8 @@ impl Operations {
                     }
                 };
                 self.notify_if_near(id, record.due, now);
-                Leasing::Taken(Box::new(Lease { fence, now, overrun, record }))
+                let due = number(3)?;
+                Leasing::Taken(Box::new(Lease { fence, now, due, overrun, record }))
             }
             3 => return Ok(Leased::Missing),
             4 => Leasing::Paused,
@@ -512,6 +514,10 @@ impl Operations {
 }
 
 impl Subscriber for Operations {
+    fn subscription(&self, stands: bool) {
+        self.ownership.tell(if stands { &Event::NoticesRestored } else { &Event::NoticesLost });
+    }
+
     fn key_added(&self, due: Millis, id: &str) {
         self.notify(id, due);
     }

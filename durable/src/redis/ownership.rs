@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 use super::super::clock::Millis;
+use super::super::event::Event;
 use super::super::key::Change;
 use super::super::window::Window;
 use crate::panics::ignore_poison;
@@ -34,6 +35,9 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 /// The interval at which a worker checks a foreign partition.
 const STRAGGLERS: Millis = 1000;
+
+/// The maximum number of events that wait for a worker.
+const MOST_EVENTS: usize = 64;
 
 /// The workers of this process, by number.
 #[derive(Debug, Default)]
@@ -53,6 +57,8 @@ struct LocalWorker {
     lost_heartbeat: bool,
     /// `true` if the store was paused at the last heartbeat.
     paused: bool,
+    /// The events that the worker has not taken yet.
+    events: Vec<Event>,
     /// `true` if the store was emptied and the worker has not yet reported it.
     emptied: bool,
 }
@@ -60,6 +66,13 @@ struct LocalWorker {
 impl LocalWorker {
     fn is_withheld(&self, partition: u64) -> bool {
         self.missed.contains(&partition) || self.stalled.contains_key(&partition)
+    }
+
+    /// Adds an event for the worker, unless it has not taken the earlier ones for a long time.
+    fn tell(&mut self, event: Event) {
+        if self.events.len() < MOST_EVENTS {
+            self.events.push(event);
+        }
     }
 }
 
@@ -77,6 +90,7 @@ impl Ownership {
             last_check,
             lost_heartbeat: false,
             paused: false,
+            events: Vec::new(),
             emptied: false,
         };
         self.lock().insert(number, worker);
@@ -89,8 +103,16 @@ impl Ownership {
     /// Sets the partitions of a worker. If they have changed, its window is loaded again.
     pub(super) fn set_owned(&self, number: u64, owned: &BTreeSet<u64>) {
         self.change(number, |worker| {
-            let new = worker.owned != *owned;
-            worker.owned.clone_from(owned);
+            let before = std::mem::replace(&mut worker.owned, owned.clone());
+            let new = before != *owned;
+            let gained: BTreeSet<u64> = owned.difference(&before).copied().collect();
+            let lost: BTreeSet<u64> = before.difference(owned).copied().collect();
+            if !lost.is_empty() {
+                worker.tell(Event::PartitionsLost { partitions: lost });
+            }
+            if !gained.is_empty() {
+                worker.tell(Event::PartitionsGained { partitions: gained });
+            }
             worker.missed.retain(|partition| owned.contains(partition));
             new
         });
@@ -173,6 +195,19 @@ impl Ownership {
         if let Some(worker) = self.lock().get_mut(&number) {
             worker.lost_heartbeat = false;
         }
+    }
+
+    /// Adds an event for each worker.
+    pub(super) fn tell(&self, event: &Event) {
+        for worker in self.lock().values_mut() {
+            worker.tell(event.clone());
+        }
+    }
+
+    /// Returns the events of a worker since the last call.
+    pub(super) fn take_events(&self, number: u64) -> Vec<Event> {
+        let mut all = self.lock();
+        all.get_mut(&number).map(|worker| std::mem::take(&mut worker.events)).unwrap_or_default()
     }
 
     /// Records that the store was emptied, for each worker to report.

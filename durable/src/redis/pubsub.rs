@@ -47,6 +47,9 @@ pub(super) trait Subscriber: Send + Sync {
     /// A worker has left.
     fn worker_left(&self);
 
+    /// The subscription has broken, or stands again.
+    fn subscription(&self, stands: bool);
+
     /// Notices may have been lost.
     fn notices_lost(&self);
 
@@ -92,6 +95,7 @@ async fn resume(link: &Link, channel: &str, first: PubSub, subscriber: &dyn Subs
     let mut subscription = first;
     loop {
         follow(subscription, subscriber, link).await;
+        subscriber.subscription(false);
         subscriber.notices_lost();
         let mut next = pin!(next(link, channel));
         subscription = loop {
@@ -100,6 +104,7 @@ async fn resume(link: &Link, channel: &str, first: PubSub, subscriber: &dyn Subs
                 Err(_) => subscriber.unsubscribed(),
             }
         };
+        subscriber.subscription(true);
         subscriber.notices_lost();
     }
 }

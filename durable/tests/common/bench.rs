@@ -6,15 +6,15 @@ use futures_channel::oneshot;
 use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tourbillon::future::Timer;
 use tourbillon::{Builder, ManualClock};
 use tourbillon_durable::{
-    AnyStore, Backoff, Delivery, DurableError, DurableTimers, Embedded, EmbeddedOptions, Event,
-    Options, Outcome, Verdict, Worker,
+    AnyStore, Attempt, Backoff, Delivery, DurableError, DurableTimers, Embedded, EmbeddedOptions,
+    Event, Options, Outcome, Verdict, Worker,
 };
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
@@ -126,7 +126,7 @@ pub(crate) struct Bench<P: Place> {
 
 /// A worker on its own thread.
 pub(crate) struct Running {
-    pub(crate) events: Receiver<Event>,
+    pub(crate) events: Receiver<Attempt>,
     end: Arc<OnceLock<()>>,
     ending: Option<oneshot::Sender<()>>,
     thread: JoinHandle<Result<(), DurableError>>,
@@ -191,10 +191,9 @@ impl<P: Place> Bench<P> {
         let place = Arc::clone(&self.place);
         let early = Arc::new(OnceLock::new());
         let seen = Arc::clone(&early);
-        let worker =
-            worker.observe(move |event| drop(send.send(event.clone()))).until(async move {
-                let _ = ends.await;
-            });
+        let worker = worker.observe(attempts(send)).until(async move {
+            let _ = ends.await;
+        });
         let run = worker.run(move |delivery: Delivery| {
             if place.now() < delivery.planned {
                 let _ = seen.set(());
@@ -214,14 +213,14 @@ impl Running {
     /// Runs a worker that is asked to end by other means.
     pub(crate) fn of(
         run: impl Future<Output = Result<(), DurableError>> + Send + 'static,
-        events: Receiver<Event>,
+        events: Receiver<Attempt>,
     ) -> Self {
         let thread = std::thread::spawn(move || pollster::block_on(run));
         Self { events, end: Arc::default(), ending: None, thread }
     }
 
     /// Returns the outcome of the next attempt. The limit keeps a broken build from hanging.
-    pub(crate) fn next(&self) -> Event {
+    pub(crate) fn next(&self) -> Attempt {
         self.events.recv_timeout(Duration::from_secs(60)).expect("an attempt ends")
     }
 
@@ -242,12 +241,21 @@ impl Running {
     }
 
     /// Ends the worker cleanly. Returns the outcomes that were not taken yet.
-    pub(crate) fn stop(mut self) -> Vec<Event> {
+    pub(crate) fn stop(mut self) -> Vec<Attempt> {
         drop(self.ending.take());
         let ended = self.thread.join().expect("the worker does not panic");
         assert_eq!(ended, Ok(()));
         assert!(self.end.get().is_none(), "something was delivered early");
         self.events.iter().collect()
+    }
+}
+
+/// Returns an observer that sends the attempts.
+pub(crate) fn attempts(send: Sender<Attempt>) -> impl Fn(&Event) + Send + Sync + 'static {
+    move |event| {
+        if let Event::Attempt(attempt) = event {
+            let _ = send.send(attempt.clone());
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 pub(crate) mod bench;
 #[cfg(feature = "redis-tls")]
 pub(crate) mod certificates;
+pub(crate) mod events;
 #[cfg(feature = "redis")]
 pub(crate) mod process;
 #[cfg(feature = "redis")]

@@ -15,7 +15,7 @@ use tokio::runtime::Runtime;
 use tourbillon::Builder;
 use tourbillon::future::Timer;
 use tourbillon_durable::{
-    Backoff, Delivery, DurableError, DurableTimers, Options, Outcome, Redis, RedisOptions,
+    Backoff, Delivery, DurableError, DurableTimers, Event, Options, Outcome, Redis, RedisOptions,
 };
 
 pub(crate) fn quick() -> Options {
@@ -79,6 +79,7 @@ impl Process {
             let _ = ends.await;
         });
         let worker = worker.observe(move |event| {
+            let Event::Attempt(event) = event else { return };
             assert!(!matches!(event.outcome, Outcome::Dead { .. }), "{event:?}");
             if event.outcome == Outcome::Acknowledged {
                 send.send(event.id.clone()).unwrap();

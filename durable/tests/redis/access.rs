@@ -2,7 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "servers and workers are waited for")]
 
-use crate::common::bench::{SECOND, wait};
+use crate::common::bench::{SECOND, attempts, wait};
 use crate::common::process::{Process, quick};
 use crate::common::redis::runtime;
 use crate::common::servers::{Cluster, Server};
@@ -239,12 +239,12 @@ fn drives_again(timers: &DurableTimers) {
     wait(timers.insert("fails", "", SECOND / 100, Options::new().attempts(1))).unwrap();
     let (send, ended) = std::sync::mpsc::channel();
     let (end, ends) = futures_channel::oneshot::channel::<()>();
-    let worker = timers.worker().observe(move |event| drop(send.send(event.outcome.clone())));
+    let worker = timers.worker().observe(attempts(send));
     let worker = worker.until(async move {
         let _ = ends.await;
     });
     let thread = std::thread::spawn(|| wait(worker.run(|_| async { Err::<(), _>("it fails") })));
-    assert!(matches!(ended.recv().unwrap(), Outcome::Dead { .. }));
+    assert!(matches!(ended.recv().unwrap().outcome, Outcome::Dead { .. }));
     drop(end);
     assert_eq!(thread.join().unwrap(), Ok(()));
     let letter = wait(timers.dead_letters(None, 10)).unwrap().remove(0);

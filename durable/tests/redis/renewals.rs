@@ -3,7 +3,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "workers have threads, and leases are waited for")]
 
-use crate::common::bench::{SECOND, wait};
+use crate::common::bench::{SECOND, attempts, wait};
 use crate::common::process::{Process, quick};
 use crate::common::proxy::Proxy;
 use crate::common::servers::Server;
@@ -11,12 +11,12 @@ use futures_channel::oneshot;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::{JoinHandle, sleep};
 use std::time::Duration;
-use tourbillon_durable::{Delivery, DurableError, Event, Outcome};
+use tourbillon_durable::{Attempt, Delivery, DurableError, Outcome};
 
 /// A worker whose handlers wait for their results.
 struct Gated {
     begun: Receiver<(Delivery, oneshot::Sender<()>)>,
-    events: Receiver<Event>,
+    events: Receiver<Attempt>,
     end: oneshot::Sender<()>,
     thread: JoinHandle<Result<(), DurableError>>,
 }
@@ -28,7 +28,7 @@ impl Gated {
         let worker = process.timers.worker().until(async move {
             let _ = ends.await;
         });
-        let worker = worker.observe(move |event| drop(told.send(event.clone())));
+        let worker = worker.observe(attempts(told));
         let run = worker.run(move |delivery| {
             let (result, comes) = oneshot::channel();
             send.send((delivery, result)).unwrap();

@@ -3,7 +3,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "servers and workers are waited for")]
 
-use crate::common::bench::{Bench, MILLISECOND, SECOND, start, wait};
+use crate::common::bench::{Bench, MILLISECOND, SECOND, attempts, start, wait};
 use crate::common::process::{
     Process, Seen, Watch, Work, all_are_acknowledged_once, ids, lateness, quick,
 };
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tourbillon_durable::{
-    Cancelled, DurableError, Event, Existing, Finding, Inserted, Options, Outcome, Redis,
+    Attempt, Cancelled, DurableError, Existing, Finding, Inserted, Options, Outcome, Redis,
     RedisOptions,
 };
 
@@ -378,7 +378,7 @@ fn a_worker_ends_though_redis_is_away() {
     let (end, ends) = futures_channel::oneshot::channel::<()>();
     let killed = Arc::clone(&server);
     let (send, events) = std::sync::mpsc::channel();
-    let worker = timers.worker().observe(move |event| send.send(event.outcome.clone()).unwrap());
+    let worker = timers.worker().observe(attempts(send));
     let run = worker
         .until(async move {
             let _ = ends.await;
@@ -394,7 +394,8 @@ fn a_worker_ends_though_redis_is_away() {
     wait(timers.insert("id", "", SECOND / 10, quick().lease(SECOND))).unwrap();
     begins.recv_timeout(60 * SECOND).unwrap();
     ended(work);
-    assert_eq!(events.try_iter().collect::<Vec<_>>(), [Outcome::Unanswered]);
+    let outcomes: Vec<_> = events.try_iter().map(|attempt| attempt.outcome).collect();
+    assert_eq!(outcomes, [Outcome::Unanswered]);
     // Another worker waits for a lease when it is asked to end.
     server.resume();
     let work = process.work();
@@ -695,7 +696,7 @@ fn a_damaged_record_stays_as_it_is_and_is_told_of_once_a_minute() {
     }
     assert_eq!(told.len(), 3, "{told:?}");
     let unreadable =
-        |event: &Event| matches!(event.outcome, Outcome::Unreadable { .. }) && event.attempt == 0;
+        |event: &Attempt| matches!(event.outcome, Outcome::Unreadable { .. }) && event.attempt == 0;
     assert!(told.iter().all(unreadable), "{told:?}");
     assert_eq!(record(), before);
     for worker in workers {

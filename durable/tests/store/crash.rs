@@ -15,7 +15,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::{Duration, SystemTime};
-use tourbillon_durable::{Backoff, Cancelled, DurableTimers, Options, Outcome};
+use tourbillon_durable::{Backoff, Cancelled, DurableTimers, Event, Options, Outcome};
 
 const FILE: &str = "TOURBILLON_CRASH_FILE";
 const ROUND: &str = "TOURBILLON_CRASH_ROUND";
@@ -72,6 +72,7 @@ fn schedule(timers: &DurableTimers, round: u64, caller: u64) {
 
 fn deliver(timers: &DurableTimers) {
     let worker = timers.worker().observe(move |event| {
+        let Event::Attempt(event) = event else { return };
         if event.outcome == Outcome::Acknowledged {
             say(&format!("acknowledged {}", event.id));
         }

@@ -15,6 +15,8 @@
 
 #![allow(clippy::disallowed_methods, reason = "a worker has a thread of its own")]
 
+use crate::common::bench::attempts;
+use crate::common::events::Observed;
 use futures_channel::oneshot;
 use pollster::block_on;
 use redb::StorageBackend;
@@ -29,7 +31,8 @@ use tourbillon::future::Timer;
 use tourbillon::{Builder, Clock, Inline, MonotonicClock};
 use tourbillon_durable::__internals::{lease, open_database};
 use tourbillon_durable::{
-    Cancelled, DurableError, DurableTimers, Embedded, Event, Existing, Inserted, Options, Outcome,
+    Attempt, Cancelled, DurableError, DurableTimers, Embedded, Event, Existing, Inserted, Options,
+    Outcome, Wait,
 };
 
 type TestResult = std::result::Result<(), Box<dyn std::error::Error>>;
@@ -261,14 +264,14 @@ fn a_disk_that_cannot_be_written_at_all() -> TestResult {
 
 /// A worker on its own thread, which runs until the sender is dropped.
 type Working = (
-    Receiver<Event>,
+    Receiver<Attempt>,
     oneshot::Sender<()>,
     std::thread::JoinHandle<std::result::Result<(), DurableError>>,
 );
 
 fn work(timers: &DurableTimers, handler: impl Fn() + Send + Sync + 'static) -> Working {
     let ((send, events), (end, ends)) = (channel(), oneshot::channel::<()>());
-    let worker = timers.worker().observe(move |event| drop(send.send(event.clone())));
+    let worker = timers.worker().observe(attempts(send));
     let worker = worker.until(async move {
         let _ = ends.await;
     });
@@ -374,5 +377,29 @@ fn a_store_ends_while_its_worker_waits() -> TestResult {
     refused.recv_timeout(LIMIT)?;
     drop(store);
     assert!(matches!(block_on(lease), Err(DurableError::Closed)));
+    Ok(())
+}
+
+#[test]
+fn a_worker_tells_that_it_waits_for_a_full_disk() -> TestResult {
+    let (blocks, _refused) = Blocks::new();
+    let timers = timers(&blocks)?;
+    let full = Arc::clone(&blocks);
+    let worker = Observed::start(timers.worker(), move |_| {
+        full.set(DiskState::Protected);
+        std::future::ready(Ok::<(), String>(()))
+    });
+    block_on(timers.insert("id", "", Duration::ZERO, Options::new()))?;
+    let waits = worker.next(|| ());
+    let Event::Waiting { reason: Wait::StoreReadOnly, error: Some(error) } = &waits else {
+        panic!("{waits:?}");
+    };
+    assert!(matches!(error, DurableError::ReadOnly(_)), "{error}");
+    blocks.set(DiskState::Well);
+    // The lease has not run out.
+    let ends = [worker.next(|| ()), worker.next(|| ())];
+    assert!(matches!(&ends[0], Event::Attempt(it) if it.outcome == Outcome::Acknowledged));
+    assert!(matches!(&ends[1], Event::Resumed { reason: Wait::StoreReadOnly, .. }), "{ends:?}");
+    assert_eq!(worker.stop(), []);
     Ok(())
 }

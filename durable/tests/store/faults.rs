@@ -16,7 +16,8 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, SystemTime};
 use tourbillon_durable::{
-    DurableError, DurableTimers, Embedded, Event, Existing, Finding, Inserted, Options, Outcome,
+    Attempt, DurableError, DurableTimers, Embedded, Event, Existing, Finding, Inserted, Options,
+    Outcome,
 };
 
 /// Opens the store, and checks that an error names the file.
@@ -192,6 +193,7 @@ fn an_observer_that_panics_ends_no_worker() {
     let (send, mut handled) = futures_channel::mpsc::unbounded();
     let (told, telling) = channel();
     let observed = timers.worker().concurrency(1).observe(move |event| {
+        let Event::Attempt(event) = event else { return };
         told.send(event.id.clone()).unwrap();
         panic!("this observer panics");
     });
@@ -240,7 +242,10 @@ fn a_waker_may_poll_at_once() {
     let timers = DurableTimers::new(place.open(), &place.timer());
     let (send, ids) = channel();
     let (end, ends) = futures_channel::oneshot::channel::<()>();
-    let worker = timers.worker().observe(move |event| send.send(event.id.clone()).unwrap());
+    let worker = timers.worker().observe(move |event| {
+        let Event::Attempt(event) = event else { return };
+        send.send(event.id.clone()).unwrap();
+    });
     let worker = worker.until(async move {
         let _ = ends.await;
     });
@@ -371,7 +376,7 @@ fn flipped(bytes: &[u8], at: usize, bit: usize) -> Bench<OneFile> {
 ///
 /// One at a time, because beside a key out of order a look-up may depend on which other keys are
 /// still there, and so on the batches of operations.
-fn deliver(bench: &Bench<OneFile>, count: usize) -> (BTreeSet<String>, Vec<Event>) {
+fn deliver(bench: &Bench<OneFile>, count: usize) -> (BTreeSet<String>, Vec<Attempt>) {
     let running = bench.work(1, |delivery| async move {
         let right = delivery.payload == payload(&delivery.id);
         if right { Ok(()) } else { Err("another payload") }

@@ -2,11 +2,11 @@
 
 #![allow(clippy::disallowed_methods, reason = "a loop has a limit in time")]
 
-use crate::common::bench::{Bench, Place, Running, SECOND, quick, start, suite, wait};
+use crate::common::bench::{Bench, Place, Running, SECOND, attempts, quick, start, suite, wait};
 use futures_channel::oneshot;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, SystemTime};
-use tourbillon_durable::{Cancelled, Delivery, Event, Existing, Options, Outcome};
+use tourbillon_durable::{Attempt, Cancelled, Delivery, Existing, Options, Outcome};
 
 suite!(
     a_lease_is_renewed_while_its_handler_runs,
@@ -217,7 +217,7 @@ fn cut_off<P: Place>(bench: &Bench<P>) -> (Running, oneshot::Sender<()>, Receive
     let (send, begun) = channel();
     let (told, events) = channel();
     let worker = bench.timers().worker().until_within(ends, 30 * SECOND);
-    let worker = worker.observe(move |event| drop(told.send(event.clone())));
+    let worker = worker.observe(attempts(told));
     let run = worker.run(move |delivery: Delivery| {
         send.send(delivery).unwrap();
         std::future::pending::<Result<(), String>>()
@@ -227,7 +227,7 @@ fn cut_off<P: Place>(bench: &Bench<P>) -> (Running, oneshot::Sender<()>, Receive
 
 /// Advances the clock until the handler is stopped. The worker may have been asked to end when the
 /// clock had advanced already.
-fn next_of_cut<P: Place>(bench: &Bench<P>, running: &Running) -> Event {
+fn next_of_cut<P: Place>(bench: &Bench<P>, running: &Running) -> Attempt {
     let asked = bench.now();
     while bench.now() < asked + 60 * SECOND {
         bench.advance(THIRD);

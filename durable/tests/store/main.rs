@@ -10,6 +10,7 @@ mod crash;
 #[cfg(feature = "cron")]
 mod cron;
 mod disk;
+mod events;
 mod faults;
 mod leases;
 mod letters;

@@ -2,7 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "workers have threads of their own")]
 
-use crate::common::bench::{Bench, OneFile, SECOND, TempFile, quick, wait};
+use crate::common::bench::{Bench, OneFile, SECOND, TempFile, attempts, quick, wait};
 use futures_util::FutureExt;
 use futures_util::future::try_join_all;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -12,7 +12,9 @@ use std::task::{Context, Waker};
 use std::time::{Duration, Instant, SystemTime};
 use tourbillon::Builder;
 use tourbillon::future::Timer;
-use tourbillon_durable::{DurableTimers, Embedded, Options, Outcome, StoreClock, SystemClock};
+use tourbillon_durable::{
+    DurableTimers, Embedded, Event, Options, Outcome, StoreClock, SystemClock,
+};
 
 /// A clock that counts its readings, one for each operation of the store.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +45,7 @@ fn each_lease_is_asked_for_once() {
     let work = || {
         let (end, left) = (Arc::clone(&end), Arc::clone(&left));
         let worker = timers.worker().until(ends.clone().map(drop)).observe(move |event| {
+            let Event::Attempt(event) = event else { return };
             assert_eq!(event.outcome, Outcome::Acknowledged);
             if left.fetch_sub(1, SeqCst) == 1 {
                 drop(end.lock().unwrap().take());
@@ -102,7 +105,7 @@ fn a_worker_that_is_dropped_leaves_its_keys_to_the_others() {
         std::future::pending::<Result<(), String>>()
     }));
     let (send, events) = channel();
-    let second = bench.timers().worker().observe(move |event| drop(send.send(event.clone())));
+    let second = bench.timers().worker().observe(attempts(send));
     let mut second = Box::pin(second.run(|_| async { Ok::<(), String>(()) }));
     let mut noop = Context::from_waker(Waker::noop());
     assert!(first.as_mut().poll(&mut noop).is_pending());

@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tourbillon_durable::{DurableError, DurableTimers, Options, Outcome};
+use tourbillon_durable::{DurableError, DurableTimers, Event, Options, Outcome};
 use tourbillon_durable_measure::median;
 
 const IN_FLIGHT: [usize; 4] = [1, 64, 1024, 4096];
@@ -147,6 +147,7 @@ fn deliver(timers: &DurableTimers, count: usize, in_flight: usize, workers: usiz
         let (end, ends, done) = (Arc::clone(&end), ends.clone(), Arc::clone(&done));
         let worker = timers.worker().concurrency(in_flight).until(ends.map(drop));
         let worker = worker.observe(move |event| {
+            let Event::Attempt(event) = event else { return };
             let acknowledged = usize::from(event.outcome == Outcome::Acknowledged);
             if done.fetch_add(acknowledged, Relaxed) + acknowledged == count {
                 drop(end.lock().map(|mut end| end.take()));

@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tourbillon_durable::{DurableError, DurableTimers, Options, Outcome};
+use tourbillon_durable::{DurableError, DurableTimers, Event, Options, Outcome};
 
 /// The number of calls that the child has in flight.
 const IN_FLIGHT: usize = 4096;
@@ -143,6 +143,7 @@ fn deliver(timers: &DurableTimers, due: usize) -> Fallible<(HashSet<String>, f64
         let _ = ends.await;
     });
     let worker = worker.observe(move |event| {
+        let Event::Attempt(event) = event else { return };
         let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
         let (ids, first, all, end) = &mut *seen;
         if event.outcome == Outcome::Acknowledged && ids.insert(event.id.clone()) {

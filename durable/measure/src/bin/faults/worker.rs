@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use tourbillon::Builder;
 use tourbillon::future::Timer;
 use tourbillon_durable::{
-    Delivery, DurableError, DurableTimers, Outcome, Redis, RedisOptions, Verdict,
+    Delivery, DurableError, DurableTimers, Event, Outcome, Redis, RedisOptions, Verdict,
 };
 
 /// The number of concurrent handlers of a worker.
@@ -53,6 +53,7 @@ pub(crate) fn run(orders: &Orders) -> Result<(), Failure> {
         let timers = connect(&orders.urls).await?;
         let ends = Arc::clone(&log);
         let worker = timers.worker().concurrency(CONCURRENCY).until(end).observe(move |event| {
+            let Event::Attempt(event) = event else { return };
             let what = match event.outcome {
                 Outcome::Acknowledged => What::Acknowledged,
                 Outcome::Dead { .. } => What::Dead,

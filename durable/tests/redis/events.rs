@@ -1,0 +1,91 @@
+//! The events that only workers of a store in Redis have.
+
+use crate::common::bench::{Bench, MILLISECOND, SECOND};
+use crate::common::events::Observed;
+use crate::common::redis::OneNode;
+use std::collections::BTreeSet;
+use std::future::ready;
+use tourbillon_durable::{DurableError, Event, Verdict, Wait};
+
+fn observed(bench: &Bench<OneNode>) -> Observed {
+    Observed::start(bench.timers().worker(), |_| ready(Verdict::Done))
+}
+
+/// Returns the next event, while time passes.
+fn next(bench: &Bench<OneNode>, worker: &Observed) -> Event {
+    worker.next(|| bench.advance(200 * MILLISECOND))
+}
+
+#[test]
+fn workers_tell_which_partitions_they_own() {
+    let Some(bench) = OneNode::bench() else { return };
+    let first = observed(&bench);
+    let all: BTreeSet<u64> = (0..16).collect();
+    let gained =
+        |partitions: &BTreeSet<u64>| Event::PartitionsGained { partitions: partitions.clone() };
+    assert_eq!(next(&bench, &first), gained(&all));
+    let second = observed(&bench);
+    let Event::PartitionsGained { partitions: half } = next(&bench, &second) else {
+        panic!("it gains its share")
+    };
+    assert_eq!(half.len(), 8);
+    assert_eq!(next(&bench, &first), Event::PartitionsLost { partitions: half.clone() });
+    assert_eq!(second.stop(), []);
+    assert_eq!(next(&bench, &first), gained(&half));
+    assert_eq!(first.stop(), []);
+}
+
+#[test]
+fn a_worker_tells_that_notices_are_lost_and_restored() {
+    let Some(bench) = OneNode::bench() else { return };
+    let worker = observed(&bench);
+    assert!(matches!(next(&bench, &worker), Event::PartitionsGained { .. }));
+    bench.place.server.order("CLIENT KILL TYPE pubsub");
+    assert_eq!(next(&bench, &worker), Event::NoticesLost);
+    assert_eq!(next(&bench, &worker), Event::NoticesRestored);
+    assert_eq!(worker.stop(), []);
+}
+
+#[test]
+fn a_worker_tells_that_the_store_was_emptied() {
+    let Some(bench) = OneNode::bench() else { return };
+    let worker = observed(&bench);
+    assert!(matches!(next(&bench, &worker), Event::PartitionsGained { .. }));
+    bench.place.server.order("FLUSHALL");
+    // Its heartbeat may find first that it has no partition any more.
+    loop {
+        match next(&bench, &worker) {
+            Event::Emptied => break,
+            Event::PartitionsLost { .. } | Event::PartitionsGained { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(worker.failed(), DurableError::Emptied);
+}
+
+#[test]
+fn a_worker_tells_that_it_waits_for_a_silent_server() {
+    let Some(bench) = OneNode::bench() else { return };
+    let worker = observed(&bench);
+    assert!(matches!(next(&bench, &worker), Event::PartitionsGained { .. }));
+    bench.place.server.pause();
+    let waits = loop {
+        match next(&bench, &worker) {
+            Event::NoticesLost => {}
+            event => break event,
+        }
+    };
+    assert_eq!(waits, Event::Waiting { reason: Wait::StoreAway, error: None });
+    bench.place.server.go_on();
+    loop {
+        match next(&bench, &worker) {
+            Event::Resumed { reason: Wait::StoreAway, waited } => {
+                assert!(waited >= SECOND / 5);
+                break;
+            }
+            Event::Waiting { .. } | Event::Attempt(_) => panic!("it has resumed"),
+            _ => {}
+        }
+    }
+    let _ = worker.stop();
+}
