@@ -5,8 +5,8 @@
 #[cfg(shuttle)]
 use loom_tests::explorer::thread;
 use loom_tests::{
-    Refusal, TICK, TimerId, Value, Wheel, World, beside, drain, in_a_seat, model, seated, sweep,
-    sweep_after, v,
+    Refusal, Sweeper, TICK, TimerId, Value, Wheel, World, beside, drain, in_a_seat, model, seated,
+    sweep, sweep_after, v,
 };
 
 /// Orphans a vacant entry for the next thread with an id of its own. Its reference waits for longer
@@ -18,17 +18,20 @@ fn leave_an_entry(wheel: &Wheel<Value>) {
     });
 }
 
-/// Also files the reference to a timer, in a block that has room, one tick ahead. Returns its id.
-fn prepare(wheel: &Wheel<Value>) -> TimerId {
+/// Also files the reference to a timer, in a block that has room, one tick ahead. The sweeper
+/// expects those of that tick from now on. Returns the timer's id.
+fn prepare(wheel: &Wheel<Value>, sweeper: &mut Sweeper<Value>) -> TimerId {
     leave_an_entry(wheel);
-    wheel.insert(v(1), TICK).unwrap()
+    let id = wheel.insert(v(1), TICK).unwrap();
+    assert_eq!(sweep(sweeper), []);
+    id
 }
 
 /// Both timers fire exactly once.
 fn against_a_sweep(ticks: u32) {
     model(2, move || {
         let World { wheel, mut sweeper, clock } = World::new();
-        prepare(&wheel);
+        prepare(&wheel, &mut sweeper);
         let deadline = clock.start() + TICK;
         let inserter = seated(&wheel, move |wheel| wheel.insert_at(v(7), deadline).unwrap());
         let mut fired = sweep_after(&mut sweeper, &clock, ticks);
@@ -83,7 +86,7 @@ fn a_slot_that_is_not_marked_yet() {
 fn two_and_one_place() {
     model(2, || {
         let World { wheel, mut sweeper, clock } = World::new();
-        prepare(&wheel);
+        prepare(&wheel, &mut sweeper);
         // This thread must be the one that begins later, because loom does not reach it beside the
         // other one.
         let deadline = clock.start() + TICK;
@@ -99,8 +102,8 @@ fn two_and_one_place() {
 #[test]
 fn the_closing_and_draining() {
     model(2, || {
-        let World { wheel, sweeper: _sweeper, clock } = World::new();
-        prepare(&wheel);
+        let World { wheel, mut sweeper, clock } = World::new();
+        prepare(&wheel, &mut sweeper);
         // This thread must be the one that begins later, for loom's sake.
         let closer = beside(&wheel, |wheel| {
             wheel.close();
@@ -128,7 +131,7 @@ fn the_closing_and_draining() {
 fn a_drain_and_the_next_timer_of_the_entry() {
     model(2, || {
         let World { wheel, mut sweeper, clock } = World::new();
-        let there = prepare(&wheel);
+        let there = prepare(&wheel, &mut sweeper);
         assert_eq!(wheel.cancel(there), Some(v(1)));
         let drainer = beside(&wheel, |wheel| {
             let drained = drain(wheel);
