@@ -148,6 +148,17 @@ fn few_of_many_are_listed_by_their_state<P: Place>(bench: Bench<P>) {
     let ids: Vec<String> = (0..2500).map(|number| format!("{number:04}")).collect();
     let all = ids.iter().map(|id| timers.insert(id, "", HOUR, quick()));
     wait(futures_util::future::try_join_all(all)).unwrap();
+    // The lease ends after the due time of more timers than a page has.
+    let inside = timers.clone();
+    wait(timers.insert("busy", "", SECOND, quick().lease(2 * HOUR))).unwrap();
+    let running = bench.work(1, move |_| {
+        let running = wait(inside.list_state(TimerState::Running, None, 9)).unwrap();
+        assert_eq!(names(&running), ["busy"]);
+        async { Ok::<_, &str>(()) }
+    });
+    bench.advance(SECOND);
+    assert_eq!(running.next().outcome, Outcome::Acknowledged);
+    assert_eq!(running.stop(), []);
     for (id, _) in ids.iter().zip(0..2400) {
         wait(timers.pause_timer(id)).unwrap();
     }
