@@ -1,7 +1,8 @@
 //! Redis servers for tests: real processes on free loopback ports, killed when they are dropped.
 //!
-//! Without a `redis-server` on the path a test reports that and passes. With `REDIS_TESTS=must` in
-//! the environment, as on CI, it fails.
+//! The program is `redis-server`, or the one that `REDIS_SERVER` names, such as `valkey-server`.
+//! Where it is missing, a test reports that and passes. With `REDIS_TESTS=must` in the environment,
+//! as on CI, it fails.
 
 #![allow(clippy::disallowed_methods, reason = "a server is waited for")]
 
@@ -45,12 +46,13 @@ impl Server {
 
     fn launch(options: &[&str], clock: bool, config: Option<&str>) -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        if Command::new("redis-server").arg("--version").output().is_err() {
+        let program = program();
+        if Command::new(&program).arg("--version").output().is_err() {
             let must = std::env::var("REDIS_TESTS").is_ok_and(|value| value == "must");
-            assert!(!must, "redis-server is missing, and REDIS_TESTS is `must`");
+            assert!(!must, "{program} is missing, and REDIS_TESTS is `must`");
             // Not with `eprintln`, whose output is hidden for a test that passes.
-            let note = b"left out: a test on Redis, as redis-server is not on the path\n";
-            let _ = std::io::stderr().write_all(note);
+            let note = format!("left out: a test on Redis, as {program} is not on the path\n");
+            let _ = std::io::stderr().write_all(note.as_bytes());
             return None;
         }
         let count = COUNT.fetch_add(1, SeqCst);
@@ -68,7 +70,7 @@ impl Server {
                 return Some(server);
             }
         }
-        panic!("redis-server does not start in {:?}", server.folder);
+        panic!("{program} does not start in {:?}", server.folder);
     }
 
     pub(crate) fn url(&self) -> String {
@@ -106,7 +108,7 @@ impl Server {
 
     fn try_resume(&self) -> bool {
         let (port, bus) = (self.port.to_string(), self.bus.to_string());
-        let mut command = Command::new("redis-server");
+        let mut command = Command::new(program());
         if let Some(config) = &self.config {
             let file = self.folder.join("sentinel.conf");
             std::fs::write(&file, config).expect("it is written");
@@ -227,6 +229,11 @@ impl Drop for Server {
         self.kill();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
+}
+
+/// Returns the program of a server.
+fn program() -> String {
+    std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
 }
 
 /// Compiles the library that is preloaded into a process whose clock can be set.
