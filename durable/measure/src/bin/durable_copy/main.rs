@@ -1,42 +1,58 @@
 //! Copies of a paused store at full size: from a file to Redis, from there to another number of
-//! partitions, and back to a file. Each copy is dropped halfway and repeated. Afterwards the
-//! numbers of timers, a sample of records and the index are compared. Prints a table in Markdown.
+//! partitions, and back to a file. The store has rules, paused timers and dead letters. Each copy is
+//! a process that is killed in the middle of the timers, begun again, killed among the dead letters,
+//! and begun again. Afterwards all timers and dead letters of both stores are
+//! compared, and the index is checked. Prints a table in Markdown.
+//!
+//! `contents.rs` fills a store and compares two of them.
 
 #![allow(clippy::unwrap_used, reason = "a measurement fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "real time is measured here")]
 #![allow(clippy::print_stdout, reason = "the table is the output")]
 
+mod contents;
 #[path = "../../../../tests/common/servers.rs"]
 #[allow(dead_code, reason = "it serves the tests too")]
 mod servers;
 
-use clap::Parser;
-use futures_util::future::try_join_all;
+use clap::{Parser, Subcommand};
+use contents::Contents;
 use servers::Server;
+use std::io::{BufRead, BufReader, Lines};
 use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 use tourbillon::Builder;
 use tourbillon::future::Timer;
-use tourbillon_durable::{AnyStore, DurableTimers, Embedded, Options, Redis, RedisOptions};
-
-/// The number of timers that are inserted at a time.
-const AT_ONCE: usize = 4096;
-
-/// The distance between two timers that are compared.
-const SAMPLE: usize = 997;
+use tourbillon_durable::{
+    AnyStore, CopyProgress, DurableError, DurableTimers, Embedded, Redis, RedisOptions,
+};
 
 /// Copies of a paused store, measured.
 #[derive(Debug, Parser)]
+#[command(args_conflicts_with_subcommands = true)]
 struct Arguments {
     /// The number of timers.
     #[arg(long, default_value_t = 1_000_000)]
     timers: usize,
+    /// The number of dead letters.
+    #[arg(long, default_value_t = 10_000)]
+    letters: usize,
     /// The number of bytes of a payload.
     #[arg(long, default_value_t = 32)]
     payload: usize,
     /// The folder of the files.
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     folder: PathBuf,
+    #[command(subcommand)]
+    role: Option<Role>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Role {
+    /// Copies one store, in a process that can be killed.
+    #[command(hide = true)]
+    Copy { from: String, to: String },
 }
 
 /// A file that is removed after the run.
@@ -48,85 +64,113 @@ impl Drop for TempFile {
     }
 }
 
-fn timers(store: impl Into<AnyStore>) -> DurableTimers {
+/// Opens a store at a path, or at the address of a server with `#` and a number of partitions.
+async fn open(place: &str) -> DurableTimers {
+    let store: AnyStore = match place.split_once('#') {
+        Some((url, partitions)) => {
+            let options = RedisOptions::new(&format!("timers-{partitions}"));
+            let options = options.partitions(partitions.parse().unwrap());
+            Redis::connect(url, options).await.unwrap().into()
+        }
+        None => file(place).await.into(),
+    };
     DurableTimers::new(store, &Timer::spawn(Builder::new().driver()).unwrap())
 }
 
-async fn redis(server: &Server, partitions: u16) -> DurableTimers {
-    let name = format!("timers-{partitions}");
-    let options = RedisOptions::new(&name).partitions(partitions);
-    timers(Redis::connect(&server.url(), options).await.unwrap())
-}
-
-fn id(number: usize) -> String {
-    format!("timer {number}")
-}
-
-async fn fill(timers: &DurableTimers, arguments: &Arguments) {
-    let (first, step) = (Duration::from_secs(86_400), Duration::from_millis(100));
-    for begin in (0..arguments.timers).step_by(AT_ONCE) {
-        let end = arguments.timers.min(begin + AT_ONCE);
-        let some =
-            (begin..end).map(|number| {
-                let options = Options::new().header("number", number.to_string());
-                let delay = first + step * u32::try_from(number).unwrap();
-                async move {
-                    timers.insert(&id(number), vec![7; arguments.payload], delay, options).await
-                }
-            });
-        try_join_all(some).await.unwrap();
-    }
-}
-
-/// Copies a store, drops the copy halfway, and copies it again. Prints a row.
-async fn copy(what: &str, from: &DurableTimers, to: &DurableTimers, count: usize) {
-    let half = count as u64 / 2;
-    let (halfway, reached) = tokio::sync::oneshot::channel::<()>();
-    let mut halfway = Some(halfway);
-    let interrupted = from.copy_to(to, |progress| {
-        if progress.timers >= half {
-            drop(halfway.take());
+/// Opens a file, once a process that was killed has left it.
+async fn file(path: &str) -> Embedded {
+    loop {
+        match Embedded::open(path) {
+            Err(DurableError::Locked(_)) => tokio::time::sleep(Duration::from_millis(10)).await,
+            opened => return opened.unwrap(),
         }
-    });
-    tokio::select! {
-        biased;
-        _ = reached => {}
-        copied = interrupted => { copied.unwrap(); }
     }
+}
+
+/// Copies a store, and prints a line after each page.
+async fn copy(from: &str, to: &str) {
+    let (from, to) = (open(from).await, open(to).await);
+    let show = |progress: &CopyProgress| println!("{} {}", progress.timers, progress.dead_letters);
+    from.copy_to(&to, show).await.unwrap();
+}
+
+/// A process that copies.
+struct Copying {
+    child: Child,
+    progress: Lines<BufReader<ChildStdout>>,
+}
+
+impl Copying {
+    fn start(from: &str, to: &str) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let command = command.args(["copy", from, to]).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let progress = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, progress }
+    }
+
+    /// Kills the process once it has copied this many timers and dead letters.
+    fn kill_at(mut self, timers: u64, letters: u64) {
+        let reached = self.progress.by_ref().map(Result::unwrap).any(|line| {
+            let (copied, dead) = line.split_once(' ').unwrap();
+            let (copied, dead): (u64, u64) = (copied.parse().unwrap(), dead.parse().unwrap());
+            copied >= timers && dead >= letters
+        });
+        assert!(reached, "the copy ended before it was killed");
+        self.child.kill().unwrap();
+        let status = self.child.wait().unwrap();
+        assert!(!status.success(), "the copy ended before it was killed");
+    }
+
+    /// Waits until the copy is complete.
+    fn finish(mut self) {
+        let lines = self.progress.by_ref().count();
+        assert!(self.child.wait().unwrap().success(), "a copy failed after {lines} pages");
+    }
+}
+
+/// Copies a store in a process that is killed twice. Prints a row.
+async fn measure(what: &str, from: &str, to: &str, arguments: &Arguments) {
+    let timers = arguments.timers as u64;
+    Copying::start(from, to).kill_at(timers / 2, 0);
+    Copying::start(from, to).kill_at(timers, 1);
     let begun = Instant::now();
-    let copied = from.copy_to(to, |_| ()).await.unwrap();
+    Copying::start(from, to).finish();
     let seconds = begun.elapsed().as_secs_f64();
-    assert_eq!((copied.timers, to.len().await.unwrap()), (count as u64, count as u64));
-    for number in (0..count).step_by(SAMPLE) {
-        let id = id(number);
-        assert_eq!(from.get(&id).await.unwrap(), to.get(&id).await.unwrap());
-    }
+    let (from, to) = (open(from).await, open(to).await);
+    let (old, new) = (Contents::of(&from).await, Contents::of(&to).await);
+    old.compare(&new);
+    assert!(old.timers() >= arguments.timers && old.letters() == arguments.letters);
     let report = to.check().await.unwrap();
     assert!(report.is_sound(), "{report:?}");
-    println!("| {what} | {seconds:.1} s | {:.0} |", count as f64 / seconds);
+    println!("| {what} | {seconds:.1} s | {:.0} |", old.timers() as f64 / seconds);
 }
 
-async fn measure(arguments: &Arguments) {
+async fn run(arguments: &Arguments) {
     let server = Server::start(&["--appendonly", "no"]).expect("redis-server is on the path");
     let file = |name: &str| {
         let name = format!("tourbillon-copy-{}-{name}", std::process::id());
         TempFile(arguments.folder.join(name))
     };
     let (old, new) = (file("old"), file("new"));
-    let first = timers(Embedded::open(&old.0).unwrap());
-    fill(&first, arguments).await;
+    let place = |file: &TempFile| file.0.to_str().expect("the folder is UTF-8").to_owned();
+    let redis = |partitions: u16| format!("{}#{partitions}", server.url());
+    let first = open(&place(&old)).await;
+    contents::fill(&first, arguments).await;
     first.pause().await.unwrap();
-    let (few, many) = (redis(&server, 16).await, redis(&server, 64).await);
-    let last = timers(Embedded::open(&new.0).unwrap());
+    drop(first);
     println!("| {} timers | took | a second |\n|---|---|---|", arguments.timers);
-    copy("file to Redis", &first, &few, arguments.timers).await;
-    copy("16 to 64 partitions", &few, &many, arguments.timers).await;
-    copy("Redis to file", &many, &last, arguments.timers).await;
+    measure("file to Redis", &place(&old), &redis(16), arguments).await;
+    measure("16 to 64 partitions", &redis(16), &redis(64), arguments).await;
+    measure("Redis to file", &redis(64), &place(&new), arguments).await;
 }
 
 fn main() {
     let arguments = Arguments::parse();
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads(2).enable_all().build().unwrap();
-    runtime.block_on(measure(&arguments));
+    match &arguments.role {
+        Some(Role::Copy { from, to }) => runtime.block_on(copy(from, to)),
+        None => runtime.block_on(run(&arguments)),
+    }
 }
