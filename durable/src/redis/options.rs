@@ -118,6 +118,17 @@ impl RedisOptions {
     }
 
     /// Sets credentials that can change while the store is open. They replace those of the address.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tourbillon_durable::{RedisCredentials, RedisOptions};
+    ///
+    /// let credentials = RedisCredentials::new("clerk", "today's");
+    /// let options = RedisOptions::new("reminders").credentials(&credentials);
+    /// credentials.set("clerk", "tomorrow's"); // at any time
+    /// # let _ = options;
+    /// ```
     #[must_use]
     pub fn credentials(mut self, credentials: &RedisCredentials) -> Self {
         self.credentials = Some(credentials.clone());
@@ -125,6 +136,17 @@ impl RedisOptions {
     }
 
     /// Sets the certificates of connections by TLS. Every address must then begin with `rediss://`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tourbillon_durable::{RedisOptions, RedisTls};
+    ///
+    /// // In a program from a file, of the authority that has signed the server's certificate.
+    /// let authority = "-----BEGIN CERTIFICATE-----";
+    /// let options = RedisOptions::new("reminders").tls(RedisTls::new().authority(authority));
+    /// # let _ = options;
+    /// ```
     #[cfg(feature = "redis-tls")]
     #[must_use]
     pub fn tls(mut self, tls: RedisTls) -> Self {

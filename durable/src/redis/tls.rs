@@ -37,12 +37,31 @@ pub struct RedisTls {
 
 impl RedisTls {
     /// Trusts the authorities of the platform.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tourbillon_durable::RedisTls;
+    ///
+    /// let tls = RedisTls::new();
+    /// assert_eq!(format!("{tls:?}"), "RedisTls { authority: false, client_certificate: false }");
+    /// ```
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Trusts these authorities instead of the platform's, one certificate or several in PEM.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use tourbillon_durable::RedisTls;
+    ///
+    /// let tls = RedisTls::new().authority(std::fs::read("authority.pem")?);
+    /// # let _ = tls;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub fn authority(mut self, certificates: impl Into<Vec<u8>>) -> Self {
         self.authority = Some(certificates.into());
@@ -51,6 +70,18 @@ impl RedisTls {
 
     /// Sends a client certificate, with the certificates between it and its authority, and signs
     /// with its private key. Both are in PEM.
+    ///
+    /// # Examples
+    ///
+    /// The key is not shown:
+    ///
+    /// ```
+    /// use tourbillon_durable::RedisTls;
+    ///
+    /// let (certificate, key) = ("-----BEGIN CERTIFICATE-----", "-----BEGIN PRIVATE KEY-----");
+    /// let tls = RedisTls::new().client_certificate(certificate, key);
+    /// assert!(!format!("{tls:?}").contains("KEY"));
+    /// ```
     #[must_use]
     pub fn client_certificate(
         mut self,
