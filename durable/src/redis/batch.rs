@@ -57,14 +57,16 @@ impl Operations {
         if let Err(error) = self.identity.check_usable() {
             return Box::pin(std::future::ready(Err(error)));
         }
+        let partition = operation.partition;
         let (reply, answer) = oneshot::channel();
         let respond: Respond<Self> = Box::new(move |operations, answered| {
-            let answer = answered.and_then(|(value, now)| read(operations, value, now));
+            let answer = answered.and_then(|(value, now)| {
+                read(operations, value, now).map_err(|error| operations.located(partition, error))
+            });
             // The caller may have dropped the future.
             drop(reply.send(answer));
         });
         let deadline = retry.limit().map(|limit| MonotonicClock.now() + limit);
-        let partition = operation.partition;
         let waits = operation.skip_if_dropped.then(|| Arc::new(()));
         let waiter = waits.as_ref().map(Arc::downgrade);
         let mut queue = self.queues.queue(partition);
@@ -247,7 +249,7 @@ impl Sender {
     /// of the queue, because the ones before them may be executable.
     fn complete(&mut self, batch: Batch, answer: Value, connection: &Connection) -> bool {
         let Some((now, answers)) = split_reply(answer, batch.requests.len()) else {
-            self.fail(batch, &unexpected_reply());
+            self.fail(batch, &unexpected_reply().at(&connection.node.address()));
             return true;
         };
         let mut not_executed = Vec::new();

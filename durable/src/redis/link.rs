@@ -84,7 +84,7 @@ impl Link {
         ask: impl Fn(Connection) -> F,
     ) -> Result<T, DurableError> {
         let said = self.ask_by(|| self.connection(key), retry, ask).await?;
-        understood(said, key)
+        understood(said, key).map_err(|error| error.at(&self.connection(key).node.address()))
     }
 
     async fn ask_by<F: Future<Output = RedisResult<Value>>>(

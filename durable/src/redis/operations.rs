@@ -76,10 +76,6 @@ pub(super) fn unexpected_reply() -> DurableError {
     DurableError::corrupt("unexpected reply of a script")
 }
 
-pub(super) fn record(id: &str, bytes: &[u8]) -> Result<Record, DurableError> {
-    bytes::record(id, bytes).ok_or_else(|| DurableError::corrupt_timer(id))
-}
-
 pub(super) fn read<T: FromRedisValue>(answer: Value) -> Result<T, DurableError> {
     redis::from_redis_value(answer).map_err(|_| unexpected_reply())
 }
@@ -90,10 +86,6 @@ pub(super) fn known(due: Due) -> Millis {
         Due::At(time) | Due::ByRule(time) => time,
         Due::After(_) => 0,
     }
-}
-
-fn letter(number: u64, bytes: &[u8]) -> Result<Dead, DurableError> {
-    bytes::letter(bytes).ok_or_else(|| DurableError::corrupt_letter(number))
 }
 
 impl Operations {
@@ -122,6 +114,28 @@ impl Operations {
             connection.evaluate(script, call)
         };
         self.link.ask(&keys[0], retry, ask).await
+    }
+
+    /// Adds the address of the server of a partition to an error.
+    pub(super) fn located(&self, partition: u64, error: DurableError) -> DurableError {
+        let connection = self.link.connection(&self.keys.prefix(partition));
+        error.at(&connection.node.address())
+    }
+
+    /// Adds the address of the server of a timer to an error.
+    fn located_by_id(&self, id: &str, error: DurableError) -> DurableError {
+        self.located(self.keys.location(id).partition, error)
+    }
+
+    pub(super) fn record(&self, id: &str, bytes: &[u8]) -> Result<Record, DurableError> {
+        let damaged = || self.located_by_id(id, DurableError::corrupt_timer(id));
+        bytes::record(id, bytes).ok_or_else(damaged)
+    }
+
+    fn dead_letter(&self, number: u64, bytes: &[u8]) -> Result<Dead, DurableError> {
+        let partition = self.of_number(number).0;
+        let damaged = || self.located(partition, DurableError::corrupt_letter(number));
+        bytes::letter(bytes).ok_or_else(damaged)
     }
 
     /// Sends a read-only command about a key.
@@ -247,7 +261,7 @@ impl Operations {
 
     pub(super) async fn get(&self, id: String) -> Result<Option<Record>, DurableError> {
         let found = self.bytes(&id).await?;
-        found.map(|bytes| record(&id, &bytes)).transpose()
+        found.map(|bytes| self.record(&id, &bytes)).transpose()
     }
 
     /// Returns the bytes of a timer's record.
@@ -280,7 +294,7 @@ impl Operations {
             found.sort_unstable();
             for ((_, id), bytes) in found {
                 length += bytes.len();
-                let record = record(&id, &bytes)?;
+                let record = self.record(&id, &bytes)?;
                 list.push((id, record));
             }
             if more == 1 || list.len() >= limit || length >= LONGEST_LIST {
@@ -324,8 +338,12 @@ impl Operations {
         Box::pin(async move {
             let error = match leasing.await {
                 Ok(Leased::Readable(leasing)) => return Ok(leasing),
-                Ok(Leased::Missing) => DurableError::missing_timer(&id),
-                Err(DurableError::Corrupt { .. }) => DurableError::corrupt_timer(&id),
+                Ok(Leased::Missing) => {
+                    operations.located_by_id(&id, DurableError::missing_timer(&id))
+                }
+                Err(DurableError::Corrupt { .. }) => {
+                    operations.located_by_id(&id, DurableError::corrupt_timer(&id))
+                }
                 Err(error) => return Err(error),
                 Ok(Leased::Damaged(mark, error)) => {
                     // Whatever else is wrong with the timer, it is not delivered.
@@ -351,7 +369,7 @@ impl Operations {
                 let Some(Value::BulkString(bytes)) = answer.get(5) else {
                     return Err(unexpected_reply());
                 };
-                let record = match record(id, bytes) {
+                let record = match self.record(id, bytes) {
                     Ok(record) => record,
                     Err(error) => {
                         let mark = self.of_id("mark", id).number(fence).number(number(3)?);
@@ -452,14 +470,14 @@ impl Operations {
             // A letter that was deleted in the meantime is left out.
             let Some(bytes) = bytes else { continue };
             length += bytes.len();
-            page.push((number, letter(number, &bytes)?));
+            page.push((number, self.dead_letter(number, &bytes)?));
         }
         Ok(page)
     }
 
     pub(super) async fn letter(&self, number: u64) -> Result<Option<Dead>, DurableError> {
         let found = self.letter_bytes(number).await?;
-        found.map(|bytes| letter(number, &bytes)).transpose()
+        found.map(|bytes| self.dead_letter(number, &bytes)).transpose()
     }
 
     async fn letter_bytes(&self, number: u64) -> Result<Option<Vec<u8>>, DurableError> {
@@ -502,7 +520,7 @@ impl Operations {
 
     pub(super) async fn discard(self: Arc<Self>, id: String) -> Result<bool, DurableError> {
         let bytes = self.bytes(&id).await?;
-        if bytes.as_ref().is_some_and(|bytes| record(&id, bytes).is_ok()) {
+        if bytes.as_ref().is_some_and(|bytes| bytes::record(&id, bytes).is_some()) {
             return Ok(false);
         }
         let bytes = bytes.unwrap_or_default();

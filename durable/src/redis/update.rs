@@ -1,4 +1,4 @@
-//! [`Existing::Update`](crate::Existing::Update), which reads a record, changes it here because
+//! [`Existing::Update`](crate::Existing::Update), which reads a changes it here because
 //! scripts cannot compare rules, and writes it unless it was changed meanwhile.
 
 #![forbid(unsafe_code)]
@@ -8,7 +8,7 @@ use super::super::record::Record;
 use super::super::store::{Due, Insert, Inserted};
 use super::bytes;
 use super::link::RetryPolicy;
-use super::operations::{Operations, known, record};
+use super::operations::{Operations, known};
 use std::sync::Arc;
 
 impl Operations {
@@ -33,7 +33,7 @@ impl Operations {
         timer: &Insert,
         found: &[u8],
     ) -> Result<bool, DurableError> {
-        let before = record(&timer.id, found)?;
+        let before = self.record(&timer.id, found)?;
         let mut after = before.updated(timer, known(timer.due));
         let next = after.next.take().map(|next: Box<Record>| bytes::encode(&timer.id, &next));
         let after = bytes::encode(&timer.id, &after);

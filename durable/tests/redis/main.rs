@@ -7,6 +7,7 @@ mod changes;
 mod cluster;
 #[path = "../common/mod.rs"]
 mod common;
+mod damage;
 mod events;
 mod owners;
 mod renewals;
