@@ -1,7 +1,8 @@
 //! Copies of a paused store at full size: from a file to Redis, from there to another number of
-//! partitions, and back to a file. The store has rules, paused timers and dead letters. Each copy is
-//! a process that is killed in the middle of the timers, begun again, killed among the dead letters,
-//! and begun again. Afterwards all timers and dead letters of both stores are
+//! partitions, and back to a file. The store has rules, paused timers and dead letters.
+//!
+//! Each copy is a process that is killed in the middle of the timers, begun again, killed among the
+//! dead letters, and begun again. Afterwards all timers and dead letters of both stores are
 //! compared, and the index is checked. Prints a table in Markdown.
 //!
 //! `contents.rs` fills a store and compares two of them.
