@@ -52,10 +52,11 @@ fn an_update_that_is_overtaken_is_repeated() {
     for number in 0..10 {
         wait(timers.insert(&id(number), "", far(9), quick())).unwrap();
     }
-    // Each timer is moved between two slices while it is updated.
+    let start = bench.now();
+    // Each timer is moved between slices while it is updated, and no two updates have one time.
     let all = (0..2000_u32).map(|turn| {
         let update = quick().existing(Existing::Update);
-        let (id, when) = (id(turn % 10), bench.now() + far(9));
+        let (id, when) = (id(turn % 10), start + far(9) + SECOND * turn);
         async move {
             let updated = timers.insert(&id, "new", when, update);
             let (updated, moved) = join(updated, timers.reset(&id, far(1 + turn % 5))).await;
