@@ -6,7 +6,8 @@ Of a function with seeded faults the copy has the body as it is and one body for
     { match crate::seeded_fault() { 17 => { … }, 18 => { … }, _ => { … } } }
 
 So each check is compiled once and not once for each fault. The environment variable SEEDED_FAULT has
-the number of the fault that a run shall have. A fault outside a function, in a function that the
+the number of the fault that a run shall have. A script in Lua has a copy for each of its faults, and
+the crate replaces the text of the script by it. A fault outside a function, in a function that the
 compiler evaluates, or of which the compiler does not accept the copy, has to be tried alone.
 """
 
@@ -26,6 +27,17 @@ pub(crate) fn seeded_fault() -> u32 {{
     *NUMBER.get_or_init(|| std::env::var("{VARIABLE}").map_or(0, |number| number.parse().unwrap()))
 }}
 """
+# Where scripts are created, and what replaces it.
+SCRIPT = re.compile(r"Script::new\((concat!\(.*\))\)$", re.M)
+CHOSEN_SCRIPT = r"Script::new(&self::seeded_script(\1))"
+CHOICE_OF_SCRIPTS = """
+/// A script with the seeded fault of this process.
+pub(crate) fn seeded_script(script: &str) -> String {{
+    match crate::seeded_fault() {{
+{}        _ => script.to_owned(),
+    }}
+}}
+"""
 # The roots of the crates that compile the sources.
 ROOTS = ["src/lib.rs", "loom-tests/src/lib.rs", *(f"{name}/src/lib.rs" for name in sources.CRATES)]
 
@@ -40,10 +52,12 @@ class Seed(NamedTuple):
 
 def body_of(path, start, end):
     """Where the body of the outermost function around a text begins and ends, if the text lies in one
-    that runs at run time."""
+    that runs at run time. The body of a script is all of it."""
+    if path.suffix == ".lua":
+        return 0, len(path.read_text())
     around = [item for item in sources.items(path) if item.start <= start < item.end]
     functions = [item for item in around if item.kind == "fn"]
-    if path.suffix != ".rs" or len(functions) < len(around) or not functions:
+    if len(functions) < len(around) or not functions:
         return None
     outermost = min(functions, key=lambda item: item.start)
     code = sources.masked(path.read_text())
@@ -88,16 +102,39 @@ def seeded(path, seeds):
     return "".join(parts), lines
 
 
+def seeded_scripts(seeds, scripts):
+    """The texts of the copies of scripts, one for each of their faults, and of the Rust files that
+    choose among them, for `seeds` and the `scripts` among them."""
+    texts, choices = {}, {}
+    for path, of_file in scripts.items():
+        text = path.read_text()
+        modules = path.parent.parent.glob("*.rs")
+        (creates,) = (file for file in modules if SCRIPT.search(file.read_text()))
+        for seed in of_file:
+            copy = path.with_suffix(f".{seed.number}.lua")
+            texts[copy] = text[:seed.start] + seed.new + text[seed.end:]
+            old, new = (f'include_str!("{file.relative_to(creates.parent)}")' for file in (path, copy))
+            choice = f"        {seed.number} => script.replace({old}, {new}),\n"
+            choices.setdefault(creates, []).append(choice)
+    for creates, of_file in choices.items():
+        assert creates not in seeds, f"{creates}: faults beside the scripts"
+        chosen = SCRIPT.sub(CHOSEN_SCRIPT, creates.read_text())
+        texts[creates] = chosen + CHOICE_OF_SCRIPTS.format("".join(of_file))
+    return texts
+
+
 def seed_copy(root, copied, work, seeds):
     """Makes a copy of the sources, and returns the lines of each fault in its files. Leaves a file
     that is there already untouched, so that it is not compiled again."""
-    texts, lines = {}, {}
-    for path, of_file in seeds.items():
-        texts[path], lines[path.relative_to(root)] = seeded(path, of_file)
+    scripts = {path: of_file for path, of_file in seeds.items() if path.suffix == ".lua"}
+    texts, lines = seeded_scripts(seeds, scripts), {}
+    for path in seeds.keys() - scripts.keys():
+        texts[path], lines[path.relative_to(root)] = seeded(path, seeds[path])
     wanted = set()
     for name in copied:
         top = root / name
         files = [path for path in top.rglob("*") if path.is_file()] if top.is_dir() else [top]
+        files += [path for path in texts if top in path.parents and not path.exists()]
         for path in files:
             target = work / path.relative_to(root)
             wanted.add(target)
@@ -108,7 +145,8 @@ def seed_copy(root, copied, work, seeds):
             if not target.exists() or target.read_bytes() != data:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(data)
-                shutil.copymode(path, target)
+                if path.exists():
+                    shutil.copymode(path, target)
     for path in [path for path in work.rglob("*") if path.is_file() and path not in wanted]:
         if path.relative_to(work).parts[0] != "target":
             path.unlink()
