@@ -1,11 +1,12 @@
 //! Leases that are renewed past lost replies and a silent server, and lost to another worker, in
-//! real time.
+//! real time. In virtual time, leases that are renewed after the clock was set back.
 
 #![allow(clippy::disallowed_methods, reason = "workers have threads, and leases are waited for")]
 
-use crate::common::bench::{SECOND, attempts, wait};
+use crate::common::bench::{Place, SECOND, attempts, wait};
 use crate::common::process::{Process, quick};
 use crate::common::proxy::Proxy;
+use crate::common::redis::OneNode;
 use crate::common::servers::Server;
 use futures_channel::oneshot;
 use std::sync::mpsc::{Receiver, channel};
@@ -103,4 +104,34 @@ fn a_worker_that_is_cut_off_stops_its_handler() {
     assert_eq!(wait(other.timers.len()), Ok(0));
     cut_off.stop();
     worker.stop();
+}
+
+#[test]
+fn a_renewal_is_published_if_the_clock_was_set_back() {
+    let Some(bench) = OneNode::bench() else { return };
+    let (begin, begun) = channel();
+    let running = bench.work(1, move |_| {
+        let (result, comes) = oneshot::channel::<()>();
+        begin.send(result).unwrap();
+        comes
+    });
+    wait(bench.timers().insert("id", "", SECOND, quick().lease(6 * SECOND))).unwrap();
+    bench.advance(SECOND);
+    let result = begun.recv_timeout(60 * SECOND).expect("an attempt begins");
+    let due = || wait(bench.timers().get("id")).unwrap().map(|timer| timer.due);
+    let renewal = || {
+        let before = due();
+        bench.advance(2 * SECOND);
+        bench.place.server.wait_for("a renewal", |_| due() != before);
+        bench.place.server.calls("publish")
+    };
+    // Each moves the end of the lease to a later time.
+    let (first, second) = (renewal(), renewal());
+    assert_eq!(first, second);
+    bench.place.set_clock(-4_000);
+    assert_eq!(renewal(), second + 1, "other workers have a key of a later time");
+    assert_eq!(renewal(), second + 1);
+    result.send(()).unwrap();
+    assert_eq!(running.acknowledged(1), ["id"]);
+    assert_eq!(running.stop(), []);
 }
