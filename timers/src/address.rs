@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use clap::Args;
+use std::fmt;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::str::FromStr;
@@ -161,8 +162,8 @@ impl StoreArguments {
                 (servers, partitions.map_or(options.clone(), |number| options.partitions(number)))
             }
         };
-        let options = match self.tls()? {
-            Some(tls) => options.tls(tls),
+        let options = match self.certificates()? {
+            Some(certificates) => options.tls(certificates.into()),
             None => options,
         };
         let store = match servers {
@@ -180,19 +181,57 @@ impl StoreArguments {
         Ok(DurableTimers::new(store, &timer))
     }
 
-    /// Returns the certificates, or `None` if the platform's authorities are all that is needed.
-    fn tls(&self) -> Result<Option<RedisTls>, DurableError> {
+    /// Reads the certificates, or returns `None` if the platform's authorities are all that is
+    /// needed.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a file cannot be read.
+    pub fn certificates(&self) -> Result<Option<Certificates>, DurableError> {
         if self.tls_authority.is_none() && self.tls_certificate.is_none() {
             return Ok(None);
         }
-        let mut tls = RedisTls::new();
-        if let Some(authority) = &self.tls_authority {
-            tls = tls.authority(read(authority)?);
+        let client = match (&self.tls_certificate, &self.tls_key) {
+            (Some(certificate), Some(key)) => Some((read(certificate)?, read(key)?)),
+            _ => None,
+        };
+        Ok(Some(Certificates {
+            authority: self.tls_authority.as_ref().map(read).transpose()?,
+            client,
+        }))
+    }
+}
+
+/// The certificates of connections by TLS, in PEM.
+#[derive(Clone)]
+pub struct Certificates {
+    /// The authorities that are trusted instead of the platform's.
+    pub authority: Option<Vec<u8>>,
+    /// The client certificate and its private key.
+    pub client: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+/// Shows what is set, without the contents.
+impl fmt::Debug for Certificates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificates")
+            .field("authority", &self.authority.is_some())
+            .field("client", &self.client.is_some())
+            .finish()
+    }
+}
+
+impl From<Certificates> for RedisTls {
+    fn from(certificates: Certificates) -> Self {
+        let Certificates { authority, client } = certificates;
+        let mut tls = Self::new();
+        if let Some(authority) = authority {
+            tls = tls.authority(authority);
         }
-        if let (Some(certificate), Some(key)) = (&self.tls_certificate, &self.tls_key) {
-            tls = tls.client_certificate(read(certificate)?, read(key)?);
+        match client {
+            Some((certificate, key)) => tls.client_certificate(certificate, key),
+            None => tls,
         }
-        Ok(Some(tls))
     }
 }
 

@@ -24,6 +24,15 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
+    #[command(flatten)]
+    Store(StoreCommand),
+    /// Copy this store, which must be paused, to another one
+    Copy { target: Address },
+}
+
+/// A command on one store.
+#[derive(Subcommand)]
+pub(crate) enum StoreCommand {
     /// List timers, earliest first
     List(List),
     /// Show a timer
@@ -49,8 +58,8 @@ pub(crate) enum Command {
         #[arg(long)]
         repair: bool,
     },
-    /// Copy this store, which must be paused, to another one
-    Copy { target: Address },
+    /// Show the numbers of the store
+    Stats,
 }
 
 #[derive(Args)]

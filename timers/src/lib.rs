@@ -9,8 +9,8 @@ mod settings;
 mod time;
 mod view;
 
-pub use address::{Address, Opening, Servers, StoreArguments};
+pub use address::{Address, Certificates, Opening, Servers, StoreArguments};
 pub use output::printable;
 pub use settings::{ExistingName, Settings, SettingsError};
 pub use time::{parse_duration, parse_time, show_time};
-pub use view::{LetterView, PayloadView, RuleView, TimerView, reason_name, state_name};
+pub use view::{LetterView, PayloadView, RuleView, StatsView, TimerView, reason_name, state_name};

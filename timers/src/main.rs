@@ -7,7 +7,7 @@ mod commands;
 mod failure;
 mod screen;
 
-use arguments::{Arguments, Command};
+use arguments::{Arguments, Command, StoreCommand};
 use clap::Parser;
 use commands::{change, dead, read, schedule, upkeep};
 use failure::Failure;
@@ -34,23 +34,35 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
     let address = store.store.clone().ok_or_else(|| {
         Failure::Usage("no store is named (--store or TIMERS_STORE is expected)".to_owned())
     })?;
-    let may_create = matches!(command, Command::Schedule(_));
+    let may_create = matches!(command, Command::Store(StoreCommand::Schedule(_)));
     let timers = open(&store, &address, may_create).await?;
     let screen = &mut Screen::new(json);
     match command {
-        Command::List(asked) => read::list(&timers, asked, screen).await,
-        Command::Get { id } => read::get(&timers, &id, screen).await,
-        Command::Schedule(asked) => schedule::schedule(&timers, *asked, screen).await,
-        Command::Cancel { id } => change::cancel(&timers, &id, screen).await,
-        Command::Pause(whose) => change::pause(&timers, whose, screen).await,
-        Command::Resume(whose) => change::resume(&timers, whose, screen).await,
-        Command::Dead { command } => dead::run(&timers, command, screen).await,
-        Command::Redrive(asked) => dead::redrive(&timers, asked, screen).await,
-        Command::Check { repair } => upkeep::check(&timers, repair, screen).await,
+        Command::Store(command) => execute(&timers, command, screen).await,
         Command::Copy { target } => {
             let other = open(&store, &target, true).await?;
             upkeep::copy(&timers, &other, screen).await
         }
+    }
+}
+
+/// Executes a command on one store.
+async fn execute(
+    timers: &DurableTimers,
+    command: StoreCommand,
+    screen: &mut Screen,
+) -> Result<(), Failure> {
+    match command {
+        StoreCommand::List(asked) => read::list(timers, asked, screen).await,
+        StoreCommand::Get { id } => read::get(timers, &id, screen).await,
+        StoreCommand::Schedule(asked) => schedule::schedule(timers, *asked, screen).await,
+        StoreCommand::Cancel { id } => change::cancel(timers, &id, screen).await,
+        StoreCommand::Pause(whose) => change::pause(timers, whose, screen).await,
+        StoreCommand::Resume(whose) => change::resume(timers, whose, screen).await,
+        StoreCommand::Dead { command } => dead::run(timers, command, screen).await,
+        StoreCommand::Redrive(asked) => dead::redrive(timers, asked, screen).await,
+        StoreCommand::Check { repair } => upkeep::check(timers, repair, screen).await,
+        StoreCommand::Stats => upkeep::stats(timers, screen).await,
     }
 }
 

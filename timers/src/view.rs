@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use tourbillon_durable::{
-    DeadLetter, DeadReason, DurableTimer, Misfire, Options, Rule, TimerState,
+    DeadLetter, DeadReason, DurableTimer, Misfire, Options, Rule, Stats, TimerState,
 };
 
 /// A timer. Times are RFC 3339 in UTC.
@@ -71,6 +71,50 @@ pub struct LetterView {
     /// The payload.
     #[serde(flatten)]
     pub payload: PayloadView,
+}
+
+/// The numbers of a store. Times are RFC 3339 in UTC.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(as = Stats))]
+pub struct StatsView {
+    /// The number of timers, without dead letters.
+    pub timers: u64,
+    /// The number of timers that wait.
+    pub resting: u64,
+    /// The number of timers with a running attempt.
+    pub leased: u64,
+    /// The number of paused timers.
+    pub paused: u64,
+    /// The number of timers that a worker could begin now.
+    pub overdue: u64,
+    /// The time for which the oldest timer has been overdue, in milliseconds.
+    pub lag_millis: u64,
+    /// The earliest due time of a timer that is not paused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oldest_due: Option<String>,
+    /// The number of dead letters.
+    pub dead_letters: u64,
+    /// Set if the store is paused.
+    pub store_paused: bool,
+}
+
+impl StatsView {
+    /// Describes the numbers of a store.
+    #[must_use]
+    pub fn new(stats: &Stats) -> Self {
+        Self {
+            timers: stats.timers,
+            resting: stats.resting,
+            leased: stats.leased,
+            paused: stats.paused,
+            overdue: stats.overdue,
+            lag_millis: stats.lag().as_millis().try_into().unwrap_or(u64::MAX),
+            oldest_due: stats.oldest_due.map(show_time),
+            dead_letters: stats.dead_letters,
+            store_paused: stats.store_paused,
+        }
+    }
 }
 
 /// A payload, as text if it is UTF-8.

@@ -1,11 +1,12 @@
-//! `check` and `copy`.
+//! `check`, `stats` and `copy`.
 
 #![forbid(unsafe_code)]
 
 use crate::failure::Failure;
 use crate::screen::Screen;
 use serde_json::{Value, json};
-use timers::{printable, show_time};
+use std::time::Duration;
+use timers::{StatsView, printable, show_time};
 use tourbillon_durable::{DurableTimers, Finding};
 
 pub(crate) async fn check(
@@ -56,6 +57,26 @@ fn sentence(finding: &Finding) -> String {
         Finding::Unreadable { id } => format!("{id}: cannot be read"),
         other => format!("{other:?}"),
     }
+}
+
+pub(crate) async fn stats(timers: &DurableTimers, screen: &mut Screen) -> Result<(), Failure> {
+    let found = timers.stats().await?;
+    let stats = StatsView::new(&found);
+    let lag = humantime::format_duration(Duration::from_millis(stats.lag_millis));
+    screen.fields(
+        &stats,
+        &[
+            ("timers", stats.timers.to_string()),
+            ("resting", stats.resting.to_string()),
+            ("leased", stats.leased.to_string()),
+            ("paused", stats.paused.to_string()),
+            ("overdue", stats.overdue.to_string()),
+            ("lag", lag.to_string()),
+            ("oldest due", stats.oldest_due.clone().unwrap_or_default()),
+            ("dead letters", stats.dead_letters.to_string()),
+            ("store", if stats.store_paused { "paused" } else { "running" }.to_owned()),
+        ],
+    )
 }
 
 pub(crate) async fn copy(

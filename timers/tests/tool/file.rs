@@ -152,6 +152,23 @@ fn dead_letters_are_shown_redriven_and_deleted() {
 }
 
 #[test]
+fn the_numbers_of_a_store_are_shown() {
+    let folder = Folder::new();
+    let tool = Tool::file(&folder.join("timers"));
+    tool.json(&["schedule", "late", "--at", "2020-01-01T00:00:00Z"]);
+    tool.json(&["schedule", "paused", "--after", "30d"]);
+    tool.json(&["pause", "paused"]);
+    tool.json(&["pause", "--all"]);
+    let stats = tool.json(&["stats"]).remove(0);
+    let shown = ["timers", "resting", "paused", "overdue", "leased", "dead_letters"];
+    assert_eq!(shown.map(|name| stats[name].as_u64()), [2, 1, 1, 1, 0, 0].map(Some));
+    assert_eq!(stats["oldest_due"], "2020-01-01T00:00:00.000Z");
+    assert_eq!(stats["store_paused"], true);
+    let year_in_millis = 365 * 86_400_000;
+    assert!(stats["lag_millis"].as_u64() > Some(year_in_millis), "{stats}");
+}
+
+#[test]
 fn a_paused_store_is_copied() {
     let folder = Folder::new();
     let (store, other) = (folder.join("timers"), folder.join("other"));
