@@ -46,6 +46,25 @@ pub struct Config {
     pub webhooks: Webhooks,
     /// The secrets by which calls are signed.
     pub secrets: SecretTexts,
+    /// The bounds of the history of runs.
+    pub history: HistoryBounds,
+}
+
+/// The bounds of the history of runs.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HistoryBounds {
+    /// The maximum number of runs.
+    pub most: u64,
+    /// The maximum age of a run.
+    #[serde(deserialize_with = "duration")]
+    pub age: Duration,
+}
+
+impl Default for HistoryBounds {
+    fn default() -> Self {
+        Self { most: 100_000, age: Duration::from_secs(30 * 86_400) }
+    }
 }
 
 /// The secrets by which calls are signed, `whsec_` and the key in base64, by their names. The one

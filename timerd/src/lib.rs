@@ -10,14 +10,18 @@
 mod api;
 mod call;
 mod config;
+mod figures;
 mod guard;
 mod health;
+mod history;
 mod limits;
+mod page;
 mod problem;
+mod runs;
 mod service;
 mod tokens;
 mod webhook;
 
-pub use config::{Arguments, Config, Limits, SecretTexts, TokenHash, Webhooks};
+pub use config::{Arguments, Config, HistoryBounds, Limits, SecretTexts, TokenHash, Webhooks};
 pub use guard::{Resolver, Resolving, system_resolver};
 pub use service::{Service, StartError};

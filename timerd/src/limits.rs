@@ -6,7 +6,7 @@
 use super::config::Limits;
 use super::problem::Problem;
 use super::tokens::Tokens;
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use governor::clock::{Clock, DefaultClock};
@@ -45,16 +45,9 @@ impl Gate {
         }
     }
 
-    /// Returns the name of the token of a request, if its rate allows the request.
-    fn enter(&self, request: &Request) -> Result<&str, Problem> {
-        let given = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let given = given.and_then(|value| value.split_once(' '));
-        let name = match given {
-            Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => {
-                self.tokens.name_of(token.trim())
-            }
-            _ => None,
-        };
+    /// Returns the name of a token, if it is valid and its rate allows another request.
+    pub(crate) fn admit(&self, token: Option<&str>) -> Result<&str, Problem> {
+        let name = token.and_then(|token| self.tokens.name_of(token));
         self.rates.check_key(&name.unwrap_or(STRANGERS).to_owned()).map_err(|until| {
             let wait = until.wait_time_from(self.clock.now());
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
@@ -66,9 +59,31 @@ impl Gate {
     }
 }
 
+/// Returns the token in the headers of a request.
+fn token(request: &Request) -> Option<&str> {
+    let value = request.headers().get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
 /// Lets a request pass, or answers it.
-pub(crate) async fn pass(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
-    if let Err(problem) = gate.enter(&request) {
+pub(crate) async fn pass(
+    State(gate): State<Arc<Gate>>,
+    path: Option<MatchedPath>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let method = request.method().to_string();
+    let path = path.map_or_else(String::new, |path| path.as_str().to_owned());
+    let response = answer(&gate, request, next).await;
+    let status = response.status().as_u16().to_string();
+    let labels = [("method", method), ("path", path), ("status", status)];
+    metrics::counter!("timerd_requests_total", &labels).increment(1);
+    response
+}
+
+async fn answer(gate: &Gate, request: Request, next: Next) -> Response {
+    if let Err(problem) = gate.admit(token(&request)) {
         return problem.into_response();
     }
     let Ok(_place) = gate.places.try_acquire() else {

@@ -39,6 +39,14 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, what)
     }
 
+    pub(crate) fn status(&self) -> StatusCode {
+        StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
+    }
+
     /// Asks for another try after some seconds.
     pub(crate) fn after(self, seconds: u64) -> Self {
         Self { retry_after: Some(seconds), ..self }
@@ -77,7 +85,7 @@ impl From<SettingsError> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let status = self.status();
         let retry_after = self.retry_after;
         let mut response = (status, Json(self)).into_response();
         let headers = response.headers_mut();

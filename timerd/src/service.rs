@@ -5,9 +5,13 @@
 use super::api::{App, router};
 use super::call::{Caller, Secrets};
 use super::config::{Arguments, Config};
+use super::figures;
 use super::guard::{Guard, Resolver, system_resolver};
 use super::health::Health;
+use super::history;
 use super::limits::Gate;
+use super::page;
+use super::runs::Runs;
 use super::tokens::{self, Tokens};
 use std::fmt;
 use std::net::SocketAddr;
@@ -28,6 +32,9 @@ const STOP: Duration = Duration::from_secs(10);
 /// The time after which a stopping service ends in any case.
 const END: Duration = Duration::from_secs(13);
 
+/// The time for which a stopping service waits for its history.
+const RECORDED: Duration = Duration::from_secs(1);
+
 /// The pause before a worker that has ended with an error begins again.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -42,6 +49,8 @@ pub struct Service {
     stop: watch::Sender<bool>,
     serving: JoinHandle<()>,
     working: JoinHandle<()>,
+    runs: Arc<Runs>,
+    recording: JoinHandle<()>,
     background: JoinSet<()>,
 }
 
@@ -54,6 +63,8 @@ pub enum StartError {
     Listen(SocketAddr, std::io::Error),
     /// The configuration cannot be used.
     Config(String),
+    /// The history cannot be opened.
+    History(String),
 }
 
 impl fmt::Display for StartError {
@@ -62,6 +73,7 @@ impl fmt::Display for StartError {
             Self::Store(error) => error.fmt(f),
             Self::Listen(address, error) => write!(f, "could not listen on {address}: {error}"),
             Self::Config(what) => write!(f, "invalid configuration: {what}"),
+            Self::History(error) => f.write_str(error),
         }
     }
 }
@@ -95,11 +107,11 @@ impl Service {
         let secrets = Secrets::new(&config.secrets.0).map_err(StartError::Config)?;
         let time_limit = config.webhooks.timeout;
         let caller = Arc::new(Caller { guard: Arc::clone(&guard), secrets, time_limit });
-        let address = match &arguments.store.store {
-            Some(address) => address.clone(),
-            None => Address::File(STORE.into()),
-        };
-        let timers = arguments.store.open(&address).await.map_err(StartError::Store)?;
+        let place = arguments.store.store.clone();
+        let place = place.unwrap_or_else(|| Address::File(STORE.into()));
+        let timers = arguments.store.open(&place).await.map_err(StartError::Store)?;
+        let history = history::open(&arguments.store, &place, config.history.clone()).await;
+        let history = history.map_err(|error| StartError::History(error.to_string()))?;
         let failed = |error| StartError::Listen(arguments.listen, error);
         let listener = TcpListener::bind(arguments.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
@@ -109,18 +121,32 @@ impl Service {
         let (watched, watches) = (timers.clone(), Arc::clone(&health));
         background.spawn(async move { watches.watch(&watched).await });
 
+        let figures = figures::install();
+        let (counted, handle) = (timers.clone(), figures.clone());
+        background.spawn(async move { figures::watch(&counted, &handle).await });
+
+        let (recorder, recording) = history.clone().map(history::recorder).unzip();
+        let recording = tokio::spawn(async {
+            if let Some(recording) = recording {
+                recording.await;
+            }
+        });
+        let runs = Arc::new(Runs::new(recorder));
         let (stop, stops) = watch::channel(false);
         let concurrency = config.webhooks.concurrency;
-        let working = tokio::spawn(work(timers.clone(), caller, concurrency, stops.clone()));
+        let work = work(timers.clone(), caller, Arc::clone(&runs), concurrency, stops.clone());
+        let working = tokio::spawn(work);
         let gate = Arc::new(Gate::new(tokens, &config.limits));
-        let router = router(App { timers, health, guard }, gate, &config.limits);
+        let app = App { timers, health, guard, history, figures };
+        let pages = page::router(app.clone(), Arc::clone(&gate));
+        let router = router(app, gate, &config.limits).merge(pages);
         let serve = axum::serve(listener, router).with_graceful_shutdown(stopped(stops));
         let serving = tokio::spawn(async move {
             if let Err(error) = serve.await {
                 tracing::error!(%error, "the server has ended");
             }
         });
-        Ok(Self { address, token, stop, serving, working, background })
+        Ok(Self { address, token, stop, serving, working, runs, recording, background })
     }
 
     /// The address on which the service listens.
@@ -150,6 +176,11 @@ impl Service {
             tracing::warn!("the store has not accepted the end of all calls");
             self.working.abort();
         }
+        self.runs.close();
+        if tokio::time::timeout(RECORDED, &mut self.recording).await.is_err() {
+            tracing::warn!("the last runs are missing in the history");
+            self.recording.abort();
+        }
         self.background.shutdown().await;
     }
 }
@@ -158,12 +189,15 @@ impl Service {
 async fn work(
     timers: DurableTimers,
     caller: Arc<Caller>,
+    runs: Arc<Runs>,
     concurrency: usize,
     stops: watch::Receiver<bool>,
 ) {
     while !*stops.borrow() {
         let worker = timers.worker().concurrency(concurrency).time_limit(LONGEST_ATTEMPT);
         let worker = worker.until_within(stopped(stops.clone()), STOP);
+        let runs = Arc::clone(&runs);
+        let worker = worker.observe(move |event| runs.report(event));
         let caller = Arc::clone(&caller);
         let run = worker.run(move |delivery| {
             let caller = Arc::clone(&caller);

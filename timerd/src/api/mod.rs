@@ -3,12 +3,14 @@
 #![forbid(unsafe_code)]
 
 mod letters;
+mod runs;
 mod store;
 mod timer;
 
 use super::config::Limits;
 use super::guard::Guard;
 use super::health::Health;
+use super::history::History;
 use super::limits::{Gate, pass};
 use super::problem::Problem;
 use axum::extract::{DefaultBodyLimit, State};
@@ -16,6 +18,7 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use http::StatusCode;
+use metrics_exporter_prometheus::PrometheusHandle;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tourbillon_durable::DurableTimers;
@@ -28,6 +31,8 @@ pub(crate) struct App {
     pub(crate) timers: DurableTimers,
     pub(crate) health: Arc<Health>,
     pub(crate) guard: Arc<Guard>,
+    pub(crate) history: Option<Arc<dyn History>>,
+    pub(crate) figures: PrometheusHandle,
 }
 
 #[derive(OpenApi)]
@@ -36,7 +41,7 @@ pub(crate) struct App {
     paths(
         timer::put, timer::get, timer::list, timer::cancel, timer::pause, timer::resume,
         letters::list, letters::get, letters::delete, letters::redrive, letters::redrive_all,
-        store::pause, store::resume, healthz,
+        store::pause, store::resume, store::stats, runs::list, metrics, healthz,
     ),
     components(schemas(Problem)),
     security(("token" = [])),
@@ -68,12 +73,21 @@ pub(crate) fn router(app: App, gate: Arc<Gate>, limits: &Limits) -> Router {
         .route("/v1/dead-letters/{number}/redrive", post(letters::redrive))
         .route("/v1/pause", post(store::pause))
         .route("/v1/resume", post(store::resume))
+        .route("/v1/stats", get(store::stats))
+        .route("/v1/runs", get(runs::list))
+        .route("/metrics", get(metrics))
         .layer(from_fn_with_state(gate, pass))
         .route("/healthz", get(healthz))
         .route("/openapi.json", get(|| async { Json(Document::openapi()) }))
         .fallback(|| async { Problem::not_found("there is no such page") })
         .layer(DefaultBodyLimit::max(limits.body_bytes))
         .with_state(app)
+}
+
+/// Returns the figures of this process, for Prometheus.
+#[utoipa::path(get, path = "/metrics", tag = "service", responses((status = 200)))]
+async fn metrics(State(app): State<App>) -> String {
+    app.figures.render()
 }
 
 /// Tells if the store replies.

@@ -7,6 +7,13 @@ use super::App;
 use axum::Json;
 use axum::extract::State;
 use serde_json::{Value, json};
+use timers::StatsView;
+
+/// Returns the numbers of the store.
+#[utoipa::path(get, path = "/v1/stats", tag = "store", responses((status = 200, body = StatsView)))]
+pub(super) async fn stats(State(app): State<App>) -> Result<Json<StatsView>, Problem> {
+    Ok(Json(StatsView::new(&app.timers.stats().await?)))
+}
 
 /// Pauses all deliveries.
 #[utoipa::path(post, path = "/v1/pause", tag = "store", responses((status = 200)))]

@@ -131,6 +131,8 @@ async fn timers_and_the_store_are_paused_and_resumed() {
     api.post("/v1/timers/b/pause").await.problem(404);
     api.post("/v1/timers/b/resume").await.problem(404);
     assert_eq!(api.post("/v1/pause").await.json(200)["store"], "paused");
+    let stats = api.get("/v1/stats").await.json(200);
+    assert_eq!((&stats["timers"], &stats["store_paused"]), (&json!(1), &json!(true)));
     let folder = bench.stop().await;
     let timers = DurableTimers::open(folder.join("timers")).unwrap();
     assert!(timers.is_paused().await.unwrap(), "the pause is in the store");

@@ -52,8 +52,16 @@ impl Bench {
     pub(crate) async fn with_resolver(config: Config, resolver: Resolver) -> Self {
         let folder = Folder::new();
         let store = folder.join("timers");
-        let arguments = arguments(store.to_str().unwrap());
-        let service = Service::start_with(&arguments, &config, resolver).await.unwrap();
+        Self::of(store.to_str().unwrap(), config, resolver, folder).await
+    }
+
+    /// Starts a service on another store.
+    pub(crate) async fn at(store: &str, config: Config) -> Self {
+        Self::of(store, config, timerd::system_resolver(), Folder::new()).await
+    }
+
+    async fn of(store: &str, config: Config, resolver: Resolver, folder: Folder) -> Self {
+        let service = Service::start_with(&arguments(store), &config, resolver).await.unwrap();
         let api = Api::of(&service.address().to_string(), TOKEN);
         Self { service, api, folder }
     }
@@ -106,14 +114,32 @@ impl Api {
         name: &str,
         value: &str,
     ) -> Reply {
-        let request = Request::builder()
+        let headers = [("content-type", "application/json"), (name, value)];
+        self.request(method, path, body, &headers).await
+    }
+
+    /// Sends a form with a cookie, without the token of the API.
+    pub(crate) async fn post_form(&self, path: &str, fields: &str, cookie: &str) -> Reply {
+        let kind = "application/x-www-form-urlencoded";
+        let headers = [("content-type", kind), ("cookie", cookie)];
+        self.with_token("none").request("POST", path, fields, &headers).await
+    }
+
+    async fn request(
+        &self,
+        method: &str,
+        path: &str,
+        body: &str,
+        headers: &[(&str, &str)],
+    ) -> Reply {
+        let mut request = Request::builder()
             .method(method.parse::<Method>().unwrap())
             .uri(format!("{}{path}", self.base))
-            .header("authorization", format!("Bearer {}", self.token))
-            .header("content-type", "application/json")
-            .header(name, value)
-            .body(Full::from(body.to_owned()))
-            .unwrap();
+            .header("authorization", format!("Bearer {}", self.token));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Full::from(body.to_owned())).unwrap();
         let response = self.client.request(request).await.unwrap();
         let (status, headers) = (response.status(), response.headers().clone());
         let bytes = response.into_body().collect().await.unwrap().to_bytes();

@@ -8,7 +8,9 @@ mod calls;
 #[path = "../../../durable/tests/common/certificates.rs"]
 mod certificates;
 mod guard;
+mod history;
 mod limits;
+mod page;
 mod program;
 mod receiver;
 #[allow(dead_code, reason = "these tests use a part")]

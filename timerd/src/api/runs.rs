@@ -1,0 +1,51 @@
+//! The history of runs.
+
+#![forbid(unsafe_code)]
+
+use super::super::history::Run;
+use super::super::problem::Problem;
+use super::App;
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+/// The maximum number of runs in a response.
+const LONGEST_PAGE: usize = 1000;
+
+/// The runs to list.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Which {
+    /// Only runs of the timer with this id.
+    id: Option<String>,
+    /// The maximum number of runs, by default 100, and 1000 at most.
+    limit: Option<usize>,
+}
+
+/// Runs, latest first.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Latest {
+    runs: Vec<Run>,
+}
+
+/// Lists runs, latest first. A run is in the list about a second after its end.
+#[utoipa::path(get, path = "/v1/runs", tag = "runs", params(Which), responses(
+    (status = 200, body = Latest),
+    (status = 503, body = Problem),
+))]
+pub(super) async fn list(
+    State(app): State<App>,
+    asked: Result<Query<Which>, QueryRejection>,
+) -> Result<Json<Latest>, Problem> {
+    let Query(which) = asked.map_err(|error| Problem::invalid(error.body_text()))?;
+    let Some(history) = &app.history else { return Ok(Json(Latest { runs: Vec::new() })) };
+    let latest = history.latest(which.id, which.limit.unwrap_or(100).min(LONGEST_PAGE)).await;
+    let runs = latest.map_err(|error| {
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()).after(1)
+    })?;
+    Ok(Json(Latest { runs }))
+}

@@ -1,0 +1,142 @@
+//! The history of runs, bounded by number and age. It lies beside the store, in a file or in Redis,
+//! and is written in batches behind the calls, so a crash loses the last of it. The timers
+//! themselves do not depend on it.
+
+#![forbid(unsafe_code)]
+
+mod file;
+mod redis;
+
+use super::config::HistoryBounds;
+pub(crate) use file::FileHistory;
+pub(crate) use redis::RedisHistory;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use timers::{Address, Servers, StoreArguments};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use utoipa::ToSchema;
+
+/// The runs that wait to be written. Beyond that they are left out.
+const WAITING: usize = 10_000;
+
+/// The number of runs that are written together.
+const BATCH: usize = 1000;
+
+/// The interval at which runs are written.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// A run, that is, an attempt that has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Run {
+    /// The id of the timer.
+    pub(crate) id: String,
+    /// The time for which the delivery was planned, RFC 3339.
+    pub(crate) planned: String,
+    /// The time at which the run has ended, RFC 3339.
+    pub(crate) ended: String,
+    /// The time at which the run has ended, in milliseconds since 1970.
+    #[serde(skip)]
+    pub(crate) ended_millis: u64,
+    /// The duration in milliseconds.
+    pub(crate) millis: u64,
+    /// The number of the attempt.
+    pub(crate) attempt: u32,
+    /// `acknowledged`, `retry`, `again`, `dead`, `missed`, `cancelled`, `given_back`, `too_late`,
+    /// `unanswered` or `unreadable`.
+    pub(crate) outcome: String,
+    /// The error of the attempt.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) error: String,
+}
+
+/// The error of a history.
+#[derive(Debug)]
+pub(crate) struct HistoryError(String);
+
+impl HistoryError {
+    fn of(error: impl fmt::Display) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl fmt::Display for HistoryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the history failed: {}", self.0)
+    }
+}
+
+/// The future of an operation.
+pub(crate) type Reply<T> = Pin<Box<dyn Future<Output = Result<T, HistoryError>> + Send>>;
+
+/// A place for runs.
+pub(crate) trait History: Send + Sync {
+    /// Adds runs, and removes what is beyond the bounds.
+    fn add(&self, runs: Vec<Run>) -> Reply<()>;
+
+    /// Returns up to `limit` runs, of one timer or of all, latest first.
+    fn latest(&self, id: Option<String>, limit: usize) -> Reply<Vec<Run>>;
+}
+
+/// Opens the history beside a store, or returns `None` if there is none for such a store.
+pub(crate) async fn open(
+    store: &StoreArguments,
+    address: &Address,
+    bounds: HistoryBounds,
+) -> Result<Option<Arc<dyn History>>, HistoryError> {
+    Ok(match address {
+        Address::File(path) => {
+            let mut file = path.clone().into_os_string();
+            file.push(".history");
+            Some(Arc::new(FileHistory::open(PathBuf::from(file), bounds)?))
+        }
+        Address::Redis { servers: Servers::Node(url), name, .. } => {
+            let tls = store.certificates().map_err(HistoryError::of)?;
+            Some(Arc::new(RedisHistory::connect(url, name, tls, bounds).await?))
+        }
+        Address::Redis { .. } => {
+            tracing::warn!("there is no history for clusters and sentinels");
+            None
+        }
+    })
+}
+
+/// The end at which runs are recorded.
+#[derive(Clone, Debug)]
+pub(crate) struct Recorder(Sender<Run>);
+
+impl Recorder {
+    /// Records a run, without waiting. It is left out if too many wait.
+    pub(crate) fn record(&self, run: Run) {
+        if self.0.try_send(run).is_err() {
+            metrics::counter!("timerd_runs_not_recorded_total").increment(1);
+        }
+    }
+}
+
+/// Returns a recorder, and the future that writes what it records.
+pub(crate) fn recorder(history: Arc<dyn History>) -> (Recorder, impl Future<Output = ()>) {
+    let (send, runs) = channel(WAITING);
+    (Recorder(send), write(history, runs))
+}
+
+async fn write(history: Arc<dyn History>, mut runs: Receiver<Run>) {
+    loop {
+        let mut batch = Vec::new();
+        if runs.recv_many(&mut batch, BATCH).await == 0 {
+            return;
+        }
+        let count = batch.len() as u64;
+        if let Err(error) = history.add(batch).await {
+            metrics::counter!("timerd_runs_not_recorded_total").increment(count);
+            tracing::warn!(%error, "runs were not recorded");
+        }
+        // More come together meanwhile, unless the service has ended.
+        if !runs.is_closed() {
+            tokio::time::sleep(INTERVAL).await;
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! The page for people: what is due, what runs, and what died and why. It has no scripts.
+
+#![forbid(unsafe_code)]
+
+mod session;
+mod view;
+
+use super::api::App;
+use super::limits::Gate;
+use super::problem::Problem;
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Form, Query, State};
+use axum::middleware::{Next, from_fn};
+use axum::response::{Html, IntoResponse, Redirect, Response};
+use axum::routing::{get, post};
+use http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, SET_COOKIE,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use maud::Markup;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+use session::{Session, Sessions};
+use std::sync::Arc;
+use tourbillon_durable::TimerState;
+
+/// The number of rows in a table.
+const ROWS: usize = 50;
+
+/// The maximum length of a form in bytes.
+const LONGEST_FORM: usize = 8192;
+
+/// What a page may load and where its forms lead.
+const POLICY: &str = "default-src 'none'; style-src 'self'; form-action 'self'; \
+                      frame-ancestors 'none'; base-uri 'none'";
+
+/// The state of the pages.
+#[derive(Clone)]
+struct Pages {
+    app: App,
+    gate: Arc<Gate>,
+    sessions: Arc<Sessions>,
+}
+
+#[derive(Deserialize)]
+struct Login {
+    token: String,
+}
+
+#[derive(Deserialize)]
+struct Search {
+    id: String,
+}
+
+/// A click on a button.
+#[derive(Deserialize)]
+struct Click {
+    csrf: String,
+    #[serde(default)]
+    id: String,
+    #[serde(default)]
+    number: u64,
+}
+
+/// Returns the routes of the page.
+pub(crate) fn router(app: App, gate: Arc<Gate>) -> Router {
+    let pages = Pages { app, gate, sessions: Arc::default() };
+    Router::new()
+        .route("/", get(overview))
+        .route("/timer", get(timer))
+        .route("/login", post(login))
+        .route("/logout", post(logout))
+        .route("/pause", post(pause))
+        .route("/resume", post(resume))
+        .route("/redrive", post(redrive))
+        .route("/style.css", get(style))
+        .layer(DefaultBodyLimit::max(LONGEST_FORM))
+        .layer(from_fn(protect))
+        .with_state(pages)
+}
+
+/// Adds the headers that keep a page from being framed, cached or changed.
+async fn protect(request: axum::extract::Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+async fn style() -> impl IntoResponse {
+    ([(CONTENT_TYPE, "text/css")], include_str!("style.css"))
+}
+
+/// Shows the overview, or the form for the token.
+async fn overview(State(pages): State<Pages>, headers: HeaderMap) -> Result<Html<String>, Problem> {
+    let Some(session) = pages.sessions.of(&headers) else { return Ok(page(view::login(None))) };
+    let timers = &pages.app.timers;
+    let stats = timers.stats().await?;
+    let trouble = pages.app.health.trouble();
+    let running = timers.list_state(TimerState::Running, None, ROWS).await?;
+    let due = timers.list_due(.., None, ROWS).await?;
+    let letters = timers.dead_letters(None, ROWS).await?;
+    let lists = view::Lists { running, due, letters };
+    Ok(page(view::overview(&session.csrf, &stats, trouble.as_deref(), &lists)))
+}
+
+/// Shows a timer and its runs.
+async fn timer(
+    State(pages): State<Pages>,
+    headers: HeaderMap,
+    Query(Search { id }): Query<Search>,
+) -> Result<Html<String>, Problem> {
+    let Some(session) = pages.sessions.of(&headers) else { return Ok(page(view::login(None))) };
+    let timer = pages.app.timers.get(&id).await?;
+    let runs = match &pages.app.history {
+        Some(history) => history.latest(Some(id.clone()), ROWS).await.map_err(|error| {
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()).after(1)
+        })?,
+        None => Vec::new(),
+    };
+    Ok(page(view::timer(&session.csrf, &id, timer.as_ref(), &runs)))
+}
+
+async fn login(State(pages): State<Pages>, Form(Login { token }): Form<Login>) -> Response {
+    if let Err(problem) = pages.gate.admit(Some(&token)) {
+        let status = problem.status();
+        return (status, page(view::login(Some(problem.detail())))).into_response();
+    }
+    match pages.sessions.begin() {
+        Ok(cookie) => ([(SET_COOKIE, cookie)], Redirect::to("/")).into_response(),
+        Err(error) => {
+            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response()
+        }
+    }
+}
+
+async fn logout(
+    State(pages): State<Pages>,
+    headers: HeaderMap,
+    Form(click): Form<Click>,
+) -> Result<Redirect, Problem> {
+    pages.allowed(&headers, &click)?;
+    pages.sessions.end(&headers);
+    Ok(Redirect::to("/"))
+}
+
+/// Pauses a timer, or the store.
+async fn pause(
+    State(pages): State<Pages>,
+    headers: HeaderMap,
+    Form(click): Form<Click>,
+) -> Result<Redirect, Problem> {
+    pages.allowed(&headers, &click)?;
+    if click.id.is_empty() {
+        pages.app.timers.pause().await?;
+    } else {
+        pages.app.timers.pause_timer(&click.id).await?;
+    }
+    Ok(click.back())
+}
+
+/// Resumes a timer, or the store.
+async fn resume(
+    State(pages): State<Pages>,
+    headers: HeaderMap,
+    Form(click): Form<Click>,
+) -> Result<Redirect, Problem> {
+    pages.allowed(&headers, &click)?;
+    if click.id.is_empty() {
+        pages.app.timers.resume().await?;
+    } else {
+        pages.app.timers.resume_timer(&click.id).await?;
+    }
+    Ok(click.back())
+}
+
+async fn redrive(
+    State(pages): State<Pages>,
+    headers: HeaderMap,
+    Form(click): Form<Click>,
+) -> Result<Redirect, Problem> {
+    pages.allowed(&headers, &click)?;
+    pages.app.timers.redrive(click.number).await?;
+    Ok(click.back())
+}
+
+impl Pages {
+    /// Checks that a click comes from a page of this session.
+    fn allowed(&self, headers: &HeaderMap, click: &Click) -> Result<Session, Problem> {
+        let session = self.sessions.of(headers);
+        let session = session.filter(|session| session.is_own(&click.csrf));
+        session.ok_or_else(|| Problem::new(StatusCode::FORBIDDEN, "the page is too old: reload it"))
+    }
+}
+
+impl Click {
+    /// Leads back to the page of the click.
+    fn back(&self) -> Redirect {
+        match &*self.id {
+            "" => Redirect::to("/"),
+            id => Redirect::to(&address(id)),
+        }
+    }
+}
+
+/// Returns the address of the page of a timer.
+fn address(id: &str) -> String {
+    format!("/timer?id={}", utf8_percent_encode(id, NON_ALPHANUMERIC))
+}
+
+fn page(markup: Markup) -> Html<String> {
+    Html(markup.into_string())
+}

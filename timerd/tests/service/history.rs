@@ -1,0 +1,81 @@
+//! The history of runs and the figures, on a file and on Redis.
+
+use super::bench::{Api, Bench, until};
+use super::calls::allowing;
+use super::receiver::Receiver;
+use super::servers::Server;
+use serde_json::{Value, json};
+
+/// Calls a receiver that refuses the first call, and checks what is recorded.
+async fn runs_are_recorded(bench: &Bench, receiver: &mut Receiver) {
+    let api = &bench.api;
+    let schedule = json!({ "at": "2020-01-01T00:00:00Z", "backoff": "1ms..1ms" });
+    api.put("a", &receiver.url("/"), schedule).await.json(201);
+    receiver.next().await;
+    receiver.next().await;
+    api.put("b", &receiver.url("/"), json!({ "after": "0s" })).await.json(201);
+    receiver.next().await;
+    runs_are_shown(api).await;
+    figures_are_shown(api).await;
+}
+
+async fn runs_are_shown(api: &Api) {
+    assert_eq!(runs(api, "/v1/runs", 3).await[0]["id"], "b", "latest first");
+    assert_eq!(runs(api, "/v1/runs?limit=1", 1).await[0]["id"], "b");
+    let of_one = runs(api, "/v1/runs?id=a", 2).await;
+    let error = "the receiver has responded 500 Internal Server Error";
+    for (run, (outcome, attempt, error)) in
+        of_one.iter().zip([("acknowledged", 2, Value::Null), ("retry", 1, json!(error))])
+    {
+        let shown = (&run["outcome"], &run["attempt"], &run["error"]);
+        assert_eq!(shown, (&json!(outcome), &json!(attempt), &error));
+        assert_eq!(run["planned"], "2020-01-01T00:00:00.000Z");
+        assert!(run["millis"].is_u64() && run["ended"].is_string(), "{run}");
+    }
+}
+
+/// Waits until a list has a number of runs.
+async fn runs(api: &Api, path: &str, count: usize) -> Vec<Value> {
+    until("the history", async || match api.get(path).await.json(200)["runs"].take() {
+        Value::Array(runs) if runs.len() == count => Some(runs),
+        _ => None,
+    })
+    .await
+}
+
+async fn figures_are_shown(api: &Api) {
+    let figures = api.get("/metrics").await.text;
+    for figure in [
+        "timerd_attempts_total{outcome=\"acknowledged\"}",
+        "timerd_attempts_total{outcome=\"retry\"}",
+        "timerd_attempt_seconds_bucket",
+        "timerd_lateness_seconds_count",
+        "timerd_requests_total{",
+        "timerd_dead_letters ",
+        "timerd_lag_seconds ",
+        "timerd_lag_seconds ",
+    ] {
+        assert!(figures.contains(figure), "{figure} is not in {figures}");
+    }
+}
+
+#[tokio::test]
+async fn runs_are_recorded_in_a_file() {
+    let mut receiver = Receiver::with(&[500]).await;
+    let bench = Bench::with(allowing(receiver.port())).await;
+    runs_are_recorded(&bench, &mut receiver).await;
+    let folder = bench.stop().await;
+    assert!(folder.join("timers.history").exists());
+}
+
+#[tokio::test]
+async fn runs_are_recorded_in_redis_within_bounds() {
+    let Some(server) = Server::start(&[]) else { return };
+    let mut receiver = Receiver::with(&[500]).await;
+    let bench = Bench::at(&server.url(), allowing(receiver.port())).await;
+    runs_are_recorded(&bench, &mut receiver).await;
+    bench.stop().await;
+    let length = server.order("XLEN tb:timers:history");
+    assert_eq!(length.trim(), ":3");
+    assert!(server.order("TYPE tb:timers:history").contains("stream"));
+}
