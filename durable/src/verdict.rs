@@ -61,7 +61,8 @@ pub enum Verdict {
     /// dead letter if the attempt was the last.
     Retry(String),
     /// The attempt has failed with this error, and no other can succeed. The timer becomes a dead
-    /// letter at once.
+    /// letter at once. If it repeats, only this delivery does, and the timer rests until its next
+    /// time.
     Fail(String),
     /// The timer is delivered again, with the same planned time and token.
     Again {
