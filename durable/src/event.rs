@@ -128,6 +128,23 @@ pub enum Wait {
     Busy,
 }
 
+impl Wait {
+    /// All names.
+    #[cfg(feature = "metrics")]
+    pub(super) const NAMES: [&str; 4] = ["store_away", "store_read_only", "store_paused", "busy"];
+
+    /// Returns the name of the variant in snake case, such as `store_away`, for logs and labels.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::StoreAway => "store_away",
+            Self::StoreReadOnly => "store_read_only",
+            Self::StorePaused => "store_paused",
+            Self::Busy => "busy",
+        }
+    }
+}
+
 /// The reason why a lease was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -136,6 +153,21 @@ pub enum LeaseLoss {
     TakenOver,
     /// No renewal succeeded in time. The handler was stopped.
     RanOut,
+}
+
+impl LeaseLoss {
+    /// All names.
+    #[cfg(feature = "metrics")]
+    pub(super) const NAMES: [&str; 2] = ["taken_over", "ran_out"];
+
+    /// Returns the name of the variant in snake case, such as `ran_out`, for logs and labels.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::TakenOver => "taken_over",
+            Self::RanOut => "ran_out",
+        }
+    }
 }
 
 /// The outcome of an attempt. Every outcome except [`TooLate`](Self::TooLate),
@@ -174,7 +206,8 @@ pub enum LeaseLoss {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// The handler returned [`Verdict::Done`]. This happens once for each id and planned time.
+    /// The handler returned [`Verdict::Done`](super::Verdict::Done). This happens once for each id
+    /// and planned time.
     Acknowledged,
     /// The attempt failed and will be retried.
     Retry {
@@ -192,7 +225,7 @@ pub enum Outcome {
         /// the rule has no further one, so that the timer is gone.
         next: Option<SystemTime>,
     },
-    /// The handler returned [`Verdict::Again`].
+    /// The handler returned [`Verdict::Again`](super::Verdict::Again).
     Again {
         /// The minimum wait before the next attempt.
         wait: Duration,
@@ -238,6 +271,38 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// All names.
+    #[cfg(feature = "metrics")]
+    pub(super) const NAMES: [&str; 10] = [
+        "acknowledged",
+        "retry",
+        "missed",
+        "again",
+        "dead",
+        "cancelled",
+        "given_back",
+        "too_late",
+        "unanswered",
+        "unreadable",
+    ];
+
+    /// Returns the name of the variant in snake case, such as `given_back`, for logs and labels.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Acknowledged => "acknowledged",
+            Self::Retry { .. } => "retry",
+            Self::Missed { .. } => "missed",
+            Self::Again { .. } => "again",
+            Self::Dead { .. } => "dead",
+            Self::Cancelled { .. } => "cancelled",
+            Self::GivenBack => "given_back",
+            Self::TooLate => "too_late",
+            Self::Unanswered => "unanswered",
+            Self::Unreadable { .. } => "unreadable",
+        }
+    }
+
     /// Returns the outcome if the timer had been cancelled.
     pub(super) fn cancelled(self) -> Self {
         match self {

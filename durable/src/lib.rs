@@ -72,6 +72,8 @@ mod durability;
 mod embedded;
 mod error;
 mod event;
+#[cfg(feature = "metrics")]
+mod export;
 mod feed;
 mod json;
 mod key;
@@ -91,6 +93,7 @@ mod stats;
 mod store;
 mod timer;
 mod timers;
+mod trace;
 mod trim;
 mod update;
 mod verdict;
@@ -108,6 +111,8 @@ pub use durability::{Durability, Loss};
 pub use embedded::{Embedded, EmbeddedOptions};
 pub use error::DurableError;
 pub use event::{Attempt, Event, LeaseLoss, Outcome, Wait};
+#[cfg(feature = "metrics")]
+pub use export::StatsGauges;
 pub use lease::DeliveryLease;
 pub use options::{Existing, Options, When};
 pub use record::DeadReason;

@@ -3,6 +3,9 @@
 #![forbid(unsafe_code)]
 
 use super::event::Event;
+#[cfg(feature = "metrics")]
+use super::export::WorkerMetrics;
+use super::trace;
 use crate::panics::quietly;
 
 /// Receives events.
@@ -12,10 +15,18 @@ pub(super) type Observe = dyn Fn(&Event) + Send + Sync;
 #[derive(Default)]
 pub(super) struct Reporter {
     pub(super) observe: Option<Box<Observe>>,
+    #[cfg(feature = "metrics")]
+    pub(super) metrics: Option<WorkerMetrics>,
 }
 
 impl Reporter {
     pub(super) fn report(&self, event: &Event) {
+        // Recorders and subscribers are code of the user as well.
+        quietly(|| trace::emit(event));
+        #[cfg(feature = "metrics")]
+        if let Some(metrics) = &self.metrics {
+            quietly(|| metrics.record(event));
+        }
         if let Some(observe) = &self.observe {
             quietly(|| observe(event));
         }

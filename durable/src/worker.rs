@@ -174,14 +174,14 @@ impl Worker {
 
     /// Ends the run when `end` completes. The worker requests no further leases, and finishes the
     /// attempts that have begun. A timer whose lease is granted after that is
-    /// [given back](Outcome::GivenBack).
+    /// [given back](super::Outcome::GivenBack).
     ///
     /// The shutdown takes as long as the handlers, whose leases are renewed, up to their [time
     /// limit](Self::time_limit). To bound it, use [`until_within`](Self::until_within). If the
     /// store cannot be reached or written, the shutdown takes no longer than the last of the
-    /// leases, because a handler's result does not count after its lease ([`Outcome::Unanswered`]).
-    /// The worker waits for pending lease requests, and to report its end to the store, for up to
-    /// two seconds.
+    /// leases, because a handler's result does not count after its lease
+    /// ([`Unanswered`](super::Outcome::Unanswered)). The worker waits for pending lease requests,
+    /// and to report its end to the store, for up to two seconds.
     pub fn until(mut self, end: impl Future<Output = ()> + Send + 'static) -> Self {
         let end: BoxFuture<'static, ()> = Box::pin(end);
         self.until = end.fuse();
@@ -193,9 +193,9 @@ impl Worker {
     /// was asked to end, as in a deploy.
     ///
     /// The futures of these handlers are dropped, and their attempts are [given
-    /// back](Outcome::GivenBack). The timers are due at once, for another worker, and the attempts
-    /// do not count. The run waits for the store to accept that for up to a second more. An attempt
-    /// that could not be given back ends with its lease, and counts as failed.
+    /// back](super::Outcome::GivenBack). The timers are due at once, for another worker, and the
+    /// attempts do not count. The run waits for the store to accept that for up to a second more.
+    /// An attempt that could not be given back ends with its lease, and counts as failed.
     ///
     /// # Examples
     ///
@@ -231,6 +231,42 @@ impl Worker {
     /// reported once its outcome is durable. A panic in `observe` is dropped.
     pub fn observe(mut self, observe: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.reporter.observe = Some(Box::new(observe));
+        self
+    }
+
+    /// Counts the events of this worker with the facade `metrics`, by the recorder that is
+    /// installed, with the label `store`.
+    ///
+    /// - `tourbillon_durable_attempts_total`, by [`outcome`](super::Outcome::name)
+    /// - `tourbillon_durable_attempt_lateness_seconds` and
+    ///   `tourbillon_durable_handler_duration_seconds`, histograms of attempts whose handler was
+    ///   called
+    /// - `tourbillon_durable_leases_lost_total`, by [`reason`](super::LeaseLoss::name)
+    /// - `tourbillon_durable_waits_total` and `tourbillon_durable_wait_duration_seconds`, by
+    ///   [`reason`](super::Wait::name)
+    /// - `tourbillon_durable_notices_lost_total`, `tourbillon_durable_emptied_total`,
+    ///   `tourbillon_durable_partitions_gained_total` and
+    ///   `tourbillon_durable_partitions_lost_total`, of a store in Redis
+    ///
+    /// Counters begin at zero. For gauges of the store see
+    /// [`StatsGauges`](super::StatsGauges).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tourbillon_durable::DurableTimers;
+    ///
+    /// # let file = std::env::temp_dir().join(format!("tourbillon-meters-{}", std::process::id()));
+    /// let timers = DurableTimers::open(&file)?;
+    /// let worker = timers.worker().metrics("reminders"); // once the recorder is installed
+    /// # drop((worker, timers));
+    /// # std::fs::remove_file(&file)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "metrics")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+    pub fn metrics(mut self, store: &str) -> Self {
+        self.reporter.metrics = Some(super::export::WorkerMetrics::new(store));
         self
     }
 

@@ -13,6 +13,7 @@ use super::ready::Claim;
 use super::record::{DeadReason, Record};
 use super::report::Reporter;
 use super::store::{Answer, Finish, Finished, Lease, Leasing, Store};
+use super::trace::AttemptSpan;
 use super::verdict::Verdict;
 use super::window::{Reading, Window};
 use futures_channel::oneshot;
@@ -195,11 +196,11 @@ impl Attempts {
             None => Outcome::Unanswered,
         };
         let Record { planned, attempt, .. } = lease.record;
-        let Course { lateness, duration, .. } = course;
+        let (lateness, duration) = (course.lateness, course.duration);
         let (planned, due) = (system(planned), system(lease.due));
         let attempt =
             Attempt { id: id.to_string(), planned, due, attempt, outcome, lateness, duration };
-        self.reporter.report(&Event::Attempt(attempt));
+        self.report(&course, &Event::Attempt(attempt));
         Ok(())
     }
 
@@ -255,11 +256,16 @@ impl Attempts {
         self.reporter.report(&Event::Attempt(attempt));
     }
 
+    /// Reports an event within the span of its attempt.
+    fn report(&self, course: &Course, event: &Event) {
+        course.span.report(event, || self.reporter.report(event));
+    }
+
     /// Reports that the lease of an attempt is lost, once.
     fn report_lost(&self, course: &Course, id: &str, attempt: u32, reason: LeaseLoss) {
         // One task polls the attempt, so no other memory depends on it.
         if !course.lost.swap(true, Relaxed) {
-            self.reporter.report(&Event::LeaseLost { id: id.to_owned(), attempt, reason });
+            self.report(course, &Event::LeaseLost { id: id.to_owned(), attempt, reason });
         }
     }
 
@@ -303,9 +309,11 @@ impl Attempts {
             return Ok((failed(RAN_OUT), expires));
         }
         course.lateness += begun.saturating_duration_since(course.answered);
+        course.span = AttemptSpan::of(id, record, lease.due);
         let mut held = HeldLease::new(asked, length, begun + self.time_limit);
         let ended = {
-            let handled = pin!(self.call(Delivery::new(id, record, held.handle())));
+            let called = self.call(Delivery::new(id, record, held.handle()));
+            let handled = pin!(course.span.around(called));
             let lost = |reason| self.report_lost(course, id, record.attempt, reason);
             let taken_over = || lost(LeaseLoss::TakenOver);
             let kept = pin!(held.keep(&self.timer, || self.store.renew(id, *fence), taken_over));
@@ -363,13 +371,22 @@ struct Course {
     duration: Option<Duration>,
     /// Set once the loss of the lease was reported.
     lost: AtomicBool,
+    /// The span of the handler.
+    span: AttemptSpan,
 }
 
 impl Course {
     /// Creates the course of an attempt whose lease was requested and granted at these times.
     fn begin(lease: &Lease, asked: Instant, answered: Instant) -> Self {
         let lateness = Duration::from_millis(lease.now.saturating_sub(lease.due));
-        Self { asked, answered, lateness, duration: None, lost: AtomicBool::new(false) }
+        Self {
+            asked,
+            answered,
+            lateness,
+            duration: None,
+            lost: AtomicBool::new(false),
+            span: AttemptSpan::none(),
+        }
     }
 }
 

@@ -72,7 +72,7 @@ fn delivered(less: Millis, ends: bool) -> Result<Delivered, Box<dyn std::error::
             *ignore_poison(called.lock()) += 1;
             Box::pin(std::future::ready(Verdict::Done))
         }),
-        reporter: Reporter { observe: Some(Box::new(observe)) },
+        reporter: Reporter { observe: Some(Box::new(observe)), ..Reporter::default() },
         overdue: AtomicUsize::new(0),
         ending: ending.shared(),
         cut: is_cut.shared(),

@@ -8,7 +8,7 @@ mod cluster;
 #[path = "../common/mod.rs"]
 mod common;
 mod damage;
-mod events;
+mod notices;
 mod owners;
 mod renewals;
 mod sentinel;
