@@ -7,6 +7,7 @@ mod bench;
 mod calls;
 #[path = "../../../durable/tests/common/certificates.rs"]
 mod certificates;
+mod coming_from;
 mod guard;
 mod history;
 mod limits;

@@ -2,10 +2,11 @@
 
 #![allow(clippy::disallowed_methods, reason = "a process is waited for")]
 
-use super::bench::{Api, Folder};
+use super::bench::{Api, Folder, until};
 use super::receiver::Receiver;
 use super::servers::Server;
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -130,4 +131,54 @@ async fn what_hangs_at_the_end_is_given_back() {
     for timer in left {
         assert_eq!((timer.attempts, timer.is_running()), (0, false), "{timer:?}");
     }
+}
+
+#[tokio::test]
+async fn services_that_are_killed_or_stopped_lose_nothing() {
+    const TIMERS: usize = 90;
+    let Some(server) = Server::start(&[]) else { return };
+    let mut receiver = Receiver::with(&[]).await;
+    let folder = Folder::new();
+    let config = format!(
+        "[webhooks]\nallow = [\"127.0.0.0/8\"]\nports = [{}]\nconcurrency = 4",
+        receiver.port()
+    );
+    std::fs::write(folder.join("timerd.toml"), config).unwrap();
+    let arguments = ["--token", "t", "--config", "timerd.toml", "--store", &server.url()];
+    let [mut killed, stopped, left] = [(); 3].map(|()| Program::start(&folder, &arguments));
+    let api = Api::of(&left.address, "t");
+    for number in 0..TIMERS {
+        let url = receiver.url(&format!("/{number}"));
+        let after = format!("{}ms", 50 * number);
+        let schedule = json!({ "after": after, "lease": "2s", "backoff": "100ms..1s" });
+        api.put(&format!("{number}"), &url, schedule).await.json(201);
+    }
+    let mut called = BTreeSet::new();
+    while called.len() < TIMERS {
+        called.insert(receiver.next().await.path);
+        match called.len() {
+            20 => killed.process.kill().unwrap(),
+            40 => stopped.signal("-STOP"),
+            _ => {}
+        }
+    }
+    until("the end of all timers", async || {
+        (api.get("/v1/stats").await.json(200)["timers"] == 0).then_some(())
+    })
+    .await;
+    assert_eq!(api.get("/v1/stats").await.json(200)["dead_letters"], 0);
+    // What it had begun is too late.
+    stopped.signal("-CONT");
+    stopped.signal("-TERM");
+    stopped.end();
+    killed.process.wait().unwrap();
+    let runs = api.get("/v1/runs?limit=1000").await.json(200)["runs"].take();
+    let mut acknowledged = BTreeSet::new();
+    // The history of the one that was killed may lack its last runs.
+    for run in runs.as_array().unwrap().iter().filter(|run| run["outcome"] == "acknowledged") {
+        assert!(acknowledged.insert(run["id"].to_string()), "twice: {run}");
+    }
+    assert!(acknowledged.len() > TIMERS / 2, "{runs}");
+    left.signal("-TERM");
+    left.end();
 }

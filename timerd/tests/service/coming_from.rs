@@ -1,0 +1,170 @@
+//! Uses of xtimer, ported to this service. Each row of its table in `docs/COMING-FROM.md` is a test
+//! of that name.
+
+use super::bench::{Bench, until};
+use super::calls::allowing;
+use super::receiver::Receiver;
+use serde_json::{Value, json};
+
+const URL: &str = "https://example.org/";
+
+#[test]
+fn every_row_of_xtimer_has_its_test_and_every_test_its_row() {
+    let table = include_str!("../../../docs/COMING-FROM.md");
+    let of_row = |line: &str| Some(line.strip_prefix("| ")?.rsplit('`').nth(1)?.to_owned());
+    let rows = table.lines().filter_map(of_row).filter(|row| row.starts_with("xtimer_"));
+    let source = include_str!("coming_from.rs").lines();
+    let of_test =
+        |line: &str| Some(line.strip_prefix("async fn ")?.strip_suffix("() {")?.to_owned());
+    let tests: Vec<String> = source.filter_map(of_test).collect();
+    assert_eq!(rows.collect::<Vec<_>>(), tests);
+}
+
+#[tokio::test]
+async fn xtimer_create() {
+    let bench = Bench::start().await;
+    let every_second = json!({ "cron": "* * * * * *", "zone": "Asia/Shanghai" });
+    bench.api.put("job", URL, every_second.clone()).await.json(201);
+    bench.api.put("job", URL, every_second).await.problem(409);
+    assert_eq!(bench.api.get("/v1/timers/job").await.json(200)["repeats"]["zone"], "Asia/Shanghai");
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn xtimer_delete() {
+    let bench = Bench::start().await;
+    let day = json!({ "every": "1d" });
+    bench.api.put("job", URL, day.clone()).await.json(201);
+    bench.api.send("DELETE", "/v1/timers/job", "").await.json(200);
+    bench.api.put("job", URL, day).await.json(201);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn xtimer_update() {
+    let bench = Bench::start().await;
+    bench.api.put("job", URL, json!({ "every": "1d" })).await.json(201);
+    let weekly = json!({ "every": "7d", "existing": "update" });
+    assert_eq!(bench.api.put("job", URL, weekly).await.json(200)["result"], "updated");
+    assert_eq!(bench.api.get("/v1/timers/job").await.json(200)["repeats"]["every"], "7days");
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn xtimer_get() {
+    let bench = Bench::start().await;
+    bench.api.put("job", URL, json!({ "at": "2090-01-01T00:00:00Z" })).await.json(201);
+    let timer = bench.api.get("/v1/timers/job").await.json(200);
+    assert_eq!((&timer["state"], &timer["attempts"]), (&json!("resting"), &json!(0)));
+    assert_eq!(timer["due"], "2090-01-01T00:00:00.000Z");
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn xtimer_list() {
+    let bench = Bench::start().await;
+    for (id, after) in [("later", "2d"), ("sooner", "1d")] {
+        bench.api.put(id, URL, json!({ "after": after })).await.json(201);
+    }
+    let timers = bench.api.get("/v1/timers").await.json(200)["timers"].take();
+    assert_eq!((&timers[0]["id"], &timers[1]["id"]), (&json!("sooner"), &json!("later")));
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn xtimer_enable() {
+    let mut receiver = Receiver::with(&[]).await;
+    let bench = Bench::with(allowing(receiver.port())).await;
+    bench.api.post("/v1/pause").await.json(200);
+    let daily = json!({ "every": "1d", "at": "2020-01-01T00:00:00Z" });
+    bench.api.put("job", &receiver.url("/"), daily.clone()).await.json(201);
+    let mut skips = daily;
+    skips["misfire"] = json!("1ms");
+    bench.api.put("skips", &receiver.url("/skips"), skips).await.json(201);
+    for id in ["job", "skips"] {
+        bench.api.post(&format!("/v1/timers/{id}/pause")).await.json(200);
+    }
+    bench.api.post("/v1/resume").await.json(200);
+    for id in ["skips", "job"] {
+        bench.api.post(&format!("/v1/timers/{id}/resume")).await.json(200);
+    }
+    assert_eq!(receiver.next().await.path, "/");
+    for id in ["job", "skips"] {
+        until("the next occurrence", async || {
+            let timer = bench.api.get(&format!("/v1/timers/{id}")).await.json(200);
+            (!timer["due"].as_str()?.starts_with("2020") && timer["state"] == "resting")
+                .then_some(())
+        })
+        .await;
+    }
+    assert_eq!(receiver.left(), 0, "one for all that were missed, and none for the other");
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn xtimer_unable() {
+    let mut receiver = Receiver::with(&[]).await;
+    let bench = Bench::with(allowing(receiver.port())).await;
+    let often = json!({ "every": "20ms" });
+    for id in ["job", "clock"] {
+        bench.api.put(id, &receiver.url(&format!("/{id}")), often.clone()).await.json(201);
+    }
+    while receiver.next().await.path != "/job" {}
+    let paused = bench.api.post("/v1/timers/job/pause").await.json(200);
+    assert!(["paused", "pausing"].contains(&paused["result"].as_str().unwrap()), "{paused}");
+    until("the end of the running call", async || {
+        let timer = bench.api.get("/v1/timers/job").await.json(200);
+        (timer["state"] == "paused").then_some(())
+    })
+    .await;
+    // What has come by now is older than this.
+    for _ in 0..receiver.left() {
+        receiver.next().await;
+    }
+    for _ in 0..20 {
+        assert_eq!(receiver.next().await.path, "/clock");
+    }
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn xtimer_executor() {
+    let mut receiver = Receiver::with(&[500]).await;
+    let bench = Bench::with(allowing(receiver.port())).await;
+    let webhook = json!({ "url": receiver.url("/"), "method": "PATCH", "body": "{}" });
+    let schedule = json!({ "after": "0s", "backoff": "1ms..1ms" });
+    let timer = json!({ "webhook": webhook, "schedule": schedule }).to_string();
+    bench.api.send("PUT", "/v1/timers/job", &timer).await.json(201);
+    for _ in 0..2 {
+        let seen = receiver.next().await;
+        assert_eq!((&*seen.method, &*seen.body), ("PATCH", "{}"));
+    }
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn xtimer_records() {
+    let mut receiver = Receiver::with(&[404]).await;
+    let bench = Bench::with(allowing(receiver.port())).await;
+    bench.api.put("job", &receiver.url("/"), json!({ "after": "0s" })).await.json(201);
+    receiver.next().await;
+    let run = until("the run", async || {
+        let mut runs = bench.api.get("/v1/runs?id=job").await.json(200);
+        runs["runs"].get_mut(0).map(Value::take)
+    })
+    .await;
+    let error = "the receiver has responded 404 Not Found";
+    assert_eq!((&run["outcome"], &run["error"]), (&json!("dead"), &json!(error)));
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn xtimer_monitor() {
+    let bench = Bench::start().await;
+    until("the numbers of the store", async || {
+        let figures = bench.api.get("/metrics").await.text;
+        figures.contains("timerd_timers{state=\"resting\"}").then_some(())
+    })
+    .await;
+    bench.stop().await;
+}
