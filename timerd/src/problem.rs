@@ -11,7 +11,7 @@ use timers::SettingsError;
 use tourbillon_durable::DurableError;
 use utoipa::ToSchema;
 
-/// An error.
+/// An error (RFC 9457).
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct Problem {
     /// The status of the response.

@@ -31,22 +31,23 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(600);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Webhook {
-    /// The address, `http://` or `https://`.
+    /// The URL, `http://` or `https://`.
     pub(crate) url: String,
-    /// The method, by default `POST`.
+    /// `GET`, `POST` (the default), `PUT`, `PATCH` or `DELETE`.
     #[serde(default = "post")]
     pub(crate) method: String,
-    /// The headers.
+    /// The headers, except those that the service sets itself.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) headers: BTreeMap<String, String>,
     /// The body.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) body: String,
-    /// The time limit of a call, by default 10s.
+    /// The time limit of a call, such as `30s`, and at most `10m`. The default is that of the
+    /// configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) timeout: Option<String>,
-    /// The name of the secret in the configuration by which calls are signed, by default `default`
-    /// if there is such a secret.
+    /// The name of the secret with which calls are signed. The default is the secret `default`, if
+    /// the configuration has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) secret: Option<String>,
 }

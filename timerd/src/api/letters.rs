@@ -17,9 +17,9 @@ use utoipa::{IntoParams, ToSchema};
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Which {
-    /// Only letters with greater numbers.
+    /// Only letters with a greater number than this.
     after: Option<u64>,
-    /// The maximum number of letters, by default 100, and 1000 at most.
+    /// The maximum number of letters. The default is 100, and a page has at most 1000.
     limit: Option<usize>,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Which {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct As {
-    /// Another id for the timer, for when its own id exists.
+    /// A new id for the timer, in case another timer has its id now.
     r#as: Option<String>,
 }
 
@@ -41,12 +41,14 @@ pub(super) struct Letters {
 /// The outcome of redriving a page of dead letters.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Redriven {
+    /// The number of letters that were redriven.
     redriven: u64,
     /// The number of letters that stay because a timer with their id exists.
     existing: u64,
     /// The number of letters that stay because they cannot be read.
     unreadable: u64,
-    /// The number of the last letter, which is the `after` of the next page.
+    /// The number of the last letter of the page, which is the value of `after` for the next page.
+    /// `null` if the page was empty.
     last: Option<u64>,
 }
 
@@ -92,12 +94,14 @@ pub(super) async fn delete(State(app): State<App>, number: Number) -> Result<Jso
     }
 }
 
-/// Makes a dead letter due again.
+/// Redrives a dead letter.
+///
+/// Its timer is due at once, with all its attempts.
 #[utoipa::path(post, path = "/v1/dead-letters/{number}/redrive", tag = "dead letters", params(As),
     responses(
         (status = 200),
         (status = 404, body = Problem),
-        (status = 409, description = "A timer with its id exists", body = Problem),
+        (status = 409, description = "A timer with this id exists", body = Problem),
     )
 )]
 pub(super) async fn redrive(
@@ -117,7 +121,7 @@ pub(super) async fn redrive(
     }
 }
 
-/// Makes a page of dead letters due again, oldest first.
+/// Redrives a page of dead letters, oldest first.
 #[utoipa::path(post, path = "/v1/dead-letters/redrive", tag = "dead letters", params(Which),
     responses((status = 200, body = Redriven))
 )]

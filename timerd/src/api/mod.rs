@@ -37,7 +37,8 @@ pub(crate) struct App {
 
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "timerd", description = "Calls webhooks on time, once or by a rule."),
+    info(title = "timerd", description = "Calls webhooks on time, once or by a rule. Each request needs \
+        a token, except those for `/healthz` and this document. An error is a `Problem`."),
     paths(
         timer::put, timer::get, timer::list, timer::cancel, timer::pause, timer::resume,
         letters::list, letters::get, letters::delete, letters::redrive, letters::redrive_all,
@@ -84,13 +85,13 @@ pub(crate) fn router(app: App, gate: Arc<Gate>, limits: &Limits) -> Router {
         .with_state(app)
 }
 
-/// Returns the figures of this process, for Prometheus.
+/// Returns metrics in the text format of Prometheus.
 #[utoipa::path(get, path = "/metrics", tag = "service", responses((status = 200)))]
 async fn metrics(State(app): State<App>) -> String {
     app.figures.render()
 }
 
-/// Tells if the store replies.
+/// Reports whether the store replies.
 #[utoipa::path(get, path = "/healthz", tag = "service", security(()), responses(
     (status = 200, description = "The store replies"),
     (status = 503, description = "The store does not reply", body = Problem),

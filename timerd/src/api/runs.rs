@@ -20,9 +20,10 @@ const LONGEST_PAGE: usize = 1000;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Which {
-    /// Only runs of the timer with this id.
+    /// Only runs of the timer with this id. In Redis, only the latest 10,000 runs of all timers are
+    /// searched.
     id: Option<String>,
-    /// The maximum number of runs, by default 100, and 1000 at most.
+    /// The maximum number of runs. The default is 100, and at most 1000 are listed.
     limit: Option<usize>,
 }
 
@@ -32,7 +33,9 @@ pub(super) struct Latest {
     runs: Vec<Run>,
 }
 
-/// Lists runs, latest first. A run is in the list about a second after its end.
+/// Lists runs, latest first.
+///
+/// A run is an attempt that has ended. It appears in the list about a second after its end.
 #[utoipa::path(get, path = "/v1/runs", tag = "runs", params(Which), responses(
     (status = 200, body = Latest),
     (status = 503, body = Problem),

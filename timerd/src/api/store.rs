@@ -9,20 +9,25 @@ use axum::extract::State;
 use serde_json::{Value, json};
 use timers::StatsView;
 
-/// Returns the numbers of the store.
+/// Returns statistics of the store.
 #[utoipa::path(get, path = "/v1/stats", tag = "store", responses((status = 200, body = StatsView)))]
 pub(super) async fn stats(State(app): State<App>) -> Result<Json<StatsView>, Problem> {
     Ok(Json(StatsView::new(&app.timers.stats().await?)))
 }
 
-/// Pauses all deliveries.
+/// Pauses the store.
+///
+/// No attempt begins until it is resumed, in any service that uses the store. Attempts that are
+/// running continue.
 #[utoipa::path(post, path = "/v1/pause", tag = "store", responses((status = 200)))]
 pub(super) async fn pause(State(app): State<App>) -> Result<Json<Value>, Problem> {
     app.timers.pause().await?;
     Ok(Json(json!({ "store": "paused" })))
 }
 
-/// Resumes deliveries.
+/// Resumes the store.
+///
+/// Overdue timers are called oldest first.
 #[utoipa::path(post, path = "/v1/resume", tag = "store", responses((status = 200)))]
 pub(super) async fn resume(State(app): State<App>) -> Result<Json<Value>, Problem> {
     app.timers.resume().await?;

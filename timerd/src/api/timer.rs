@@ -28,15 +28,16 @@ const TRACE: &str = "traceparent";
 pub(super) struct NewTimer {
     /// The request that is made when the timer is due.
     webhook: Webhook,
-    /// The time, or the rule, and the options.
+    /// The time or the rule, and the options.
     schedule: Settings,
 }
 
-/// What has become of a timer.
+/// The result of an operation on a timer.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Done {
     id: String,
-    /// `new`, `kept`, `next`, `replaced` or `updated`; `removed` or `running`; or a state.
+    /// After an insert `new`, `kept`, `next`, `replaced` or `updated`. After a cancel `removed`, or
+    /// `running` if an attempt is still running. After a pause or resume the state of the timer.
     result: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     due: Option<String>,
@@ -48,33 +49,35 @@ pub(super) struct Done {
 #[into_params(parameter_in = Query)]
 pub(super) struct Which {
     /// Only timers in this state: `resting`, `running`, `pausing`, `cancelling` or `paused`. Such a
-    /// list has one page.
+    /// list has only one page, and ignores all other parameters except `limit`.
     state: Option<String>,
     /// Only timers that are due at this time or later.
     due_from: Option<String>,
     /// Only timers that are due before this time.
     due_before: Option<String>,
-    /// The maximum number of timers, by default 100, and 1000 at most.
+    /// The maximum number of timers. The default is 100, and at most 1000 are listed.
     limit: Option<usize>,
-    /// The `next` of the page before.
+    /// The `next` of the previous page.
     after: Option<String>,
 }
 
-/// A page of timers, earliest first.
+/// A page of timers, in the order of their due times.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Timers {
     timers: Vec<TimerView>,
-    /// The `after` of the next page, if there may be one.
+    /// The value of `after` for the next page, if there may be one.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }
 
 /// Inserts a timer.
+///
+/// The option `existing` decides what happens if the id exists.
 #[utoipa::path(put, path = "/v1/timers/{id}", tag = "timers", request_body = NewTimer, responses(
     (status = 201, description = "The timer is new", body = Done),
     (status = 200, description = "A timer with this id existed", body = Done),
     (status = 400, body = Problem),
-    (status = 409, description = "The id exists, and `existing` is `refuse`", body = Problem),
+    (status = 409, description = "A timer with this id exists, and `existing` is `refuse`", body = Problem),
 ))]
 pub(super) async fn put(
     State(app): State<App>,
@@ -117,7 +120,7 @@ pub(super) async fn get(
     found.map(|timer| Json(TimerView::new(&timer))).ok_or_else(|| missing(&id))
 }
 
-/// Lists timers, earliest first.
+/// Lists timers in the order of their due times.
 #[utoipa::path(get, path = "/v1/timers", tag = "timers", params(Which), responses(
     (status = 200, body = Timers),
     (status = 400, body = Problem),
@@ -153,7 +156,9 @@ pub(super) async fn list(
     Ok(Json(Timers { timers: found.iter().map(TimerView::new).collect(), next }))
 }
 
-/// Cancels a timer. A running attempt is the last one.
+/// Cancels a timer.
+///
+/// An attempt that is running continues, but is not retried.
 #[utoipa::path(delete, path = "/v1/timers/{id}", tag = "timers", responses(
     (status = 200, body = Done),
     (status = 404, body = Problem),
@@ -171,6 +176,8 @@ pub(super) async fn cancel(
 }
 
 /// Pauses a timer.
+///
+/// An attempt that is running continues. No other begins until the timer is resumed.
 #[utoipa::path(post, path = "/v1/timers/{id}/pause", tag = "timers", responses(
     (status = 200, body = Done),
     (status = 404, body = Problem),
@@ -186,6 +193,8 @@ pub(super) async fn pause(
 }
 
 /// Resumes a timer.
+///
+/// If it is overdue, it is called at once, or skipped by its option `misfire`.
 #[utoipa::path(post, path = "/v1/timers/{id}/resume", tag = "timers", responses(
     (status = 200, body = Done),
     (status = 404, body = Problem),

@@ -36,12 +36,12 @@ pub(crate) struct Run {
     pub(crate) id: String,
     /// The time for which the delivery was planned, RFC 3339.
     pub(crate) planned: String,
-    /// The time at which the run has ended, RFC 3339.
+    /// The time at which the run ended, RFC 3339.
     pub(crate) ended: String,
     /// The time at which the run has ended, in milliseconds since 1970.
     #[serde(skip)]
     pub(crate) ended_millis: u64,
-    /// The duration in milliseconds.
+    /// The duration of the call in milliseconds.
     pub(crate) millis: u64,
     /// The number of the attempt.
     pub(crate) attempt: u32,
