@@ -2,11 +2,11 @@
 
 #![forbid(unsafe_code)]
 
-use metrics::{gauge, set_global_recorder};
+use metrics::set_global_recorder;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use std::sync::OnceLock;
 use std::time::Duration;
-use tourbillon_durable::DurableTimers;
+use tourbillon_durable::{DurableTimers, StatsGauges};
 
 /// The bounds of the buckets of durations, in seconds.
 const SECONDS: [f64; 12] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0];
@@ -30,24 +30,13 @@ pub(crate) fn install() -> PrometheusHandle {
 }
 
 /// Counts the timers and the dead letters, again and again.
-pub(crate) async fn watch(timers: &DurableTimers, handle: &PrometheusHandle) {
+pub(crate) async fn watch(timers: &DurableTimers, store: &str, handle: &PrometheusHandle) {
+    let gauges = StatsGauges::new(store);
     loop {
         if let Ok(stats) = timers.stats().await {
-            for (state, count) in
-                [("resting", stats.resting), ("leased", stats.leased), ("paused", stats.paused)]
-            {
-                gauge!("timerd_timers", "state" => state).set(lossy(count));
-            }
-            gauge!("timerd_timers_overdue").set(lossy(stats.overdue));
-            gauge!("timerd_lag_seconds").set(stats.lag());
-            gauge!("timerd_dead_letters").set(lossy(stats.dead_letters));
+            gauges.set(&stats);
         }
         handle.run_upkeep();
         tokio::time::sleep(INTERVAL).await;
     }
-}
-
-#[allow(clippy::cast_precision_loss, reason = "a gauge is a float")]
-fn lossy(count: u64) -> f64 {
-    count as f64
 }

@@ -122,8 +122,9 @@ impl Service {
         background.spawn(async move { watches.watch(&watched).await });
 
         let figures = figures::install();
-        let (counted, handle) = (timers.clone(), figures.clone());
-        background.spawn(async move { figures::watch(&counted, &handle).await });
+        let store = place.label();
+        let (counted, handle, label) = (timers.clone(), figures.clone(), store.clone());
+        background.spawn(async move { figures::watch(&counted, &label, &handle).await });
 
         let (recorder, recording) = history.clone().map(history::recorder).unzip();
         let recording = tokio::spawn(async {
@@ -133,8 +134,8 @@ impl Service {
         });
         let runs = Arc::new(Runs::new(recorder));
         let (stop, stops) = watch::channel(false);
-        let concurrency = config.webhooks.concurrency;
-        let work = work(timers.clone(), caller, Arc::clone(&runs), concurrency, stops.clone());
+        let setup = Setup { store, concurrency: config.webhooks.concurrency };
+        let work = work(timers.clone(), caller, Arc::clone(&runs), setup, stops.clone());
         let working = tokio::spawn(work);
         let gate = Arc::new(Gate::new(tokens, &config.limits));
         let app = App { timers, health, guard, history, figures };
@@ -185,16 +186,24 @@ impl Service {
     }
 }
 
+/// The settings of the worker.
+struct Setup {
+    /// The name of the store in figures.
+    store: String,
+    concurrency: usize,
+}
+
 /// Calls what is due, until the service stops.
 async fn work(
     timers: DurableTimers,
     caller: Arc<Caller>,
     runs: Arc<Runs>,
-    concurrency: usize,
+    setup: Setup,
     stops: watch::Receiver<bool>,
 ) {
     while !*stops.borrow() {
-        let worker = timers.worker().concurrency(concurrency).time_limit(LONGEST_ATTEMPT);
+        let worker = timers.worker().concurrency(setup.concurrency).metrics(&setup.store);
+        let worker = worker.time_limit(LONGEST_ATTEMPT);
         let worker = worker.until_within(stopped(stops.clone()), STOP);
         let runs = Arc::clone(&runs);
         let worker = worker.observe(move |event| runs.report(event));

@@ -137,6 +137,15 @@ fn split(urls: &str) -> Vec<String> {
 }
 
 impl Address {
+    /// Returns the name of the store in figures and logs, which is the path of a file.
+    #[must_use]
+    pub fn label(&self) -> String {
+        match self {
+            Self::File(path) => path.display().to_string(),
+            Self::Redis { name, .. } => name.clone(),
+        }
+    }
+
     /// Returns `true` if the store is a file that does not exist.
     #[must_use]
     pub fn is_missing(&self) -> bool {

@@ -163,7 +163,7 @@ async fn xtimer_monitor() {
     let bench = Bench::start().await;
     until("the numbers of the store", async || {
         let figures = bench.api.get("/metrics").await.text;
-        figures.contains("timerd_timers{state=\"resting\"}").then_some(())
+        figures.contains("tourbillon_durable_timers{").then_some(())
     })
     .await;
     bench.stop().await;

@@ -46,14 +46,12 @@ async fn runs(api: &Api, path: &str, count: usize) -> Vec<Value> {
 async fn figures_are_shown(api: &Api) {
     let figures = api.get("/metrics").await.text;
     for figure in [
-        "timerd_attempts_total{outcome=\"acknowledged\"}",
-        "timerd_attempts_total{outcome=\"retry\"}",
-        "timerd_attempt_seconds_bucket",
-        "timerd_lateness_seconds_count",
+        "outcome=\"acknowledged\"",
+        "outcome=\"retry\"",
+        "tourbillon_durable_handler_duration_seconds_bucket",
+        "tourbillon_durable_attempt_lateness_seconds_count",
+        "tourbillon_durable_dead_letters",
         "timerd_requests_total{",
-        "timerd_dead_letters ",
-        "timerd_lag_seconds ",
-        "timerd_lag_seconds ",
     ] {
         assert!(figures.contains(figure), "{figure} is not in {figures}");
     }
