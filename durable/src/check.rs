@@ -90,12 +90,12 @@ pub enum Finding {
         /// The id under which the record is stored. Damaged bytes that are not UTF-8 are replaced.
         id: String,
     },
-    /// The number of leases that the store, or a partition of it in Redis, has counted is not that
-    /// of its records. Only [`DurableTimers::stats`](super::DurableTimers::stats) depends on it.
+    /// The counter of leases of a file, or of a partition in Redis, differs from the number of
+    /// leased timers. Only [`DurableTimers::stats`](super::DurableTimers::stats) depends on it.
     Leases {
-        /// The number that the store has counted.
+        /// The value of the counter.
         counted: u64,
-        /// The number of records with a lease.
+        /// The number of leased timers.
         found: u64,
     },
 }

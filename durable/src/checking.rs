@@ -14,8 +14,9 @@ impl DurableTimers {
     /// is followed to its record, so `n` timers cost about `3 n` lookups. The store is read in
     /// steps of up to 1000 timers, between which workers and callers continue. A timer that changes
     /// during the check is compared in one consistent state, and may be counted twice or not at
-    /// all. The number of leases, which [`stats`](Self::stats) returns, is compared in a file, or
-    /// in each partition in Redis, if no lease began or ended there meanwhile.
+    /// all. The counter of leases, on which [`stats`](Self::stats) depends, is compared with the
+    /// records of the file or, in Redis, of each partition, unless a lease began or ended there
+    /// during the check.
     ///
     /// The usual cause of a finding is a disk that returns wrong bytes. Without a check, workers
     /// report keys without a record ([`Unreadable`](super::Outcome::Unreadable)) when those are
@@ -58,8 +59,8 @@ impl DurableTimers {
     /// - The index is rebuilt from the records that can be read. Every such timer is delivered
     ///   again, and keys without a record are removed.
     /// - A record under a damaged id is moved back to its own id, which is still in the index.
-    /// - The number of leases is counted again. In Redis a partition in which leases began or ended
-    ///   meanwhile is left out. [Pause](Self::pause) the store to include it.
+    /// - The leases are counted again. In Redis, a partition in which leases begin or end meanwhile
+    ///   is left out. To include all partitions, [pause](Self::pause) the store first.
     /// - A record that cannot be read stays and is reported as before.
     ///   [`remove_corrupt`](Self::remove_corrupt) removes it.
     ///

@@ -280,11 +280,11 @@ impl DurableTimers {
     /// more than `age` ago. Pass `u64::MAX` or [`Duration::MAX`] for no limit. Returns the number
     /// of deleted letters.
     ///
-    /// A store can also be opened with such bounds
-    /// ([`max_dead_letters`](super::EmbeddedOptions::max_dead_letters)), which its workers apply.
-    /// This call deletes up to 1000 letters at a time, between which other calls continue, and
-    /// reads no payloads in Redis. There, letters of one millisecond are told apart by later times,
-    /// so after a burst of more than 1000 a letter may stay for some milliseconds longer.
+    /// To have its workers apply such bounds, open the store with
+    /// [`max_dead_letters`](super::EmbeddedOptions::max_dead_letters). This call deletes up to 1000
+    /// letters at a time, between which other calls continue. In Redis it reads no payloads. There,
+    /// letters of the same millisecond are numbered as if some were written later, so after a burst
+    /// of more than 1000 a letter may stay for some milliseconds longer.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! [`Event`], what a worker reports.
+//! [`Event`], which a worker reports to its observer, and the types in it.
 
 #![forbid(unsafe_code)]
 
@@ -7,7 +7,7 @@ use super::record::DeadReason;
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
-/// An event of a worker, for [`Worker::observe`](super::Worker::observe).
+/// An event of a worker, as received by [`Worker::observe`](super::Worker::observe).
 ///
 /// # Examples
 ///
@@ -24,7 +24,7 @@ use std::time::{Duration, SystemTime};
 /// let worker = timers.worker().until(end).observe(move |event| {
 ///     match event {
 ///         Event::Attempt(attempt) => drop(send.send(attempt.clone())),
-///         Event::Waiting { reason, error } => eprintln!("waits, {reason:?}: {error:?}"),
+///         Event::Waiting { reason, error } => eprintln!("waiting, {reason:?}: {error:?}"),
 ///         event => println!("{event:?}"),
 ///     }
 /// #     let _ = done.unbounded_send(());
@@ -42,12 +42,12 @@ use std::time::{Duration, SystemTime};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// An attempt has ended, and its outcome is durable. Occurrences that were skipped, timers that
-    /// cannot be read, and attempts that were given back are reported like this as well, without a
-    /// call of the handler.
+    /// An attempt has ended. Its outcome is durable, with the exceptions that [`Outcome`] lists.
+    /// Skipped occurrences, timers that cannot be read, and attempts that were given back before
+    /// their handler was called are also reported as attempts.
     Attempt(Attempt),
-    /// The lease of an attempt is lost, so the result of its handler does not count. Reported once
-    /// for each attempt, before its end, as soon as the worker learns of it.
+    /// An attempt has lost its lease, so the result of its handler does not count. This is reported
+    /// as soon as the worker notices it, once for each attempt and before its end.
     LeaseLost {
         /// The timer's id.
         id: String,
@@ -56,39 +56,41 @@ pub enum Event {
         /// The reason.
         reason: LeaseLoss,
     },
-    /// The worker has begun to wait. Checked once a second. It waits for one reason at a time.
+    /// The worker has begun to wait. It checks this once a second, and reports one reason at a
+    /// time.
     Waiting {
         /// The reason.
         reason: Wait,
-        /// The last error of the store, if it is known.
+        /// The last error of the store, if one is known.
         error: Option<DurableError>,
     },
-    /// The worker does not wait for this reason any more.
+    /// The worker no longer waits for this reason.
     Resumed {
         /// The reason of the wait.
         reason: Wait,
-        /// The duration of the wait, in seconds up to the check that has found its end.
+        /// The duration of the wait, from the check that found its beginning to the check that
+        /// found its end.
         waited: Duration,
     },
     /// The worker is no longer notified of timers that other processes insert, because the
-    /// subscription in Redis has broken. Until [`NoticesRestored`](Self::NoticesRestored) it asks
-    /// the store once a second, so near timers may be up to a second late.
+    /// subscription in Redis has broken. Until [`NoticesRestored`](Self::NoticesRestored) it polls
+    /// the store once a second, so timers with a short delay may be up to a second late.
     NoticesLost,
-    /// The worker is notified of timers again.
+    /// The worker is notified of timers from other processes again.
     NoticesRestored,
-    /// The worker owns more partitions of a store in Redis.
+    /// The worker has gained partitions of a store in Redis.
     PartitionsGained {
-        /// The partitions.
+        /// The numbers of these partitions.
         partitions: BTreeSet<u64>,
     },
     /// Another worker has taken over partitions of a store in Redis. A worker that ends gives up
     /// its partitions without this event.
     PartitionsLost {
-        /// The partitions.
+        /// The numbers of these partitions.
         partitions: BTreeSet<u64>,
     },
-    /// The store in Redis was emptied while it was in use. The run ends with
-    /// [`DurableError::Emptied`] then.
+    /// The store in Redis was emptied while it was in use. The run then ends with
+    /// [`DurableError::Emptied`].
     Emptied,
 }
 
@@ -106,10 +108,10 @@ pub struct Attempt {
     pub attempt: u32,
     /// The outcome of the attempt.
     pub outcome: Outcome,
-    /// The time from `due` to the start of the handler, or to the lease if there was no call of the
-    /// handler.
+    /// The time from `due` to the start of the handler, or to the lease if the handler was not
+    /// called.
     pub lateness: Duration,
-    /// The duration of the handler, or `None` if there was no call of it.
+    /// The duration of the handler, or `None` if it was not called.
     pub duration: Option<Duration>,
 }
 
@@ -119,12 +121,12 @@ pub struct Attempt {
 pub enum Wait {
     /// The store, or a part of it, has not replied for two seconds.
     StoreAway,
-    /// The store could not be written lately and has not replied for two seconds, as when no space
-    /// is left ([`DurableError::ReadOnly`]).
+    /// The store has not replied for two seconds, and its last write failed, for example because
+    /// the disk is full ([`DurableError::ReadOnly`]).
     StoreReadOnly,
     /// The store is [paused](super::DurableTimers::pause).
     StorePaused,
-    /// Timers are due, but as many handlers as [allowed](super::Worker::concurrency) are running.
+    /// Timers are due, but the [maximum number](super::Worker::concurrency) of handlers is running.
     Busy,
 }
 
@@ -229,7 +231,7 @@ pub enum Outcome {
     Again {
         /// The minimum wait before the next attempt.
         wait: Duration,
-        /// Set if this attempt counts.
+        /// `true` if this attempt counts.
         counted: bool,
     },
     /// The timer became a dead letter.

@@ -21,14 +21,14 @@ const LATENESS: Described = (
 const DURATION: Described =
     ("tourbillon_durable_handler_duration_seconds", "Duration of the handler of an attempt.");
 const LEASES_LOST: Described =
-    ("tourbillon_durable_leases_lost_total", "Attempts whose results did not count.");
-const WAITS: Described = ("tourbillon_durable_waits_total", "Waits of the worker that began.");
+    ("tourbillon_durable_leases_lost_total", "Attempts that lost their lease.");
+const WAITS: Described = ("tourbillon_durable_waits_total", "Waits that the worker has begun.");
 const WAIT_DURATION: Described =
     ("tourbillon_durable_wait_duration_seconds", "Duration of a wait of the worker.");
 const NOTICES_LOST: Described =
-    ("tourbillon_durable_notices_lost_total", "Subscriptions in Redis that broke.");
+    ("tourbillon_durable_notices_lost_total", "Times that the subscription in Redis broke.");
 const GAINED: Described =
-    ("tourbillon_durable_partitions_gained_total", "Partitions that the worker took.");
+    ("tourbillon_durable_partitions_gained_total", "Partitions that the worker gained.");
 const LOST: Described =
     ("tourbillon_durable_partitions_lost_total", "Partitions that another worker took over.");
 const EMPTIED: Described =
@@ -39,11 +39,13 @@ const COUNTERS: [Described; 7] =
 const HISTOGRAMS: [Described; 3] = [LATENESS, DURATION, WAIT_DURATION];
 
 const TIMERS: Described = ("tourbillon_durable_timers", "Timers, by state.");
-const OVERDUE: Described = ("tourbillon_durable_timers_overdue", "Timers that could begin now.");
+const OVERDUE: Described =
+    ("tourbillon_durable_timers_overdue", "Timers that a worker could lease now.");
 const LAG: Described =
     ("tourbillon_durable_lag_seconds", "Time for which the oldest timer has been overdue.");
 const DEAD: Described = ("tourbillon_durable_dead_letters", "Dead letters.");
-const PAUSED: Described = ("tourbillon_durable_store_paused", "1 if the store is paused, else 0.");
+const PAUSED: Described =
+    ("tourbillon_durable_store_paused", "1 if the store is paused, otherwise 0.");
 
 /// Figures by the value of a label.
 type By<T> = Vec<(&'static str, T)>;
@@ -132,11 +134,11 @@ impl WorkerMetrics {
     }
 }
 
-/// Sets gauges of the facade `metrics` to the [`Stats`] of a store.
+/// Gauges of the facade `metrics` for the [`Stats`] of a store.
 ///
-/// The gauges have the label `store`:
+/// All gauges have the label `store`:
 ///
-/// - `tourbillon_durable_timers`, also with the label `state` (`resting`, `leased` or `paused`)
+/// - `tourbillon_durable_timers`, with a further label `state` (`resting`, `leased` or `paused`)
 /// - `tourbillon_durable_timers_overdue`
 /// - `tourbillon_durable_lag_seconds`
 /// - `tourbillon_durable_dead_letters`
@@ -172,8 +174,8 @@ pub struct StatsGauges {
 }
 
 impl StatsGauges {
-    /// Registers and describes the gauges with the recorder that is installed, for the store with
-    /// this name.
+    /// Registers and describes the gauges with the installed recorder. Their label `store` has the
+    /// given value.
     #[must_use]
     pub fn new(store: &str) -> Self {
         for (name, what) in [TIMERS, OVERDUE, DEAD, PAUSED] {
@@ -194,7 +196,7 @@ impl StatsGauges {
         }
     }
 
-    /// Sets the gauges.
+    /// Sets the gauges to these statistics.
     #[allow(clippy::cast_precision_loss, reason = "a gauge is a float")]
     pub fn set(&self, stats: &Stats) {
         self.resting.set(stats.resting as f64);

@@ -1,4 +1,4 @@
-//! [`Stats`], the numbers of a store.
+//! [`Stats`], statistics of a store.
 
 #![forbid(unsafe_code)]
 
@@ -6,10 +6,10 @@ use super::clock::{Millis, system};
 use super::key::Key;
 use std::time::{Duration, SystemTime};
 
-/// The numbers of a store, returned by [`DurableTimers::stats`](super::DurableTimers::stats).
+/// Statistics of a store, returned by [`DurableTimers::stats`](super::DurableTimers::stats).
 ///
-/// Each timer is resting, leased or paused. Timers that are overdue are among those that rest or
-/// are leased.
+/// Each timer is counted as resting, leased or paused. The overdue timers are a part of those that
+/// are resting or leased.
 ///
 /// # Examples
 ///
@@ -41,26 +41,28 @@ pub struct Stats {
     pub resting: u64,
     /// The number of timers with an attempt that is running, or was running when its worker died.
     pub leased: u64,
-    /// The number of timers that rest and are [paused](super::DurableTimers::pause_timer).
+    /// The number of timers that are [paused](super::DurableTimers::pause_timer), without those
+    /// whose attempt is still running.
     pub paused: u64,
-    /// The number of timers that a worker could begin now, because they are due, or their lease has
-    /// run out. Timers of a store that is paused count as well.
+    /// The number of timers that a worker could lease now, because they are due or their lease has
+    /// run out. They are counted even while the store is paused.
     pub overdue: u64,
     /// The earliest due time of a timer that is not paused. The due time of a leased timer is the
     /// end of its lease.
     pub oldest_due: Option<SystemTime>,
     /// The number of dead letters.
     pub dead_letters: u64,
-    /// Set if the store is [paused](super::DurableTimers::pause).
+    /// `true` if the store is [paused](super::DurableTimers::pause).
     pub store_paused: bool,
-    /// The time of the store's clock. Of several servers it is the latest.
+    /// The time of the store's clock, or the latest time among the clocks of several servers.
     pub now: SystemTime,
 }
 
 impl Stats {
     /// Returns the time for which the oldest timer has been overdue, or zero if none is.
     ///
-    /// If it grows while the store is not paused, no worker runs, or the workers cannot keep up.
+    /// If the lag grows while the store is not paused, then either no worker is running or the
+    /// workers cannot keep up.
     #[must_use]
     pub fn lag(&self) -> Duration {
         let late = self.oldest_due.and_then(|oldest| self.now.duration_since(oldest).ok());

@@ -237,13 +237,14 @@ impl DurableTimers {
         self.store.discard(id).await
     }
 
-    /// Returns the numbers of the store, for gauges and alerts. Works while the store is paused.
+    /// Returns statistics of the store, for gauges and alerts. They are available even while the
+    /// store is paused.
     ///
-    /// The cost does not depend on the number of timers that rest in the future. A file reads the
-    /// keys of overdue and of paused timers, in steps of 10,000 between which workers and callers
-    /// continue. In Redis each partition is asked once, and reads one number for each ten minutes
-    /// in which overdue or paused timers are due. The numbers of one partition, or of the first
-    /// step in a file, belong to one moment.
+    /// The cost does not depend on the number of timers that are due in the future. In a file, the
+    /// index keys of overdue and of paused timers are read, in steps of 10,000 between which
+    /// workers and callers continue. In Redis, each partition receives one request, and reads one
+    /// number for each ten minutes in which overdue or paused timers are due. The result is not a
+    /// snapshot of the whole store, but of each partition in Redis, or of each step in a file.
     ///
     /// # Errors
     ///

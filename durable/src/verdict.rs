@@ -61,8 +61,8 @@ pub enum Verdict {
     /// dead letter if the attempt was the last.
     Retry(String),
     /// The attempt has failed with this error, and no other can succeed. The timer becomes a dead
-    /// letter at once. If it repeats, only this delivery does, and the timer rests until its next
-    /// time.
+    /// letter at once. If the timer repeats, only this delivery becomes one, and the timer rests
+    /// until its next occurrence.
     Fail(String),
     /// The timer is delivered again, with the same planned time and token.
     Again {

@@ -227,15 +227,15 @@ impl Worker {
         Self { within: Some(limit), ..self.until(end) }
     }
 
-    /// Calls `observe` with each [`Event`], where the run is polled. The end of an attempt is
-    /// reported once its outcome is durable. A panic in `observe` is dropped.
+    /// Calls `observe` with each [`Event`], on the thread that polls the run. The end of an attempt
+    /// is reported once its outcome is durable. A panic in `observe` is caught and ignored.
     pub fn observe(mut self, observe: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.reporter.observe = Some(Box::new(observe));
         self
     }
 
-    /// Counts the events of this worker with the facade `metrics`, by the recorder that is
-    /// installed, with the label `store`.
+    /// Records the events of this worker with the facade `metrics`. Call this after the recorder is
+    /// installed. All metrics have the label `store`, with this value:
     ///
     /// - `tourbillon_durable_attempts_total`, by [`outcome`](super::Outcome::name)
     /// - `tourbillon_durable_attempt_lateness_seconds` and
@@ -246,9 +246,9 @@ impl Worker {
     ///   [`reason`](super::Wait::name)
     /// - `tourbillon_durable_notices_lost_total`, `tourbillon_durable_emptied_total`,
     ///   `tourbillon_durable_partitions_gained_total` and
-    ///   `tourbillon_durable_partitions_lost_total`, of a store in Redis
+    ///   `tourbillon_durable_partitions_lost_total`, which only a store in Redis increments
     ///
-    /// Counters begin at zero. For gauges of the store see
+    /// All counters are registered at once, with the value zero. For gauges of the store see
     /// [`StatsGauges`](super::StatsGauges).
     ///
     /// # Examples

@@ -56,8 +56,9 @@ use tourbillon::future::Timer;
 /// the file by itself, with pauses of up to two seconds.
 ///
 /// Calls that wait for the disk are held in memory with their payloads. Their number is not bounded
-/// except by the number of waiting callers. Dead letters are not bounded either, unless the
-/// [options](EmbeddedOptions::max_dead_letters) bound them.
+/// except by the number of waiting callers. Dead letters are not bounded either, unless
+/// [`max_dead_letters`](EmbeddedOptions::max_dead_letters) or
+/// [`max_dead_letter_age`](EmbeddedOptions::max_dead_letter_age) is set.
 ///
 /// # Examples
 ///
@@ -107,7 +108,7 @@ pub struct EmbeddedOptions {
 }
 
 impl EmbeddedOptions {
-    /// Creates options with a cache of 64 MiB, the system's wall clock, and no bounds of dead
+    /// Creates options with a cache of 64 MiB, the system's wall clock, and no bounds on dead
     /// letters.
     #[must_use]
     pub fn new() -> Self {
@@ -123,12 +124,13 @@ impl EmbeddedOptions {
         self
     }
 
-    /// Sets the number of dead letters that are kept. When one more is written, the oldest is
-    /// deleted with it. At least 1, and by default all letters are kept, because a letter is the
-    /// only trace of a delivery that failed.
+    /// Sets the maximum number of dead letters that are kept, by default unlimited, because a
+    /// letter is the only trace of a delivery that failed. Zero is treated as 1.
     ///
-    /// The bounds apply while the store is open with them. Workers of a store that has more letters
-    /// already delete up to 1000 of the oldest per second.
+    /// When a letter is written, up to two of the oldest letters beyond the bound are deleted with
+    /// it. If the store already has more letters than that, its workers delete up to 1000 of the
+    /// oldest per second. The bound is not stored in the file, so set it whenever the store is
+    /// opened.
     ///
     /// # Examples
     ///
@@ -152,8 +154,8 @@ impl EmbeddedOptions {
     }
 
     /// Sets the time for which dead letters are kept, by the store's clock. By default they are
-    /// kept until they are redriven or deleted. Letters that are older are deleted when another is
-    /// written, and within a minute while a worker runs.
+    /// kept until they are redriven or deleted. Older letters are deleted by workers, once a
+    /// minute, and up to two of them whenever a letter is written.
     #[must_use]
     pub fn max_dead_letter_age(mut self, age: Duration) -> Self {
         self.bounds.age = millis_up(age);

@@ -35,7 +35,7 @@ pub struct RedisOptions {
 
 impl RedisOptions {
     /// Creates options for a store with this name, 16 partitions, the server's clock, and no bounds
-    /// of dead letters. A name has 1 to 64 characters of `a-z A-Z 0-9 _ . -`.
+    /// on dead letters. A name has 1 to 64 characters of `a-z A-Z 0-9 _ . -`.
     ///
     /// One Redis can hold several stores. All processes that use the same name share a store, and
     /// each of their workers gets all of its timers, so choose a name for each kind of work.
@@ -75,13 +75,13 @@ impl RedisOptions {
         self
     }
 
-    /// Sets the number of dead letters that are kept. At least 1, and by default all letters are
-    /// kept, because a letter is the only trace of a delivery that failed.
+    /// Sets the maximum number of dead letters that are kept, by default unlimited, because a
+    /// letter is the only trace of a delivery that failed. Zero is treated as 1.
     ///
-    /// When a letter is written, its partition deletes its oldest ones beyond this number. Workers
-    /// delete the oldest of all partitions beyond it, once a minute, and up to 1000 per second
-    /// while there are more. Each process applies its own bounds, so all of them should have the
-    /// same.
+    /// When a letter is written, up to two of the oldest letters of its partition are deleted if
+    /// the partition alone has more than this number. Once a minute, workers delete the oldest
+    /// letters of the whole store beyond it, up to 1000 per second. Each process applies its own
+    /// bounds, so set the same ones in all of them.
     ///
     /// # Examples
     ///
@@ -101,8 +101,8 @@ impl RedisOptions {
     }
 
     /// Sets the time for which dead letters are kept, by the server's clock. By default they are
-    /// kept until they are redriven or deleted. Letters that are older are deleted when another is
-    /// written to their partition, and within a minute while a worker runs.
+    /// kept until they are redriven or deleted. Older letters are deleted by workers, once a
+    /// minute, and up to two of them whenever a letter is written to their partition.
     #[must_use]
     pub fn max_dead_letter_age(mut self, age: Duration) -> Self {
         self.bounds.age = millis_up(age);
@@ -142,7 +142,7 @@ impl RedisOptions {
     /// ```
     /// use tourbillon_durable::{RedisOptions, RedisTls};
     ///
-    /// // In a program from a file, of the authority that has signed the server's certificate.
+    /// // The authority that signed the server's certificate. A program reads it from a file.
     /// let authority = "-----BEGIN CERTIFICATE-----";
     /// let options = RedisOptions::new("reminders").tls(RedisTls::new().authority(authority));
     /// # let _ = options;
