@@ -1,4 +1,4 @@
-//! The address of a store, in a file or in Redis, and the way to open it.
+//! The address of a store, which is a file or in Redis, and how to open it.
 
 #![forbid(unsafe_code)]
 
@@ -14,7 +14,7 @@ use tourbillon_durable::{DurableError, DurableTimers, Redis, RedisOptions, Redis
 /// The name of a store in Redis whose address has none.
 const NAME: &str = "timers";
 
-/// The place of a store.
+/// The address of a store.
 ///
 /// | address | store |
 /// |---|---|
@@ -23,13 +23,13 @@ const NAME: &str = "timers";
 /// | `cluster:redis://a/,redis://b/` | a cluster, by some of its nodes |
 /// | `sentinel:redis://mymaster/,redis://s1:26379/,…` | the master of that name, and its sentinels |
 ///
-/// `#name` at the end of an address in Redis names the store, and `#name:64` creates it with 64
-/// partitions.
+/// `#name` at the end of an address in Redis is the name of the store, by default `timers`. With
+/// `#name:64` the store is created with 64 partitions if it does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// A file of this machine.
+    /// A file on this machine.
     File(PathBuf),
-    /// A server, or several.
+    /// One or several Redis servers.
     Redis {
         /// The kind of the deployment.
         servers: Servers,
@@ -47,7 +47,7 @@ pub enum Servers {
     Node(String),
     /// Some nodes of a cluster.
     Cluster(Vec<String>),
-    /// A master by its name, and sentinels that know it.
+    /// The name of a master, and the sentinels that watch it.
     Sentinel {
         /// The address whose host is the name of the master.
         master: String,
@@ -65,13 +65,13 @@ pub type Opening<'a> =
 #[derive(Args, Clone, Debug)]
 pub struct StoreArguments {
     /// The store: a file, `redis://…`, `rediss://…`, `cluster:URL,URL` or
-    /// `sentinel:MASTER,URL,URL`, in Redis with `#NAME` or `#NAME:PARTITIONS`
+    /// `sentinel:MASTER,URL,URL`. An address in Redis may end with `#NAME` or `#NAME:PARTITIONS`
     #[arg(long, global = true, env = "TIMERS_STORE", hide_env_values = true)]
     pub store: Option<Address>,
-    /// The authorities that are trusted in connections by TLS instead of the platform's (PEM)
+    /// The authorities to trust for TLS instead of the platform's (PEM)
     #[arg(long, global = true, env = "TIMERS_TLS_AUTHORITY", value_name = "FILE")]
     pub tls_authority: Option<PathBuf>,
-    /// The client certificate of connections by TLS (PEM)
+    /// The client certificate for TLS (PEM)
     #[arg(
         long,
         global = true,
@@ -99,9 +99,9 @@ impl FromStr for Address {
         if !matches!(kind, "redis" | "rediss" | "redis+unix" | "unix" | "cluster" | "sentinel") {
             let path = if kind == "file" { rest } else { text };
             return if path.is_empty() {
-                Err("an address of a store is expected".to_owned())
+                Err("expected the address of a store".to_owned())
             } else if path.contains("://") {
-                Err(format!("{kind}:// is no store (a file, redis:// or rediss:// is expected)"))
+                Err(format!("{kind}:// is not a store (expected a file, redis:// or rediss://)"))
             } else {
                 Ok(Self::File(path.into()))
             };
@@ -110,8 +110,9 @@ impl FromStr for Address {
         let (name, partitions) = match fragment.split_once(':') {
             None => (fragment, None),
             Some((name, number)) => {
-                let number =
-                    number.parse().map_err(|_| format!("{number:?} is no number of partitions"))?;
+                let number = number
+                    .parse()
+                    .map_err(|_| format!("{number:?} is not a number of partitions"))?;
                 (name, Some(number))
             }
         };
@@ -122,7 +123,7 @@ impl FromStr for Address {
                 let master = urls.next().unwrap_or_default();
                 let sentinels: Vec<String> = urls.collect();
                 if sentinels.is_empty() {
-                    return Err("the master and at least one sentinel are expected".to_owned());
+                    return Err("expected a master and at least one sentinel".to_owned());
                 }
                 Servers::Sentinel { master, sentinels }
             }
@@ -211,7 +212,7 @@ impl StoreArguments {
     }
 }
 
-/// The certificates of connections by TLS, in PEM.
+/// The certificates for TLS, in PEM.
 #[derive(Clone)]
 pub struct Certificates {
     /// The authorities that are trusted instead of the platform's.

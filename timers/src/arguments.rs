@@ -27,7 +27,10 @@ pub(crate) enum Command {
     #[command(flatten)]
     Store(StoreCommand),
     /// Copy this store, which must be paused, to another one
-    Copy { target: Address },
+    Copy {
+        /// The address of the other store, which is created if it does not exist
+        target: Address,
+    },
 }
 
 /// A command on one store.
@@ -50,15 +53,15 @@ pub(crate) enum StoreCommand {
         #[command(subcommand)]
         command: Dead,
     },
-    /// Make dead letters due again
+    /// Redrive dead letters, which makes their timers due at once
     Redrive(Redrive),
-    /// Compare the timers with the index of their due times
+    /// Check the timers and the index of their due times for damage
     Check {
-        /// Rebuild the index if it is damaged
+        /// Repair the store if it is damaged
         #[arg(long)]
         repair: bool,
     },
-    /// Show the numbers of the store
+    /// Show statistics of the store
     Stats,
 }
 
@@ -89,13 +92,14 @@ pub(crate) enum StateName {
 
 #[derive(Args)]
 pub(crate) struct Schedule {
+    /// The id of the timer
     pub(crate) id: String,
-    /// The payload, by default empty
+    /// The payload, which is empty by default
     pub(crate) payload: Option<String>,
-    /// The file that has the payload, or `-` for the standard input
+    /// A file with the payload, or `-` for the standard input
     #[arg(long, value_name = "FILE", conflicts_with = "payload")]
     pub(crate) payload_file: Option<PathBuf>,
-    /// A header, as often as needed
+    /// A header (can be repeated)
     #[arg(long, value_name = "NAME=VALUE", value_parser = header)]
     pub(crate) header: Vec<(String, String)>,
     #[command(flatten)]
@@ -105,8 +109,9 @@ pub(crate) struct Schedule {
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 pub(crate) struct Whose {
+    /// The id of the timer
     pub(crate) id: Option<String>,
-    /// The whole store, for all its workers
+    /// The whole store, with all its workers
     #[arg(long)]
     pub(crate) all: bool,
 }
@@ -128,11 +133,11 @@ pub(crate) enum Dead {
     Delete { number: u64 },
     /// Delete the oldest dead letters
     Trim {
-        /// The number of letters that may stay
+        /// Keep at most this number of letters
         #[arg(long, required_unless_present = "age")]
         most: Option<u64>,
-        /// The age of letters that may stay
-        #[arg(long, value_parser = parse_duration)]
+        /// Delete letters that are older than this
+        #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
         age: Option<Duration>,
     },
 }
@@ -145,7 +150,7 @@ pub(crate) struct Redrive {
     /// All dead letters
     #[arg(long)]
     pub(crate) all: bool,
-    /// Another id for the timer, for when its own id exists
+    /// Redrive the letter under another id, in case its own id is in use
     #[arg(long, value_name = "ID", conflicts_with = "all")]
     pub(crate) r#as: Option<String>,
 }
@@ -163,6 +168,6 @@ impl From<StateName> for TimerState {
 }
 
 fn header(text: &str) -> Result<(String, String), String> {
-    let parts = text.split_once('=').ok_or("NAME=VALUE is expected")?;
+    let parts = text.split_once('=').ok_or("expected NAME=VALUE")?;
     Ok((parts.0.to_owned(), parts.1.to_owned()))
 }

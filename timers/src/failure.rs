@@ -11,12 +11,12 @@ use tourbillon_durable::DurableError;
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  the store failed, or refused a value
+  1  the store failed, or rejected a value
   2  wrong usage
   3  there is no such timer, dead letter or store
   4  the id exists already, or the store is not paused
   5  a check found damage
-  6  the store cannot be reached, read or written now, so try again";
+  6  the store cannot be reached, read or written at present, or is open elsewhere";
 
 /// The reason for which a command ends without success.
 #[derive(Debug)]

@@ -32,7 +32,7 @@ fn main() -> ExitCode {
 async fn run(arguments: Arguments) -> Result<(), Failure> {
     let Arguments { store, json, command } = arguments;
     let address = store.store.clone().ok_or_else(|| {
-        Failure::Usage("no store is named (--store or TIMERS_STORE is expected)".to_owned())
+        Failure::Usage("no store was given (use --store or TIMERS_STORE)".to_owned())
     })?;
     let may_create = matches!(command, Command::Store(StoreCommand::Schedule(_)));
     let timers = open(&store, &address, may_create).await?;

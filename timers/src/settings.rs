@@ -22,53 +22,55 @@ pub struct Settings {
     /// The delay from now
     #[arg(long, value_name = "DURATION")]
     pub after: Option<String>,
-    /// The interval at which the timer repeats
+    /// The interval at which the timer repeats, such as `1h`
     #[arg(long, value_name = "DURATION")]
     pub every: Option<String>,
-    /// The cron expression by which the timer repeats
+    /// The cron expression by which the timer repeats, such as `0 9 * * *`
     #[arg(long, value_name = "EXPRESSION")]
     pub cron: Option<String>,
-    /// The IANA time zone of the cron expression, by default UTC
+    /// The time zone of the cron expression, such as `Europe/Berlin`, by default UTC
     #[arg(long)]
     pub zone: Option<String>,
-    /// What happens to missed occurrences: `once` delivers one for all (the default), and a
-    /// duration skips those that are later than this
+    /// The treatment of missed occurrences. `once` (the default) makes up for all of them with one
+    /// delivery, and a duration skips those that are later than this
     #[arg(long, value_name = "once|DURATION")]
     pub misfire: Option<String>,
-    /// The number of attempts, by default 8
+    /// The maximum number of attempts, by default 8
     #[arg(long)]
     pub attempts: Option<u32>,
-    /// The waits between attempts, from the first to the longest, by default `1s..10m`
+    /// The first and the longest wait between attempts, by default `1s..10m`
     #[arg(long, value_name = "DURATION..DURATION")]
     pub backoff: Option<String>,
-    /// The time after which another worker takes over from one that has died, by default 15s
+    /// The time after which another worker takes over if a worker dies, by default 15s
     #[arg(long, value_name = "DURATION")]
     pub lease: Option<String>,
-    /// The time after which the timer is not delivered any more
+    /// The time after the planned time at which a timer that has not been delivered becomes a dead
+    /// letter
     #[arg(long, value_name = "DURATION")]
     pub time_to_live: Option<String>,
-    /// What happens if the id exists
+    /// What happens if a timer with this id exists
     #[arg(long, value_enum)]
     pub existing: Option<ExistingName>,
 }
 
-/// What happens if the id exists.
+/// What happens if a timer with this id exists.
 #[derive(Clone, Copy, Debug, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = Existing))]
 pub enum ExistingName {
-    /// The new timer is refused (the default)
+    /// The new timer is rejected (the default)
     Refuse,
-    /// The old timer stays, or is followed by the new one if it is being delivered
+    /// The old timer stays, and is followed by the new one if it is being delivered and does not
+    /// repeat
     Keep,
-    /// The new timer replaces the old one and its attempt
+    /// The new timer replaces the old one, of which a running attempt no longer counts
     Replace,
     /// The old timer gets the new payload, options and time
     Update,
 }
 
-/// A setting that cannot be used. It names the setting, and what is expected.
+/// The error of an invalid setting, which names the setting and what is expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingsError(String);
 
@@ -85,7 +87,8 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// Fails if a setting cannot be parsed, two exclude each other, or there is no time.
+    /// Fails if a setting cannot be parsed, two settings exclude each other, or there is neither a
+    /// time nor a rule.
     pub fn read(&self) -> Result<(When, Options), SettingsError> {
         Ok((self.when()?, self.options()?))
     }
@@ -96,7 +99,7 @@ impl Settings {
             (Some(at), None) => parse_time(at).map(When::At).map_err(|why| error("at", why)),
             (None, Some(after)) => duration("after", after).map(When::After),
             (None, None) if self.every.is_some() || self.cron.is_some() => Ok(When::ByRule),
-            (None, None) => Err(error("time", "is missing (at, after, every or cron is expected)")),
+            (None, None) => Err(error("time", "is missing (expected at, after, every or cron)")),
         }
     }
 
@@ -122,7 +125,7 @@ impl Settings {
         if let Some(waits) = &self.backoff {
             let (first, most) = waits
                 .split_once("..")
-                .ok_or_else(|| error("backoff", "is no range such as 1s..10m"))?;
+                .ok_or_else(|| error("backoff", "expected a range such as 1s..10m"))?;
             let backoff = Backoff::new(duration("backoff", first)?, duration("backoff", most)?);
             options = options.backoff(backoff.jitter());
         }

@@ -18,7 +18,7 @@ pub fn parse_time(text: &str) -> Result<SystemTime, String> {
         text.parse::<Timestamp>()
     };
     instant.map(SystemTime::from).map_err(|error| {
-        format!("{error} (2030-01-01T09:00:00Z or 2030-01-01T09:00[Europe/Berlin] is expected)")
+        format!("{error} (expected 2030-01-01T09:00:00Z or 2030-01-01T09:00[Europe/Berlin])")
     })
 }
 

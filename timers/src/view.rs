@@ -22,7 +22,8 @@ pub struct TimerView {
     pub state: &'static str,
     /// The time of the next attempt or, while one is running, the end of its lease.
     pub due: String,
-    /// The time of the delivery, which identifies it together with the id.
+    /// The time for which the delivery was planned. Together with the id it identifies the
+    /// delivery.
     pub planned: String,
     /// The number of attempts that have begun.
     pub attempts: u32,
@@ -50,13 +51,13 @@ pub struct TimerView {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = DeadLetter))]
 pub struct LetterView {
-    /// The number.
+    /// The number of the dead letter.
     pub number: u64,
     /// The id of the timer.
     pub id: String,
-    /// The time at which the timer should have been delivered.
+    /// The time for which the delivery was planned.
     pub planned: String,
-    /// The time at which it was given up.
+    /// The time at which the timer became a dead letter.
     pub died: String,
     /// The number of attempts.
     pub attempts: u32,
@@ -73,20 +74,20 @@ pub struct LetterView {
     pub payload: PayloadView,
 }
 
-/// The numbers of a store. Times are RFC 3339 in UTC.
+/// Statistics of a store. Times are RFC 3339 in UTC.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = Stats))]
 pub struct StatsView {
     /// The number of timers, without dead letters.
     pub timers: u64,
-    /// The number of timers that wait.
+    /// The number of timers that wait for their due time or for a worker.
     pub resting: u64,
     /// The number of timers with a running attempt.
     pub leased: u64,
     /// The number of paused timers.
     pub paused: u64,
-    /// The number of timers that a worker could begin now.
+    /// The number of timers that a worker could deliver now.
     pub overdue: u64,
     /// The time for which the oldest timer has been overdue, in milliseconds.
     pub lag_millis: u64,
@@ -95,12 +96,12 @@ pub struct StatsView {
     pub oldest_due: Option<String>,
     /// The number of dead letters.
     pub dead_letters: u64,
-    /// Set if the store is paused.
+    /// `true` if the store is paused.
     pub store_paused: bool,
 }
 
 impl StatsView {
-    /// Describes the numbers of a store.
+    /// Describes the statistics of a store.
     #[must_use]
     pub fn new(stats: &Stats) -> Self {
         Self {

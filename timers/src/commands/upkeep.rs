@@ -32,8 +32,8 @@ pub(crate) async fn check(
     screen.say(&summary, &format!("{timers} timers, {keys} index keys, {found} findings"))?;
     match found {
         0 => Ok(()),
-        _ if repair => Err(Failure::Damaged("the repair leaves damage".to_owned())),
-        _ => Err(Failure::Damaged("the store is damaged (`check --repair` mends it)".to_owned())),
+        _ if repair => Err(Failure::Damaged("the repair could not mend all damage".to_owned())),
+        _ => Err(Failure::Damaged("the store is damaged (`check --repair` repairs it)".to_owned())),
     }
 }
 
@@ -52,7 +52,7 @@ fn sentence(finding: &Finding) -> String {
     match finding {
         Finding::Unindexed { id } => format!("{id}: not in the index, so it is not delivered"),
         Finding::Stray { id, due } => {
-            format!("{id}: in the index at {}, without such a timer", show_time(*due))
+            format!("{id}: in the index at {}, but no such timer is due then", show_time(*due))
         }
         Finding::Unreadable { id } => format!("{id}: cannot be read"),
         other => format!("{other:?}"),
