@@ -15,6 +15,8 @@ use std::time::Duration;
 use timers::{StoreArguments, parse_duration};
 
 /// Calls webhooks on time
+///
+/// Without a store, the timers are stored in the file `timers.db` in the working directory.
 #[derive(Clone, Debug, Parser)]
 #[command(version)]
 pub struct Arguments {
@@ -27,8 +29,8 @@ pub struct Arguments {
     /// The configuration file (TOML)
     #[arg(long, env = "TIMERD_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// A token of the API. Without one here or in the configuration file, the service makes one and
-    /// prints it
+    /// A token of the API. If there is none here or in the configuration file, the service creates
+    /// one and prints it
     #[arg(env = "TIMERD_TOKEN", hide_env_values = true, long, value_name = "TOKEN")]
     pub token: Option<String>,
 }
