@@ -6,8 +6,8 @@ Of a function with seeded faults the copy has the body as it is and one body for
     { match crate::seeded_fault() { 17 => { … }, 18 => { … }, _ => { … } } }
 
 So each check is compiled once and not once for each fault. The environment variable SEEDED_FAULT has
-the number of the fault that a run shall have. A script in Lua has a copy for each of its faults, and
-the crate replaces the text of the script by it. A fault outside a function, in a function that the
+the number of the fault for a run. A script in Lua has a copy for each of its faults, and the crate uses
+that copy in place of the script. A fault outside a function, in a function that the
 compiler evaluates, or of which the compiler does not accept the copy, has to be tried alone.
 """
 
