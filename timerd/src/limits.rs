@@ -12,8 +12,8 @@ use axum::response::{IntoResponse, Response};
 use governor::clock::{Clock, DefaultClock};
 use governor::state::keyed::HashMapStateStore;
 use governor::{Quota, RateLimiter};
-use http::StatusCode;
 use http::header::AUTHORIZATION;
+use http::{Method, StatusCode};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -66,6 +66,19 @@ fn token(request: &Request) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
+/// Returns the label of a method. Strangers may send any method, and each label stays in memory, so
+/// all methods that no route has share one.
+fn method_label(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::DELETE => "DELETE",
+        _ => "other",
+    }
+}
+
 /// Lets a request pass, or answers it.
 pub(crate) async fn pass(
     State(gate): State<Arc<Gate>>,
@@ -73,7 +86,7 @@ pub(crate) async fn pass(
     request: Request,
     next: Next,
 ) -> Response {
-    let method = request.method().to_string();
+    let method = method_label(request.method()).to_owned();
     let path = path.map_or_else(String::new, |path| path.as_str().to_owned());
     let response = answer(&gate, request, next).await;
     let status = response.status().as_u16().to_string();

@@ -52,6 +52,20 @@ async fn a_token_has_a_rate_of_its_own() {
 }
 
 #[tokio::test]
+async fn methods_that_no_route_has_share_a_figure() {
+    let bench = Bench::start().await;
+    for method in ["BREW", "WHEN"] {
+        let reply = bench.api.with_token("a guess").send(method, "/v1/timers", "").await;
+        assert_eq!(reply.status, 401);
+    }
+    let figures = bench.api.get("/metrics").await.text;
+    let unknown = "timerd_requests_total{method=\"other\",path=\"/v1/timers\",status=\"401\"}";
+    assert!(figures.contains(unknown), "{figures}");
+    assert!(!figures.contains("BREW") && !figures.contains("WHEN"), "{figures}");
+    bench.stop().await;
+}
+
+#[tokio::test]
 async fn long_bodies_are_refused() {
     let bench = Bench::with(toml::from_str(CONFIG).unwrap()).await;
     let put = async |id, length| {
