@@ -7,6 +7,10 @@ use http::{Response, StatusCode};
 use std::time::{Duration, SystemTime};
 use tourbillon_durable::Verdict;
 
+/// The shortest wait, so that a receiver that always asks for none is not called without a pause.
+/// Attempts that do not count have no end either.
+const SHORTEST_WAIT: Duration = Duration::from_secs(1);
+
 /// The longest wait that a receiver may ask for.
 const LONGEST_WAIT: Duration = Duration::from_secs(86_400);
 
@@ -15,7 +19,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(86_400);
 /// | response | verdict |
 /// |---|---|
 /// | 2xx | done |
-/// | 429 or 503 with `Retry-After` | again after that time, and the attempt does not count |
+/// | 429 or 503 with `Retry-After` | again after that time, a second to a day, and the attempt does not count |
 /// | 429 without it, other 5xx, and everything else, redirects too | retried |
 /// | other 4xx | failed for good |
 pub(super) fn of<B>(response: &Response<B>, now: SystemTime) -> Verdict {
@@ -25,7 +29,7 @@ pub(super) fn of<B>(response: &Response<B>, now: SystemTime) -> Verdict {
     }
     let is_busy = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
     if let (true, Some(after)) = (is_busy, retry_after(response.headers(), now)) {
-        return Verdict::Again { after: after.min(LONGEST_WAIT), counted: false };
+        return Verdict::Again { after: after.clamp(SHORTEST_WAIT, LONGEST_WAIT), counted: false };
     }
     let error = format!("the receiver has responded {status}");
     match status.is_client_error() && !is_busy {
@@ -84,12 +88,12 @@ mod tests {
     #[test]
     fn a_wait_is_a_number_of_seconds_or_a_date() {
         for (value, seconds) in [
-            ("0", 0),
+            ("0", 1),
             (" 120 ", 120),
             ("Sun, 06 Nov 1994 08:50:37 GMT", 60),
             ("Sunday, 06-Nov-94 08:50:37 GMT", 60),
             ("Sun Nov  6 08:50:37 1994", 60),
-            ("Sun, 06 Nov 1994 08:00:00 GMT", 0),
+            ("Sun, 06 Nov 1994 08:00:00 GMT", 1),
             ("999999999", 86_400),
             ("Thu, 01 Jan 2099 00:00:00 GMT", 86_400),
         ] {
