@@ -119,14 +119,16 @@ impl Webhook {
     pub(crate) fn header_pairs(
         &self,
     ) -> impl Iterator<Item = Result<(HeaderName, HeaderValue), String>> {
-        self.headers.iter().map(|(name, value)| {
-            let named =
-                HeaderName::from_str(name).map_err(|error| format!("header {name:?}: {error}"))?;
-            if RESERVED.contains(&named.as_str()) || named.as_str().starts_with("webhook-") {
-                return Err(format!("header {name:?}: is set by the service"));
-            }
-            let value = HeaderValue::from_str(value);
-            Ok((named, value.map_err(|error| format!("header {name:?}: {error}"))?))
-        })
+        self.headers.iter().map(|(name, value)| checked_header(name, value))
     }
+}
+
+/// Returns a header of a call, unless it is set by the service.
+pub(crate) fn checked_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
+    let named = HeaderName::from_str(name).map_err(|error| format!("header {name:?}: {error}"))?;
+    if RESERVED.contains(&named.as_str()) || named.as_str().starts_with("webhook-") {
+        return Err(format!("header {name:?}: is set by the service"));
+    }
+    let value = HeaderValue::from_str(value);
+    Ok((named, value.map_err(|error| format!("header {name:?}: {error}"))?))
 }

@@ -6,10 +6,10 @@ mod signature;
 mod verdict;
 
 use super::guard::{Guard, GuardError};
-use super::webhook::Webhook;
+use super::webhook::{Webhook, checked_header};
 use bytes::Bytes;
 use http::header::{HOST, USER_AGENT};
-use http::{HeaderValue, Request, Response, Uri};
+use http::{Request, Response, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
@@ -113,19 +113,16 @@ impl Caller {
             (None, Some(name)) => return Err(CallError::Secret(name.to_owned())),
             (None, None) => {}
         }
-        // These were checked, and replace those above of the same name.
         let mut request = request
             .body(Full::from(webhook.body.clone()))
             .map_err(|error| CallError::Request(error.to_string()))?;
         let headers = request.headers_mut();
-        for (name, value) in &delivery.headers {
-            if let (Ok(name), Ok(value)) =
-                (name.parse::<http::HeaderName>(), HeaderValue::from_str(value))
-            {
-                headers.insert(name, value);
-            }
+        // Each replaces one of the same name, and none that belongs to the service. Headers of a
+        // timer may be written by other programs, and those that cannot be sent are left out.
+        let stored = delivery.headers.iter().map(|(name, value)| checked_header(name, value));
+        for (name, value) in stored.chain(webhook.header_pairs()).flatten() {
+            headers.insert(name, value);
         }
-        headers.extend(webhook.header_pairs().flatten());
         Ok(request)
     }
 }

@@ -17,6 +17,7 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tourbillon_durable::{DurableTimers, Options};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
@@ -185,6 +186,39 @@ async fn the_trace_of_the_request_goes_on_in_the_call() {
     let sent = bench.api.send_with("PUT", "/v1/timers/a", &timer, "traceparent", trace);
     sent.await.json(201);
     assert_eq!(text(&receiver.next().await.headers, "traceparent"), trace);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn headers_replace_each_other_and_none_of_the_service() {
+    let mut receiver = Receiver::with(&[]).await;
+    let folder = Folder::new();
+    let store = folder.join("timers");
+    let payload = json!({
+        "version": "1", "url": receiver.url("/"), "body": "abc",
+        "headers": { "user-agent": "mine", "traceparent": "the webhook's" },
+    });
+    // Written by another program.
+    let options = Options::new()
+        .header("host", "internal")
+        .header("content-length", "1")
+        .header("webhook-id", "forged")
+        .header("traceparent", "the timer's")
+        .header("x-tenant", "blue");
+    let timers = DurableTimers::open(&store).unwrap();
+    let inserted = timers.insert("a", payload.to_string(), Duration::ZERO, options).await;
+    drop(timers);
+    inserted.unwrap();
+    let bench = Bench::at(store.to_str().unwrap(), allowing(receiver.port())).await;
+    let seen = receiver.next().await;
+    assert_eq!(seen.body, "abc");
+    assert_eq!(text(&seen.headers, "host"), format!("127.0.0.1:{}", receiver.port()));
+    assert!(text(&seen.headers, "webhook-id").ends_with(":a"));
+    assert_eq!(text(&seen.headers, "x-tenant"), "blue");
+    for (name, value) in [("user-agent", "mine"), ("traceparent", "the webhook's")] {
+        let sent: Vec<_> = seen.headers.get_all(name).iter().collect();
+        assert_eq!(sent, [value], "{name}");
+    }
     bench.stop().await;
 }
 
