@@ -17,6 +17,8 @@ pub(crate) enum What {
     Begun,
     /// A handler is about to return `Ok`.
     Well,
+    /// A handler is about to cancel the repetition of its timer.
+    Ends,
     /// The store has the end of an attempt.
     Acknowledged,
     Dead,
@@ -26,9 +28,10 @@ pub(crate) enum What {
     TooLate,
 }
 
-const LETTERS: [(What, &str); 8] = [
+const LETTERS: [(What, &str); 9] = [
     (What::Begun, "b"),
     (What::Well, "w"),
+    (What::Ends, "e"),
     (What::Acknowledged, "a"),
     (What::Dead, "d"),
     (What::Retried, "r"),
@@ -47,6 +50,9 @@ pub(crate) struct Entry {
     pub(crate) planned: u64,
     /// The time of the line.
     pub(crate) at: u64,
+    /// The time of the lease by the clock of the store, at the end of an attempt. The lease may
+    /// have been granted earlier than this by less than its duration.
+    pub(crate) leased: Option<u64>,
 }
 
 /// Converts a time to milliseconds of the wall clock, which all processes of this machine share
@@ -75,12 +81,19 @@ impl Log {
         Ok(Self(File::create_new(path)?))
     }
 
-    pub(crate) fn write(&self, what: What, id: &str, planned: SystemTime) -> Result<(), Failure> {
+    pub(crate) fn write(
+        &self,
+        what: What,
+        id: &str,
+        planned: SystemTime,
+        leased: Option<SystemTime>,
+    ) -> Result<(), Failure> {
         let at = millis(SystemTime::now());
         let letter = LETTERS.iter().find(|(one, _)| *one == what).map_or("", |(_, letter)| *letter);
         let timer = timer(id).ok_or("an id that nobody gave")?;
+        let leased = leased.map(|leased| format!(" {}", millis(leased))).unwrap_or_default();
         // A single write, so that a line is complete or missing.
-        let line = format!("{letter} {timer} {} {at}\n", millis(planned));
+        let line = format!("{letter} {timer} {} {at}{leased}\n", millis(planned));
         Ok((&self.0).write_all(line.as_bytes())?)
     }
 }
@@ -95,7 +108,7 @@ pub(crate) fn read(path: &Path, ahead: i64) -> Result<Vec<Entry>, Failure> {
         let mut number = || parts.next()?.parse::<u64>().ok();
         let timer = usize::try_from(number()?).ok()?;
         let (planned, at) = (number()?, number()?.checked_add_signed(-ahead)?);
-        Some(Entry { what, timer, planned, at })
+        Some(Entry { what, timer, planned, at, leased: number() })
     };
     let entries = text.lines().map(|line| entry(line).ok_or_else(|| format!("no entry: {line}")));
     Ok(entries.collect::<Result<_, _>>()?)

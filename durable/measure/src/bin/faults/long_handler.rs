@@ -5,7 +5,7 @@ use crate::Failure;
 use crate::crew::{Crew, Member};
 use crate::line::State;
 use crate::log::{self, What};
-use crate::plan::{Handling, WORKERS};
+use crate::plan::{Handling, Task, WORKERS};
 use crate::servers::{Cluster, Server};
 use crate::worker;
 use std::time::{Duration, Instant};
@@ -48,7 +48,7 @@ pub(crate) async fn run(cluster: &Cluster) -> Result<bool, Failure> {
 }
 
 async fn insert(timers: &DurableTimers) -> Result<(), Failure> {
-    let payload = serde_json::to_vec(&Handling::Long(TAKES))?;
+    let payload = serde_json::to_vec(&Task { handling: Handling::Long(TAKES), until: None })?;
     let backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
     let options = Options::new().lease(LEASE).backoff(backoff).attempts(20);
     timers.insert(&log::id(0), payload, Duration::ZERO, options).await.map_err(|it| it.reason)?;

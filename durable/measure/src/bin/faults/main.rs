@@ -1,5 +1,6 @@
 //! Durable timers on a Redis cluster under faults. Each must end acknowledged once, cancelled, or
-//! as a dead letter, and none may begin early. Otherwise the program exits with 1.
+//! as a dead letter, and none may begin early. Each planned time of a repetition must end like this
+//! as well, or be made up for by a late one. Otherwise the program exits with 1.
 //!
 //! ```text
 //!  this process                       3 masters, 3 replicas
@@ -12,7 +13,8 @@
 //!
 //! `plan.rs` draws the life of each timer and the faults from a seed. `story.rs` executes the lives
 //! and keeps the replies, and `trouble.rs` injects the faults. `verdict.rs` compares the stories
-//! with the logs of the workers (`log.rs`) and with the final contents of the store.
+//! with the logs of the workers (`log.rs`) and with the final contents of the store. `chain.rs`
+//! does it for repetitions, and lists what is audited.
 //!
 //! **Redis loses nothing here.** A master that is killed returns with its file, and a replica takes
 //! over once it has everything that its master has. Replication without waiting can lose
@@ -27,6 +29,7 @@
 #![allow(clippy::print_stdout, reason = "a program that reports to a person")]
 #![allow(clippy::disallowed_methods, reason = "real processes, threads and time")]
 
+mod chain;
 mod crew;
 mod line;
 mod log;

@@ -15,6 +15,9 @@ pub(crate) const WORKERS: usize = 3;
 /// The number of partitions of the store.
 pub(crate) const PARTITIONS: u16 = 16;
 
+/// One in this many timers repeats.
+const REPEATS_ONE_IN: u32 = 16;
+
 /// The approximate duration of a round, in which each kind of fault happens once.
 const ROUND: u64 = 20_000;
 
@@ -24,7 +27,7 @@ const TIMERS_A_ROUND: usize = 12_500;
 /// The time before the first fault, after which some timers exist.
 const LEAD: u64 = 2_000;
 
-/// The behaviour of a handler, which is the timer's payload.
+/// The behaviour of a handler.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) enum Handling {
     /// Succeeds at once.
@@ -62,6 +65,29 @@ impl Handling {
     }
 }
 
+/// The payload of a timer.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Task {
+    pub(crate) handling: Handling,
+    /// The planned time from which on a delivery cancels its repetition.
+    pub(crate) until: Option<u64>,
+}
+
+/// The repetition of a timer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Repetition {
+    /// The interval in milliseconds.
+    pub(crate) every: u64,
+    /// The number of intervals after which a delivery cancels it.
+    pub(crate) times: u64,
+}
+
+impl Repetition {
+    fn draw(random: &mut Rng) -> Self {
+        Self { every: random.u64(250..1_500), times: random.u64(3..=8) }
+    }
+}
+
 /// A change of a timer after its insertion.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
@@ -80,7 +106,8 @@ pub(crate) struct Life {
     pub(crate) scheduled: u64,
     pub(crate) planned: u64,
     pub(crate) handling: Handling,
-    /// The time of a change, and the change.
+    pub(crate) repetition: Option<Repetition>,
+    /// The time of a change, and the change. A repetition is not moved or replaced.
     pub(crate) change: Option<(u64, Change)>,
 }
 
@@ -89,20 +116,22 @@ impl Life {
         let scheduled = random.u64(..lasts * 4 / 5);
         let planned = scheduled + random.u64(50..lasts / 5);
         let handling = Handling::draw(random);
+        let repetition = (random.u32(..REPEATS_ONE_IN) == 0).then(|| Repetition::draw(random));
+        let due = planned + repetition.map_or(0, |it| it.every * random.u64(..it.times));
         // Half of the changes happen when the timer is due.
         let at = match random.bool() {
-            true => random.u64(scheduled..planned),
-            false => (planned + random.u64(..100)).saturating_sub(50),
+            true => random.u64(scheduled..due),
+            false => (due + random.u64(..100)).saturating_sub(50),
         };
         let later = planned.max(at) + random.u64(100..5_000);
         let change = match random.u32(..100) {
             0..8 => Some((at, Change::Cancel)),
-            8..14 => Some((at, Change::Move(later))),
-            14..20 => Some((at, Change::Replace(later))),
+            8..14 if repetition.is_none() => Some((at, Change::Move(later))),
+            14..20 if repetition.is_none() => Some((at, Change::Replace(later))),
             20..28 => Some((at, Change::Pause(at + random.u64(500..6_000)))),
             _ => None,
         };
-        Self { scheduled, planned, handling, change }
+        Self { scheduled, planned, handling, repetition, change }
     }
 }
 

@@ -7,7 +7,7 @@
 
 use crate::Failure;
 use crate::log::{id, millis};
-use crate::plan::{Change, LEASE, Life};
+use crate::plan::{Change, LEASE, Life, Task};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
@@ -50,7 +50,9 @@ pub(crate) enum Cancelled {
 /// The requests for one timer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Story {
-    /// Its deliveries by their planned times.
+    /// The interval of its repetition.
+    pub(crate) every: Option<u64>,
+    /// Its deliveries by their planned times, without those that follow from a repetition.
     pub(crate) deliveries: Vec<(u64, Fate)>,
     pub(crate) cancelled: Cancelled,
     /// The time for which it was paused and not running.
@@ -80,7 +82,11 @@ pub(crate) async fn live(
     start: u64,
     calls: &Semaphore,
 ) -> Result<Story, Failure> {
-    let mut telling = Telling { timers, id: id(timer), life, story: Story::default() };
+    let every = life.repetition.map(|it| it.every);
+    let until = life.repetition.map(|it| start + life.planned + it.every * it.times);
+    let task = Task { handling: life.handling, until };
+    let story = Story { every, ..Story::default() };
+    let mut telling = Telling { timers, id: id(timer), task, story };
     sleep_until(start + life.scheduled).await;
     let call = calls.acquire().await?;
     telling.insert(start + life.planned).await?;
@@ -107,7 +113,7 @@ pub(crate) async fn live(
 struct Telling {
     timers: DurableTimers,
     id: String,
-    life: Life,
+    task: Task,
     story: Story,
 }
 
@@ -141,10 +147,13 @@ impl Telling {
         planned: u64,
         existing: Existing,
     ) -> Result<Inserted, Refused<DurableError, Vec<u8>>> {
-        let payload = serde_json::to_vec(&self.life.handling).unwrap_or_default();
+        let payload = serde_json::to_vec(&self.task).unwrap_or_default();
         let backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1)).jitter();
         let options = Options::new().lease(LEASE).backoff(backoff).existing(existing);
-        let options = options.attempts(self.life.handling.attempts());
+        let mut options = options.attempts(self.task.handling.attempts());
+        if let Some(every) = self.story.every {
+            options = options.every(Duration::from_millis(every));
+        }
         self.timers.insert(&self.id, payload, time(planned), options).await
     }
 

@@ -4,7 +4,9 @@
 //! A delivery is an id and a planned time. It has *ended* if a worker was notified of its
 //! acknowledgement, or it is a dead letter. It has also ended if a handler returned `Ok`, its
 //! worker was killed before it could log the outcome, and the timer is no longer in the store.
+//! `chain.rs` judges the deliveries of a timer that repeats.
 
+use crate::chain::{self, Chain};
 use crate::log::{Entry, What, millis, timer};
 use crate::plan::{Clocks, Kind};
 use crate::story::{Cancelled, Fate, Story};
@@ -33,15 +35,53 @@ pub(crate) struct Conditions {
 
 /// The observations of one delivery.
 #[derive(Clone, Debug, Default)]
-struct Seen {
+pub(crate) struct Seen {
     /// The start of each attempt.
-    begun: Vec<u64>,
+    pub(crate) begun: Vec<u64>,
     /// A handler returned `Ok`, and its outcome was not logged.
-    untold: bool,
-    acknowledged: u64,
+    pub(crate) untold: bool,
+    pub(crate) acknowledged: u64,
     /// It ended because it had been cancelled.
-    cancelled: bool,
-    letters: u64,
+    pub(crate) cancelled: bool,
+    pub(crate) letters: u64,
+    /// A handler began to cancel the repetition.
+    pub(crate) ends_repetition: bool,
+    /// The time of the lease under which it ended ([`Entry::leased`]), if that was logged.
+    pub(crate) leased: Option<u64>,
+}
+
+impl Seen {
+    pub(crate) fn has_ended(&self) -> bool {
+        self.acknowledged + self.letters > 0 || self.untold
+    }
+
+    /// Returns `true` if it ended, and its worker was killed before it could log that.
+    pub(crate) fn is_untold(&self) -> bool {
+        self.untold && self.acknowledged + self.letters == 0
+    }
+}
+
+/// The guarantees that were broken for a timer, or for one delivery.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Broken {
+    pub(crate) lost: bool,
+    pub(crate) early: bool,
+    pub(crate) twice: bool,
+    pub(crate) stale: bool,
+}
+
+impl Broken {
+    /// Adds what is broken whatever became of the delivery.
+    pub(crate) fn add(&mut self, planned: u64, one: &Seen, story: &Story, run: &Conditions) {
+        let (ahead, slack) = (run.clocks.ahead(), run.clocks.slack());
+        let paused = story.paused.map(|(since, until)| (since + slack, until));
+        self.early |= one.begun.iter().any(|at| at + ahead < planned);
+        self.stale |= one.begun.iter().any(|at| {
+            let is_within = |(since, until): &(u64, u64)| (since..until).contains(&at);
+            run.paused.iter().chain(&paused).any(is_within)
+        });
+        self.twice |= one.acknowledged + one.letters > 1;
+    }
 }
 
 /// The counts, as they are written.
@@ -53,15 +93,21 @@ pub(crate) struct Verdict {
     pub(crate) acknowledged: usize,
     pub(crate) cancelled: usize,
     pub(crate) dead_lettered: usize,
-    /// Neither of these, or still in the store.
+    /// Repetitions that a handler ended.
+    pub(crate) repeated: usize,
+    /// None of these, still in the store, or a time of a repetition was left out.
     pub(crate) lost: usize,
     /// An attempt began before its time.
     pub(crate) early: usize,
     /// A delivery ended more than once.
     pub(crate) acknowledged_twice: usize,
-    /// A delivery that was cancelled, moved or replaced continued, one was never planned, or one
-    /// began although it or the store was paused.
+    /// A delivery that was cancelled, moved or replaced continued, one was never planned or had
+    /// been made up for, or one began although it or the store was paused.
     pub(crate) stale: usize,
+    /// Deliveries of timers that repeat.
+    pub(crate) occurrences: usize,
+    /// Times of timers that repeat for which the delivery before made up.
+    pub(crate) missed: usize,
     pub(crate) attempts: usize,
     /// Attempts that asked for another and were not counted.
     pub(crate) snoozes: usize,
@@ -92,14 +138,21 @@ impl Verdict {
         verdict.snoozes = count(What::Snoozed);
         for (timer, (story, seen)) in stories.iter().zip(&mut seen).enumerate() {
             verdict.unanswered += story.unanswered;
-            verdict.judge(timer, story, seen, left.timers.contains(&timer), run);
+            let left = left.timers.contains(&timer);
+            match story.every {
+                None => verdict.judge(timer, story, seen, left, run),
+                Some(every) => {
+                    let chain = chain::judge(story, every, seen, run);
+                    verdict.count_chain(timer, story, seen, left, &chain);
+                }
+            }
         }
         verdict
     }
 
     /// Returns `true` if no guarantee was broken.
     pub(crate) fn holds(&self) -> bool {
-        let ends = self.acknowledged + self.cancelled + self.dead_lettered;
+        let ends = self.acknowledged + self.cancelled + self.dead_lettered + self.repeated;
         ends == self.timers && self.offenders.is_empty() && self.workers_failed == 0
     }
 
@@ -112,54 +165,79 @@ impl Verdict {
         run: &Conditions,
     ) {
         let all = format!("{seen:?}");
-        let (mut ended, mut last_is_letter, mut lost) = (false, false, left);
-        let (mut early, mut twice, mut stale) = (false, false, false);
-        let (ahead, slack) = (run.clocks.ahead(), run.clocks.slack());
-        let paused = story.paused.map(|(since, until)| (since + slack, until));
+        let (mut ended, mut last_is_letter) = (false, false);
+        let mut broken = Broken { lost: left, ..Broken::default() };
+        let slack = run.clocks.slack();
         for (planned, fate) in &story.deliveries {
             let one = seen.remove(planned).unwrap_or_default();
-            early |= one.begun.iter().any(|at| at + ahead < *planned);
-            stale |= one.begun.iter().any(|at| {
-                let is_within = |(since, until): &(u64, u64)| (since..until).contains(&at);
-                run.paused.iter().chain(&paused).any(is_within)
-            });
-            twice |= one.acknowledged + one.letters > 1;
-            let ends = one.acknowledged + one.letters > 0 || one.untold;
+            broken.add(*planned, &one, story, run);
+            let ends = one.has_ended();
             match fate {
-                Fate::Due => (lost, stale) = (lost || !ends, stale || one.cancelled),
+                Fate::Due => {
+                    broken.lost |= !ends;
+                    broken.stale |= one.cancelled;
+                }
                 Fate::Perhaps => {}
-                Fate::Last => stale |= one.letters > 0,
+                Fate::Last => broken.stale |= one.letters > 0,
                 Fate::Gone(since) => {
                     let begun = one.begun.iter().any(|at| *at > since + slack);
-                    stale |= one.acknowledged > 0 || begun;
+                    broken.stale |= one.acknowledged > 0 || begun;
                 }
-                Fate::Replaced => stale |= one.acknowledged > 0,
+                Fate::Replaced => broken.stale |= one.acknowledged > 0,
             }
             if ends && matches!(fate, Fate::Due | Fate::Perhaps | Fate::Last) {
-                self.untold += usize::from(one.acknowledged + one.letters == 0);
+                self.untold += usize::from(one.is_untold());
                 (ended, last_is_letter) = (true, one.letters > 0);
             }
         }
         // Deliveries that were not planned.
-        stale |= !seen.is_empty();
-        lost |= !ended && story.cancelled == Cancelled::No;
-        for (so, what, count) in [
-            (lost, "lost", &mut self.lost),
-            (early, "early", &mut self.early),
-            (twice, "acknowledged twice", &mut self.acknowledged_twice),
-            (stale, "stale", &mut self.stale),
-        ] {
-            if so {
-                *count += 1;
-                let told = self.offenders.entry(what).or_default();
-                told.push(format!("timer {timer}: {story:?}; {all}"));
-            }
-        }
+        broken.stale |= !seen.is_empty();
+        broken.lost |= !ended && story.cancelled == Cancelled::No;
+        self.count_broken(broken, || format!("timer {timer}: {story:?}; {all}"));
         match () {
-            () if lost => {}
+            () if broken.lost => {}
             () if !ended || story.cancelled == Cancelled::Yes => self.cancelled += 1,
             () if last_is_letter => self.dead_lettered += 1,
             () => self.acknowledged += 1,
+        }
+    }
+
+    /// Counts a timer that repeats.
+    fn count_chain(
+        &mut self,
+        timer: usize,
+        story: &Story,
+        seen: &HashMap<u64, Seen>,
+        left: bool,
+        chain: &Chain,
+    ) {
+        let mut broken = chain.broken;
+        broken.lost |= left;
+        self.count_broken(broken, || {
+            let sorted: BTreeMap<_, _> = seen.iter().collect();
+            format!("timer {timer}: {story:?}; {sorted:?}")
+        });
+        self.occurrences += seen.values().filter(|one| one.has_ended()).count();
+        self.untold += seen.values().filter(|one| one.is_untold()).count();
+        self.missed += chain.missed;
+        match () {
+            () if broken.lost => {}
+            () if chain.is_complete => self.repeated += 1,
+            () => self.cancelled += 1,
+        }
+    }
+
+    fn count_broken(&mut self, broken: Broken, told: impl Fn() -> String) {
+        for (so, what, count) in [
+            (broken.lost, "lost", &mut self.lost),
+            (broken.early, "early", &mut self.early),
+            (broken.twice, "acknowledged twice", &mut self.acknowledged_twice),
+            (broken.stale, "stale", &mut self.stale),
+        ] {
+            if so {
+                *count += 1;
+                self.offenders.entry(what).or_default().push(told());
+            }
         }
     }
 }
@@ -169,7 +247,7 @@ fn seen(timers: usize, logs: &[Vec<Entry>], left: &Left) -> Vec<HashMap<u64, See
     let mut all = vec![HashMap::<u64, Seen>::new(); timers];
     for log in logs {
         let mut answered = HashSet::new();
-        for Entry { what, timer, planned, at } in log {
+        for Entry { what, timer, planned, at, leased } in log {
             let Some(of_timer) = all.get_mut(*timer) else { continue };
             let seen = of_timer.entry(*planned).or_default();
             match what {
@@ -181,9 +259,17 @@ fn seen(timers: usize, logs: &[Vec<Entry>], left: &Left) -> Vec<HashMap<u64, See
                     answered.insert((*timer, *planned));
                     continue;
                 }
-                What::Acknowledged => seen.acknowledged += 1,
+                What::Ends => {
+                    seen.ends_repetition = true;
+                    continue;
+                }
+                What::Acknowledged => {
+                    seen.acknowledged += 1;
+                    seen.leased = *leased;
+                }
+                What::Dead => seen.leased = *leased,
                 What::Cancelled => seen.cancelled = true,
-                What::Dead | What::Retried | What::Snoozed | What::TooLate => {}
+                What::Retried | What::Snoozed | What::TooLate => {}
             }
             answered.remove(&(*timer, *planned));
         }
@@ -212,10 +298,13 @@ impl fmt::Display for Verdict {
             ("acknowledged", self.acknowledged),
             ("cancelled", self.cancelled),
             ("dead-lettered", self.dead_lettered),
+            ("repeated", self.repeated),
             ("lost", self.lost),
             ("early", self.early),
             ("acknowledged twice", self.acknowledged_twice),
             ("stale", self.stale),
+            ("occurrences", self.occurrences),
+            ("missed", self.missed),
             ("attempts", self.attempts),
             ("snoozes", self.snoozes),
             ("acknowledged untold", self.untold),

@@ -1,8 +1,8 @@
 //! A worker in a process of its own, which delivers timers and logs its actions.
 
 use crate::Failure;
-use crate::log::{Log, What};
-use crate::plan::{Handling, PARTITIONS};
+use crate::log::{Log, What, millis};
+use crate::plan::{Handling, PARTITIONS, Task};
 use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -62,26 +62,59 @@ pub(crate) fn run(orders: &Orders) -> Result<(), Failure> {
                 Outcome::Cancelled { .. } => What::Cancelled,
                 _ => What::TooLate,
             };
-            note(&ends, what, &event.id, event.planned);
+            let leased = Some(event.due + event.lateness);
+            note(&ends, what, &event.id, event.planned, leased);
         });
+        let cancels = timers.clone();
         let handler = move |delivery: Delivery| {
-            note(&log, What::Begun, &delivery.id, delivery.planned);
-            handle(Arc::clone(&log), delivery)
+            note(&log, What::Begun, &delivery.id, delivery.planned, None);
+            handle(Arc::clone(&log), cancels.clone(), delivery)
         };
         Ok(worker.run(handler).await?)
     })
 }
 
 /// Ends a worker that cannot log, because its run would prove nothing.
-fn note(log: &Log, what: What, id: &str, planned: SystemTime) {
-    if let Err(error) = log.write(what, id, planned) {
+fn note(log: &Log, what: What, id: &str, planned: SystemTime, leased: Option<SystemTime>) {
+    if let Err(error) = log.write(what, id, planned, leased) {
         eprintln!("a worker's log: {error}");
         std::process::exit(1);
     }
 }
 
-async fn handle(log: Arc<Log>, delivery: Delivery) -> Result<Verdict, String> {
-    let handling = delivery.json::<Handling>().map_err(|error| error.to_string())?;
+async fn handle(
+    log: Arc<Log>,
+    timers: DurableTimers,
+    delivery: Delivery,
+) -> Result<Verdict, String> {
+    let task = delivery.json::<Task>().map_err(|error| error.to_string())?;
+    let handled = attempt(task.handling, &delivery).await;
+    let is_retried = match &handled {
+        Ok(verdict) => matches!(verdict, Verdict::Again { .. }),
+        Err(_) => !matches!(task.handling, Handling::Fails),
+    };
+    if !is_retried && task.until.is_some_and(|until| millis(delivery.planned) >= until) {
+        note(&log, What::Ends, &delivery.id, delivery.planned, None);
+        cancel(&timers, &delivery.id).await?;
+    }
+    if handled == Ok(Verdict::Done) {
+        note(&log, What::Well, &delivery.id, delivery.planned, None);
+    }
+    handled
+}
+
+/// Cancels the repetition of a timer whose delivery is running, however long that takes.
+async fn cancel(timers: &DurableTimers, id: &str) -> Result<(), String> {
+    loop {
+        match timers.cancel(id).await {
+            Ok(_) => return Ok(()),
+            Err(DurableError::Unreachable(_)) => sleep(Duration::from_millis(100)).await,
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}
+
+async fn attempt(handling: Handling, delivery: &Delivery) -> Result<Verdict, String> {
     match handling {
         Handling::Fails => return Err("it always fails".to_owned()),
         Handling::FailsForGood => return Ok(Verdict::Fail("it fails for good".to_owned())),
@@ -100,6 +133,5 @@ async fn handle(log: Arc<Log>, delivery: Delivery) -> Result<Verdict, String> {
         Handling::Long(millis) => sleep(Duration::from_millis(millis)).await,
         _ => {}
     }
-    note(&log, What::Well, &delivery.id, delivery.planned);
     Ok(Verdict::Done)
 }
