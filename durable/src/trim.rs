@@ -26,10 +26,9 @@ pub(super) async fn trim(
     let page = store.letter_ages(None, LONGEST_PAGE).await?;
     let count = store.len().await?.1;
     let left = (0..=count).rev();
-    let excess = page
-        .into_iter()
-        .zip(left)
-        .take_while(|((_, died), left)| bounds.exclude(*left, *died, now));
+    // A letter that cannot be read has no age. It stays, and keeps none of those behind it.
+    let excess =
+        page.into_iter().zip(left).filter(|((_, died), left)| bounds.exclude(*left, *died, now));
     let delete = excess.map(|((number, _), _)| store.delete_dead_letter(number));
     let done = try_join_all(delete).await?;
     let more = !done.is_empty();

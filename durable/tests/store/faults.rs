@@ -166,16 +166,39 @@ fn a_timer_that_cannot_be_read_is_named_and_removed() {
     assert_eq!(database.begin_read().unwrap().open_table(due).unwrap().len().unwrap(), 2);
 }
 
+/// Writes a dead letter that cannot be read.
+fn put_letter(file: &Path, number: u64) {
+    let database = Database::create(file).unwrap();
+    let transaction = database.begin_write().unwrap();
+    let table = TableDefinition::<u64, &[u8]>::new("dead");
+    transaction.open_table(table).unwrap().insert(number, &b"no letter"[..]).unwrap();
+    transaction.commit().unwrap();
+}
+
+#[test]
+fn a_dead_letter_that_cannot_be_read_keeps_no_other() {
+    let bench = Bench::new(OneFile::new());
+    let running = bench.work(1, |_| async { Err("no") });
+    let once = quick().attempts(1);
+    wait(bench.timers().insert("a", "", MILLISECOND, once)).unwrap();
+    bench.advance(SECOND);
+    assert!(matches!(running.next().outcome, Outcome::Dead { .. }));
+    assert_eq!(running.stop(), []);
+    bench.advance(SECOND);
+    let place = Arc::clone(&bench.place);
+    drop(bench);
+    put_letter(&place.file.0, 0);
+    let timers = DurableTimers::new(place.open(), &place.timer());
+    assert_eq!(wait(timers.trim_dead_letters(u64::MAX, Duration::ZERO)), Ok(1));
+    assert_eq!(wait(timers.dead_len()), Ok(1), "its age is unknown");
+    assert_eq!(wait(timers.trim_dead_letters(0, Duration::MAX)), Ok(1));
+}
+
 #[test]
 fn a_dead_letter_that_cannot_be_read_is_deleted() {
     let place = OneFile::new();
     drop(place.open());
-    let database = Database::create(&place.file.0).unwrap();
-    let transaction = database.begin_write().unwrap();
-    let table = TableDefinition::<u64, &[u8]>::new("dead");
-    transaction.open_table(table).unwrap().insert(7, &b"no letter"[..]).unwrap();
-    transaction.commit().unwrap();
-    drop(database);
+    put_letter(&place.file.0, 7);
     let timers = DurableTimers::new(place.open(), &place.timer());
     let unreadable = wait(timers.dead_letter(7)).unwrap_err();
     assert!(matches!(unreadable, DurableError::Corrupt { id: None, .. }));
