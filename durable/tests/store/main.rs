@@ -17,6 +17,7 @@ mod letters;
 mod lists;
 mod pause;
 mod power;
+mod random_leases;
 mod random_runs;
 mod schedule;
 #[cfg(unix)]

@@ -1,0 +1,424 @@
+//! Leases that run out, against a model, with random operations in virtual time.
+//!
+//! Handlers hang. As soon as one does, the clock of its worker stops, as for a process that is
+//! suspended, so the worker neither renews leases nor learns that they have run out. Another worker
+//! takes over. The handlers of stopped workers end at random times, before their leases have run
+//! out, after that, or after others have taken them over.
+
+#![allow(clippy::disallowed_methods, reason = "a worker has a thread of its own")]
+
+use crate::common::bench::{OneFile, Place, SECOND, TempFile, clock, start, wait};
+use futures_channel::oneshot;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+use tourbillon::future::Timer;
+use tourbillon::{Builder, ManualClock};
+use tourbillon_durable::{
+    AnyStore, Attempt, Backoff, Cancelled, DeadReason, Delivery, DurableError, DurableTimers,
+    Event, Existing, Inserted, Options, Outcome, TimerState, Verdict,
+};
+
+const LEASE: Duration = Duration::from_secs(15);
+
+/// The wait after each failure.
+const WAIT: Duration = SECOND;
+
+/// The number of attempts of a delivery.
+const ATTEMPTS: u32 = 4;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Insert {
+        id: u8,
+        delay: u8,
+        existing: Existing,
+        kind: Kind,
+    },
+    Cancel {
+        id: u8,
+    },
+    Reset {
+        id: u8,
+        delay: u8,
+    },
+    Advance {
+        seconds: u8,
+    },
+    /// One of the handlers that hang returns, counted from the last one.
+    Return {
+        which: usize,
+        how: How,
+    },
+}
+
+/// The options of a timer.
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    /// The number of attempts of each delivery that hang.
+    hangs: u8,
+    /// The interval in seconds.
+    every: Option<u8>,
+}
+
+/// The result of a handler that hung.
+#[derive(Clone, Copy, Debug)]
+enum How {
+    Done,
+    Retry,
+    Fail,
+}
+
+fn any_op() -> impl Strategy<Value = Op> {
+    let existing = prop_oneof![Just(Existing::Keep), Just(Existing::Replace)];
+    let kind = (0..4_u8, prop::option::of(1..40_u8));
+    let kind = kind.prop_map(|(hangs, every)| Kind { hangs, every });
+    let how = prop_oneof![2 => Just(How::Done), 1 => Just(How::Retry), 1 => Just(How::Fail)];
+    // Often a handler whose lease has not run out yet.
+    let which = prop_oneof![0..2_usize, any::<usize>()];
+    prop_oneof![
+        4 => (0..6_u8, 1..20_u8, existing, kind).prop_map(|(id, delay, existing, kind)| {
+            Op::Insert { id, delay, existing, kind }
+        }),
+        2 => (0..6_u8).prop_map(|id| Op::Cancel { id }),
+        1 => (0..6_u8, 1..20_u8).prop_map(|(id, delay)| Op::Reset { id, delay }),
+        5 => (0..20_u8).prop_map(|seconds| Op::Advance { seconds }),
+        4 => (which, how).prop_map(|(which, how)| Op::Return { which, how }),
+    ]
+}
+
+/// A timer in the model.
+#[derive(Clone, Debug)]
+struct Modelled {
+    planned: SystemTime,
+    /// The time of the next attempt, or the end of the lease.
+    due: SystemTime,
+    attempt: u32,
+    hangs: u8,
+    every: Option<u8>,
+    /// The number of the handler that holds the lease.
+    held: Option<usize>,
+    cancelled: bool,
+    /// The delivery that was inserted while this one was running.
+    next: Option<(SystemTime, Kind)>,
+}
+
+impl Modelled {
+    fn new(due: SystemTime, Kind { hangs, every }: Kind) -> Self {
+        let (attempt, held, cancelled, next) = (0, None, false, None);
+        Self { planned: due, due, attempt, hangs, every, held, cancelled, next }
+    }
+
+    /// Returns the timer after the end of its delivery, if the attempt had begun at `began`.
+    fn continued(self, began: SystemTime) -> Option<Self> {
+        if let Some((due, kind)) = self.next {
+            return Some(Self::new(due, kind));
+        }
+        let every = SECOND * u32::from(self.every?);
+        let mut next = self.planned;
+        while next <= began {
+            next += every;
+        }
+        Some(Self::new(next, Kind { hangs: self.hangs, every: self.every }))
+    }
+
+    /// Returns the outcome of a failure, and the timer after it.
+    fn failed(self, error: &str, began: SystemTime, now: SystemTime) -> (Outcome, Option<Self>) {
+        let error = error.to_owned();
+        if self.cancelled {
+            return (Outcome::Cancelled { error }, self.continued(began));
+        }
+        if self.attempt >= ATTEMPTS {
+            let reason = DeadReason::Attempts;
+            return (Outcome::Dead { reason, error }, self.continued(began));
+        }
+        let retried = Self { due: now + WAIT, held: None, ..self };
+        (Outcome::Retry { wait: WAIT, error }, Some(retried))
+    }
+}
+
+/// What a worker does.
+enum Seen {
+    /// A handler hangs until it gets its result.
+    Hangs(String, oneshot::Sender<Verdict>),
+    Ended(Attempt),
+}
+
+/// A handler that hangs.
+struct Hung {
+    id: String,
+    number: usize,
+    began: SystemTime,
+    result: oneshot::Sender<Verdict>,
+}
+
+/// A worker with a clock of its own.
+struct Running {
+    clock: ManualClock,
+    end: oneshot::Sender<()>,
+    thread: JoinHandle<Result<(), DurableError>>,
+}
+
+impl Running {
+    fn start(store: &AnyStore, seen: &Sender<Seen>) -> Self {
+        let clock = clock();
+        let timer = Timer::spawn(Builder::new().clock(clock.clone()).driver()).unwrap();
+        let (end, ends) = oneshot::channel::<()>();
+        let (ended, hangs) = (seen.clone(), seen.clone());
+        let worker = DurableTimers::new(store.clone(), &timer).worker();
+        let worker = worker
+            .until(async move {
+                let _ = ends.await;
+            })
+            .observe(move |event| {
+                if let Event::Attempt(attempt) = event {
+                    let _ = ended.send(Seen::Ended(attempt.clone()));
+                }
+            });
+        let run = worker.run(move |Delivery { id, attempt, payload, .. }| {
+            let hangs = hangs.clone();
+            async move {
+                if attempt > u32::from(payload[0]) {
+                    return Verdict::Done;
+                }
+                let (result, returned) = oneshot::channel();
+                let _ = hangs.send(Seen::Hangs(id, result));
+                returned.await.unwrap_or(Verdict::Done)
+            }
+        });
+        Self { clock, end, thread: std::thread::spawn(move || wait(run)) }
+    }
+}
+
+struct Trial {
+    place: OneFile,
+    store: AnyStore,
+    timers: DurableTimers,
+    /// All workers, of which only the clock of the last one advances.
+    workers: Vec<Running>,
+    send: Sender<Seen>,
+    seen: Receiver<Seen>,
+    hung: Vec<Hung>,
+    /// The number of handlers that have hung.
+    count: usize,
+    model: BTreeMap<String, Modelled>,
+    dead: u64,
+}
+
+impl Trial {
+    fn new() -> Self {
+        let place = OneFile { file: TempFile::new(), clock: clock() };
+        let (store, timer) = (place.open(), place.timer());
+        let timers = DurableTimers::new(store.clone(), &timer);
+        let (send, seen) = channel();
+        let workers = vec![Running::start(&store, &send)];
+        let (hung, count, model, dead) = (Vec::new(), 0, BTreeMap::new(), 0);
+        Self { place, store, timers, workers, send, seen, hung, count, model, dead }
+    }
+
+    fn now(&self) -> SystemTime {
+        self.place.now()
+    }
+
+    fn apply(&mut self, op: &Op) {
+        match *op {
+            Op::Insert { id, delay, existing, kind } => self.insert(id, delay, existing, kind),
+            Op::Cancel { id } => {
+                let id = id.to_string();
+                let expected = match self.model.get_mut(&id) {
+                    None => Cancelled::NotFound,
+                    Some(timer) if timer.held.is_some() => {
+                        (timer.cancelled, timer.every, timer.next) = (true, None, None);
+                        Cancelled::Running
+                    }
+                    Some(_) => {
+                        self.model.remove(&id);
+                        Cancelled::Removed
+                    }
+                };
+                assert_eq!(wait(self.timers.cancel(&id)), Ok(expected));
+            }
+            Op::Reset { id, delay } => {
+                let (id, at) = (id.to_string(), self.now() + SECOND * u32::from(delay));
+                let found = self.model.get_mut(&id).filter(|timer| timer.held.is_none());
+                assert_eq!(wait(self.timers.reset(&id, at)), Ok(found.is_some()));
+                if let Some(timer) = found {
+                    (timer.planned, timer.due, timer.attempt) = (at, at, 0);
+                }
+            }
+            Op::Advance { seconds } => {
+                let step = SECOND * u32::from(seconds);
+                self.place.advance(step);
+                self.workers.last().unwrap().clock.advance(step);
+            }
+            Op::Return { which, how } => {
+                if !self.hung.is_empty() {
+                    let place = self.hung.len() - 1 - which % self.hung.len();
+                    let hung = self.hung.remove(place);
+                    self.return_from(hung, how);
+                }
+            }
+        }
+        self.deliver();
+        self.compare();
+    }
+
+    fn insert(&mut self, id: u8, delay: u8, existing: Existing, kind: Kind) {
+        let (id, due) = (id.to_string(), self.now() + SECOND * u32::from(delay));
+        let expected = match self.model.get_mut(&id) {
+            Some(timer) if existing == Existing::Keep => {
+                let is_same = timer.planned == due && !timer.cancelled;
+                let is_kept = timer.held.is_none() || timer.every.is_some() || is_same;
+                if is_kept || timer.next.is_some() {
+                    Inserted::Kept
+                } else {
+                    timer.next = Some((due, kind));
+                    Inserted::Next
+                }
+            }
+            found => {
+                let inserted = found.map_or(Inserted::New, |_| Inserted::Replaced);
+                self.model.insert(id.clone(), Modelled::new(due, kind));
+                inserted
+            }
+        };
+        let options = Options::new().existing(existing).attempts(ATTEMPTS).lease(LEASE);
+        let mut options = options.backoff(Backoff::new(WAIT, WAIT));
+        if let Some(every) = kind.every {
+            options = options.every(SECOND * u32::from(every));
+        }
+        let inserted = wait(self.timers.insert(&id, vec![kind.hangs], due, options));
+        assert_eq!(inserted.map_err(|refused| refused.reason), Ok(expected));
+    }
+
+    /// Returns from a handler of a worker that has stopped.
+    fn return_from(&mut self, hung: Hung, how: How) {
+        let (id, now) = (hung.id, self.now());
+        let verdict = match how {
+            How::Done => Verdict::Done,
+            How::Retry => Verdict::Retry("no".to_owned()),
+            How::Fail => Verdict::Fail("over".to_owned()),
+        };
+        hung.result.send(verdict).unwrap();
+        let Seen::Ended(event) = self.seen.recv_timeout(60 * SECOND).unwrap() else {
+            panic!("another attempt has begun");
+        };
+        assert_eq!(event.id, id);
+        let held = self.model.get(&id).filter(|timer| timer.held == Some(hung.number)).cloned();
+        let Some(timer) = held else {
+            assert_eq!(event.outcome, Outcome::TooLate);
+            return;
+        };
+        let (outcome, after) = match how {
+            How::Done => (Outcome::Acknowledged, timer.continued(hung.began)),
+            How::Retry => timer.failed("no", hung.began, now),
+            How::Fail => {
+                let last = Modelled { attempt: ATTEMPTS, ..timer };
+                let (outcome, after) = last.failed("over", hung.began, now);
+                (failed_for_good(outcome), after)
+            }
+        };
+        self.end(event, outcome, after);
+    }
+
+    fn end(&mut self, event: Attempt, outcome: Outcome, after: Option<Modelled>) {
+        assert_eq!(event.outcome, outcome);
+        self.dead += u64::from(matches!(outcome, Outcome::Dead { .. }));
+        match after {
+            Some(timer) => drop(self.model.insert(event.id, timer)),
+            None => drop(self.model.remove(&event.id)),
+        }
+    }
+
+    /// Delivers timers and ends leases until none is due. Stops the worker if a handler hangs.
+    fn deliver(&mut self) {
+        let (now, count) = (self.now(), self.count);
+        while self.model.values().any(|timer| timer.due <= now) {
+            match self.seen.recv_timeout(60 * SECOND).unwrap() {
+                Seen::Hangs(id, result) => {
+                    let timer = self.model.get_mut(&id).expect("it exists");
+                    assert!(timer.due <= now && timer.held.is_none());
+                    let number = self.count;
+                    (timer.due, timer.attempt) = (now + LEASE, timer.attempt + 1);
+                    timer.held = Some(number);
+                    assert!(timer.attempt <= u32::from(timer.hangs));
+                    self.hung.push(Hung { id, number, began: now, result });
+                    self.count += 1;
+                }
+                Seen::Ended(event) => {
+                    let timer = self.model.get(&event.id).expect("it exists").clone();
+                    assert!(timer.due <= now, "{event:?} is early");
+                    let (outcome, after) = match timer.held {
+                        Some(_) => timer.failed("the lease ran out", now, now),
+                        None => (Outcome::Acknowledged, timer.continued(now)),
+                    };
+                    self.end(event, outcome, after);
+                }
+            }
+        }
+        if self.count > count {
+            self.workers.push(Running::start(&self.store, &self.send));
+        }
+    }
+
+    fn compare(&self) {
+        let kept = wait(self.timers.list(None, 99)).unwrap();
+        let kept = kept
+            .into_iter()
+            .map(|kept| (kept.id, kept.planned, kept.due, kept.attempts, kept.state, kept.next));
+        let model = self.model.iter().map(|(id, timer)| {
+            let state = match timer.held {
+                Some(_) if timer.cancelled => TimerState::Cancelling,
+                Some(_) => TimerState::Running,
+                None => TimerState::Resting,
+            };
+            let next = timer.next.map(|(planned, _)| planned);
+            (id.clone(), timer.planned, timer.due, timer.attempt, state, next)
+        });
+        assert_eq!(kept.collect::<Vec<_>>(), model.collect::<Vec<_>>());
+        assert_eq!(wait(self.timers.dead_len()), Ok(self.dead));
+    }
+
+    /// Returns from all handlers, and ends all workers.
+    fn stop(mut self) {
+        while let Some(hung) = self.hung.pop() {
+            self.return_from(hung, How::Done);
+            self.deliver();
+        }
+        self.compare();
+        for Running { end, thread, .. } in self.workers {
+            drop(end);
+            assert_eq!(thread.join().unwrap(), Ok(()));
+        }
+        drop(self.send);
+        assert_eq!(self.seen.iter().count(), 0, "more was delivered than was due");
+    }
+}
+
+fn failed_for_good(outcome: Outcome) -> Outcome {
+    match outcome {
+        Outcome::Dead { error, .. } => Outcome::Dead { reason: DeadReason::Failed, error },
+        outcome => outcome,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 32,
+        failure_persistence: None,
+        ..Default::default()
+    })]
+
+    #[test]
+    fn leases_that_run_out_follow_the_model(ops in prop::collection::vec(any_op(), 1..60)) {
+        let mut trial = Trial::new();
+        for op in &ops {
+            trial.apply(op);
+        }
+        trial.apply(&Op::Advance { seconds: 100 });
+        assert!(trial.now() > start());
+        trial.stop();
+    }
+}
