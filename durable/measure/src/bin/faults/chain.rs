@@ -17,8 +17,8 @@
 //! [`Misfire::Once`]: tourbillon_durable::Misfire::Once
 
 use crate::plan::LEASE;
+use crate::seen::{Broken, Conditions, Seen};
 use crate::story::{Cancelled, Fate, Story};
-use crate::verdict::{Broken, Conditions, Seen};
 use std::collections::HashMap;
 
 /// What is known of a timer that repeats.

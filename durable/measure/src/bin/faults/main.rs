@@ -36,6 +36,7 @@ mod log;
 mod long_handler;
 mod plan;
 mod scenario;
+mod seen;
 #[allow(dead_code, reason = "the tests use more of it")]
 #[path = "../../../../tests/common/servers.rs"]
 mod servers;
@@ -49,6 +50,7 @@ use crew::Crew;
 use futures_util::future::try_join_all;
 use plan::Plan;
 use scenario::Scenario;
+use seen::Conditions;
 use servers::{Cluster, Server};
 use std::error::Error;
 use std::path::PathBuf;
@@ -60,7 +62,7 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use tourbillon_durable::{DurableError, DurableTimers};
-use verdict::{Conditions, Left, Verdict};
+use verdict::{Left, Verdict};
 
 /// An error that the program shows before it ends.
 pub(crate) type Failure = Box<dyn Error + Send + Sync>;
