@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::webhook::parse_time_limit;
 use clap::Parser;
 use ipnet::IpNet;
 use serde::de::Error;
@@ -87,8 +88,8 @@ impl fmt::Debug for SecretTexts {
 pub struct Webhooks {
     /// The number of concurrent calls.
     pub concurrency: usize,
-    /// The time limit of calls whose timers set none.
-    #[serde(deserialize_with = "duration")]
+    /// The time limit of calls whose timers set none, up to 10 minutes.
+    #[serde(deserialize_with = "time_limit")]
     pub timeout: Duration,
     /// The networks of internal services that may be called. Others are called only if their
     /// addresses are global.
@@ -113,6 +114,10 @@ impl Default for Webhooks {
 
 fn duration<'de, D: Deserializer<'de>>(text: D) -> Result<Duration, D::Error> {
     parse_duration(&String::deserialize(text)?).map_err(D::Error::custom)
+}
+
+fn time_limit<'de, D: Deserializer<'de>>(text: D) -> Result<Duration, D::Error> {
+    parse_time_limit(&String::deserialize(text)?).map_err(D::Error::custom)
 }
 
 /// A token, of which only the hash is known.
@@ -146,6 +151,19 @@ impl Default for Limits {
             requests_per_second: NonZeroU32::MIN.saturating_add(999),
             burst: NonZeroU32::MIN.saturating_add(1999),
             concurrent_requests: 1024,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_have_no_longer_limit_than_their_attempt() {
+        for (timeout, accepted) in [("10m", true), ("601s", false), ("0s", false), ("x", false)] {
+            let parsed = toml::from_str::<Config>(&format!("webhooks.timeout = \"{timeout}\""));
+            assert_eq!(parsed.is_ok(), accepted, "{timeout}: {parsed:?}");
         }
     }
 }

@@ -64,6 +64,15 @@ fn post() -> String {
     "POST".to_owned()
 }
 
+/// Parses the time limit of a call.
+pub(crate) fn parse_time_limit(text: &str) -> Result<Duration, String> {
+    match parse_duration(text) {
+        Ok(limit) if limit <= LONGEST_TIMEOUT && !limit.is_zero() => Ok(limit),
+        Ok(_) => Err("more than 0 and at most 10m is allowed".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 impl Webhook {
     /// Writes the payload of a timer.
     pub(crate) fn to_payload(&self) -> Result<Vec<u8>, DurableError> {
@@ -108,12 +117,8 @@ impl Webhook {
     }
 
     pub(crate) fn time_limit(&self) -> Result<Option<Duration>, String> {
-        let Some(text) = &self.timeout else { return Ok(None) };
-        match parse_duration(text) {
-            Ok(limit) if limit <= LONGEST_TIMEOUT && !limit.is_zero() => Ok(Some(limit)),
-            Ok(_) => Err("timeout: at most 10m is allowed".to_owned()),
-            Err(error) => Err(format!("timeout: {error}")),
-        }
+        let limit = self.timeout.as_deref().map(parse_time_limit).transpose();
+        limit.map_err(|why| format!("timeout: {why}"))
     }
 
     pub(crate) fn header_pairs(

@@ -132,6 +132,9 @@ pub(super) async fn list(
     let Query(which) = asked.map_err(|error| Problem::invalid(error.body_text()))?;
     let limit = which.limit.unwrap_or(100).min(LONGEST_PAGE);
     if let Some(state) = &which.state {
+        if which.due_from.is_some() || which.due_before.is_some() || which.after.is_some() {
+            return Err(Problem::invalid("state: excludes due_from, due_before and after"));
+        }
         let mut found: Vec<DurableTimer> = Vec::new();
         while found.len() < limit {
             let page = app.timers.list_state(state_of(state)?, found.last(), limit - found.len());

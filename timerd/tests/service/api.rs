@@ -82,7 +82,8 @@ async fn what_cannot_work_is_refused_with_a_reason() {
     api.put("b", URL, json!({ "after": "1d" })).await.problem(409);
     let long = "x".repeat(513);
     api.put(&long, URL, json!({ "after": "1d" })).await.problem(400);
-    for path in ["/v1/timers?state=tired", "/v1/timers?after=x", "/v1/timers?due_from=x"] {
+    let both = "/v1/timers?state=resting&due_from=2090-01-01T00:00:00Z";
+    for path in ["/v1/timers?state=tired", "/v1/timers?after=x", "/v1/timers?due_from=x", both] {
         api.get(path).await.problem(400);
     }
     api.get("/v1/timers?limits=3").await.problem(400);

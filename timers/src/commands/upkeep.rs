@@ -44,6 +44,9 @@ fn described(finding: &Finding) -> Value {
             json!({ "finding": "stray", "id": id, "due": show_time(*due) })
         }
         Finding::Unreadable { id } => json!({ "finding": "unreadable", "id": id }),
+        Finding::Leases { counted, found } => {
+            json!({ "finding": "leases", "counted": counted, "found": found })
+        }
         other => json!({ "finding": format!("{other:?}") }),
     }
 }
@@ -55,6 +58,9 @@ fn sentence(finding: &Finding) -> String {
             format!("{id}: in the index at {}, but no such timer is due then", show_time(*due))
         }
         Finding::Unreadable { id } => format!("{id}: cannot be read"),
+        Finding::Leases { counted, found } => {
+            format!("{counted} leased timers are counted, and {found} were found")
+        }
         other => format!("{other:?}"),
     }
 }
