@@ -13,8 +13,8 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 use tourbillon_durable::{
-    Cancelled, Delivery, DurableTimer, DurableTimers, Existing, Finding, Options, Outcome,
-    TimerState, Verdict,
+    Cancelled, Delivery, DurableTimer, DurableTimers, Existing, Finding, Options, TimerState,
+    Verdict,
 };
 
 suite!(
@@ -335,7 +335,7 @@ fn leases_of_damaged_records_do_not_count() {
     damage("found");
     let running = bench.work_well();
     bench.advance(SECOND);
-    assert!(matches!(running.next().outcome, Outcome::Unreadable { .. }));
+    assert!(matches!(running.next().outcome, tourbillon_durable::Outcome::Unreadable { .. }));
     assert_eq!(running.stop(), []);
     assert_eq!(leased(), 0);
     // Damaged during its lease.
