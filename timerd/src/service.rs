@@ -166,23 +166,21 @@ impl Service {
     /// longer are given back to the store, so that they are made again.
     pub async fn stop(mut self) {
         self.stop.send_replace(true);
-        let serving = tokio::time::timeout(STOP, &mut self.serving);
-        let working = tokio::time::timeout(END, &mut self.working);
-        let (served, worked) = tokio::join!(serving, working);
-        if served.is_err() {
-            tracing::warn!("some requests have not ended");
-            self.serving.abort();
-        }
-        if worked.is_err() {
-            tracing::warn!("the store has not accepted the end of all calls");
-            self.working.abort();
-        }
+        tokio::join!(
+            end(&mut self.serving, STOP, "some requests have not ended"),
+            end(&mut self.working, END, "the store has not accepted the end of all calls"),
+        );
         self.runs.close();
-        if tokio::time::timeout(RECORDED, &mut self.recording).await.is_err() {
-            tracing::warn!("the last runs are missing in the history");
-            self.recording.abort();
-        }
+        end(&mut self.recording, RECORDED, "the last runs are missing in the history").await;
         self.background.shutdown().await;
+    }
+}
+
+/// Waits for the end of a task, which is aborted if it takes longer.
+async fn end<T>(task: &mut JoinHandle<T>, limit: Duration, aborted: &str) {
+    if tokio::time::timeout(limit, &mut *task).await.is_err() {
+        tracing::warn!("{aborted}");
+        task.abort();
     }
 }
 
