@@ -3,7 +3,7 @@
 use crate::plan::Clocks;
 use crate::story::Story;
 
-/// What was true of all timers during a run.
+/// The conditions of a run, which are the same for all timers.
 #[derive(Debug)]
 pub(crate) struct Conditions {
     pub(crate) clocks: Clocks,
