@@ -6,7 +6,6 @@ pub(crate) mod bench;
 #[cfg(feature = "redis-tls")]
 pub(crate) mod certificates;
 pub(crate) mod events;
-#[cfg(feature = "redis")]
 pub(crate) mod process;
 #[cfg(feature = "redis")]
 pub(crate) mod proxy;

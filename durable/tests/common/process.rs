@@ -1,11 +1,9 @@
-//! The store handle and the workers of one process on Redis, in real time.
+//! The store handle and the workers of one process on a server, in real time.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "servers and workers are waited for")]
 
 use super::bench::{SECOND, wait};
-use super::redis::runtime;
-use super::servers::{Cluster, Server};
 use futures_channel::oneshot;
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, channel};
@@ -15,8 +13,14 @@ use tokio::runtime::Runtime;
 use tourbillon::Builder;
 use tourbillon::future::Timer;
 use tourbillon_durable::{
-    Backoff, Delivery, DurableError, DurableTimers, Event, Options, Outcome, Redis, RedisOptions,
+    AnyStore, Backoff, Delivery, DurableError, DurableTimers, Event, Options, Outcome,
 };
+
+/// Creates a runtime for the connections of a store.
+pub(crate) fn runtime() -> Runtime {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(1).enable_all().build().expect("threads start")
+}
 
 pub(crate) fn quick() -> Options {
     Options::new().backoff(Backoff::new(SECOND / 10, SECOND)).attempts(5)
@@ -37,32 +41,7 @@ pub(crate) struct Work {
 }
 
 impl Process {
-    pub(crate) fn new(server: &Server) -> Self {
-        Self::at(&server.url())
-    }
-
-    pub(crate) fn at(url: &str) -> Self {
-        let runtime = runtime();
-        let store = runtime.block_on(Redis::connect(url, "timers")).unwrap();
-        Self::of(store, runtime)
-    }
-
-    pub(crate) fn of_cluster(cluster: &Cluster) -> Self {
-        Self::of_nodes(cluster.nodes.iter().map(Server::url).collect())
-    }
-
-    pub(crate) fn of_nodes(urls: Vec<String>) -> Self {
-        let runtime = runtime();
-        let options = RedisOptions::new("timers").partitions(6);
-        let urls = urls.iter().map(String::as_str);
-        let connected = async {
-            tokio::time::timeout(30 * SECOND, Redis::connect_cluster(urls, options)).await
-        };
-        let store = runtime.block_on(connected).expect("in time").unwrap();
-        Self::of(store, runtime)
-    }
-
-    pub(crate) fn of(store: Redis, runtime: Runtime) -> Self {
+    pub(crate) fn of(store: impl Into<AnyStore>, runtime: Runtime) -> Self {
         let timer = Timer::spawn(Builder::new().driver()).unwrap();
         Self { timers: DurableTimers::new(store, &timer), runtime }
     }

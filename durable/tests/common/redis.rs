@@ -1,16 +1,11 @@
-//! A store on a Redis server, in virtual time.
+//! A store on a Redis server, in virtual time, and the processes of several in real time.
 
-use super::bench::{self, Bench, Bounds, Place};
-use super::servers::Server;
+use super::bench::{self, Bench, Bounds, Place, SECOND};
+use super::process::{Process, runtime};
+use super::servers::{Cluster, Server};
 use tokio::runtime::Runtime;
 use tourbillon::ManualClock;
 use tourbillon_durable::{AnyStore, DurableError, Redis, RedisOptions};
-
-/// Creates a runtime for the connections of a store.
-pub(crate) fn runtime() -> Runtime {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.worker_threads(1).enable_all().build().expect("threads start")
-}
 
 /// A store on one node, in virtual time.
 pub(crate) struct OneNode {
@@ -58,5 +53,32 @@ impl Place for OneNode {
 
     fn clock(&self) -> &ManualClock {
         &self.clock
+    }
+}
+
+impl Process {
+    pub(crate) fn new(server: &Server) -> Self {
+        Self::at(&server.url())
+    }
+
+    pub(crate) fn at(url: &str) -> Self {
+        let runtime = runtime();
+        let store = runtime.block_on(Redis::connect(url, "timers")).unwrap();
+        Self::of(store, runtime)
+    }
+
+    pub(crate) fn of_cluster(cluster: &Cluster) -> Self {
+        Self::of_nodes(cluster.nodes.iter().map(Server::url).collect())
+    }
+
+    pub(crate) fn of_nodes(urls: Vec<String>) -> Self {
+        let runtime = runtime();
+        let options = RedisOptions::new("timers").partitions(6);
+        let urls = urls.iter().map(String::as_str);
+        let connected = async {
+            tokio::time::timeout(30 * SECOND, Redis::connect_cluster(urls, options)).await
+        };
+        let store = runtime.block_on(connected).expect("in time").unwrap();
+        Self::of(store, runtime)
     }
 }

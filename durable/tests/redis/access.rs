@@ -3,8 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "servers and workers are waited for")]
 
 use crate::common::bench::{SECOND, attempts, wait};
-use crate::common::process::{Process, quick};
-use crate::common::redis::runtime;
+use crate::common::process::{Process, quick, runtime};
 use crate::common::servers::{Cluster, Server};
 use tourbillon_durable::{
     Cancelled, DurableError, DurableTimers, Options, Outcome, Redis, RedisCredentials, RedisOptions,

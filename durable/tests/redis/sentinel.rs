@@ -3,8 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "servers and workers are waited for")]
 
 use crate::common::bench::{SECOND, wait};
-use crate::common::process::{Process, all_are_acknowledged_once, ids, quick};
-use crate::common::redis::runtime;
+use crate::common::process::{Process, all_are_acknowledged_once, ids, quick, runtime};
 use crate::common::sentinels::Watched;
 use std::time::Duration;
 use tourbillon_durable::{DurableError, Inserted, Redis};

@@ -5,10 +5,10 @@
 
 use crate::common::bench::{Bench, MILLISECOND, SECOND, attempts, start, wait};
 use crate::common::process::{
-    Process, Seen, Watch, Work, all_are_acknowledged_once, ids, lateness, quick,
+    Process, Seen, Watch, Work, all_are_acknowledged_once, ids, lateness, quick, runtime,
 };
 use crate::common::proxy::Proxy;
-use crate::common::redis::{OneNode, runtime};
+use crate::common::redis::OneNode;
 use crate::common::servers::Server;
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -3,8 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "servers are waited for")]
 
 use crate::common::bench::wait;
-use crate::common::process::Process;
-use crate::common::redis::runtime;
+use crate::common::process::{Process, runtime};
 use crate::common::servers::{Cluster, Server};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -4,8 +4,7 @@
 
 use crate::common::bench::{SECOND, wait};
 use crate::common::certificates::{Authority, Signed};
-use crate::common::process::{Process, all_are_acknowledged_once, ids, quick};
-use crate::common::redis::runtime;
+use crate::common::process::{Process, all_are_acknowledged_once, ids, quick, runtime};
 use crate::common::servers::{Cluster, Server, free_port};
 use std::path::PathBuf;
 use tourbillon_durable::{DurableError, Redis, RedisOptions, RedisTls};
