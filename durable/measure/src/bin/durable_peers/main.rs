@@ -11,19 +11,24 @@
 #![allow(clippy::print_stdout, reason = "the table is the output")]
 
 mod ours;
-mod postgres;
+#[path = "../../../../tests/common/postgres_server.rs"]
+#[allow(dead_code, reason = "it serves the tests too")]
+mod postgres_server;
 mod report;
 #[path = "../../../../tests/common/servers.rs"]
 #[allow(dead_code, reason = "it serves the tests too")]
 mod servers;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use postgres::Postgres;
+use postgres_server::PostgresServer;
 use report::{Figures, Report};
 use serde::{Deserialize, Serialize};
 use servers::Server;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+/// The default settings of the server where those of the tests are smaller.
+const POSTGRES: [&str; 2] = ["shared_buffers=128MB", "autovacuum_naptime=1min"];
 
 /// A system that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
@@ -130,7 +135,7 @@ impl System {
                 figures
             }
             Self::PgBoss => {
-                let server = Postgres::start();
+                let server = PostgresServer::start(&POSTGRES).expect("PostgreSQL is installed");
                 let settings = options.settings(server.url());
                 let (count, callers) = (settings.count / 5, settings.callers.div_ceil(4));
                 run(script("pg-boss.js"), &Settings { count, callers, ..settings })
