@@ -114,6 +114,7 @@ pub use event::{Attempt, Event, LeaseLoss, Outcome, Wait};
 #[cfg(feature = "metrics")]
 pub use export::StatsGauges;
 pub use lease::DeliveryLease;
+pub use lists::ListPosition;
 pub use options::{Existing, Options, When};
 pub use record::DeadReason;
 #[cfg(feature = "redis-tls")]

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::clock::{LATEST, Millis, due};
+use super::clock::{LATEST, Millis, due, system};
 use super::error::DurableError;
 use super::key::{Key, first_from};
 use super::record::{PARKED, Record};
@@ -14,14 +14,88 @@ use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+/// A position in the order of [`list_due`](DurableTimers::list_due) and
+/// [`list_state`](DurableTimers::list_state). It consists of a due time and an id.
+///
+/// Timers are listed by their due times, and those of one due time by their ids, byte by byte. A
+/// page that begins after the position of a timer therefore begins with its successor, even if
+/// millions are due at the same time. The timer itself need not exist any more.
+///
+/// # Examples
+///
+/// A server that keeps nothing between two pages. The client returns the due time and the id of the
+/// last timer of its page.
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+/// use tourbillon_durable::{DurableTimers, ListPosition, Options};
+///
+/// # let file = std::env::temp_dir().join(format!("tourbillon-position-{}", std::process::id()));
+/// let timers = DurableTimers::open(&file)?;
+/// let noon = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+/// pollster::block_on(async {
+///     for id in ["a", "b", "c"] {
+///         timers.insert(id, "", noon, Options::new()).await?;
+///     }
+///     let position = ListPosition::new(noon, "b");
+///     let page = timers.list_due(.., Some(position.clone()), 100).await?;
+///     assert_eq!(page[0].id, "c");
+///     assert!(position < page[0].position());
+///     Ok::<(), Box<dyn std::error::Error>>(())
+/// })?;
+/// # drop(timers);
+/// # std::fs::remove_file(&file)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ListPosition {
+    due: Millis,
+    id: String,
+}
+
+impl ListPosition {
+    /// Creates the position of a timer with this due time and id. The time is rounded up to
+    /// milliseconds, as due times are.
+    #[must_use]
+    pub fn new(at: SystemTime, id: impl Into<String>) -> Self {
+        Self { due: due(at), id: id.into() }
+    }
+
+    /// Returns the due time.
+    #[must_use]
+    pub fn due(&self) -> SystemTime {
+        system(self.due)
+    }
+
+    /// Returns the id.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Returns the first key after the position.
+    fn successor(self) -> Key {
+        (self.due, Arc::from(self.id + "\0"))
+    }
+}
+
+impl DurableTimer {
+    /// Returns the timer's position in the lists by due time and by state, for the page after it.
+    #[must_use]
+    pub fn position(&self) -> ListPosition {
+        ListPosition::new(self.due, &*self.id)
+    }
+}
+
 /// The distance from now within which all running timers are due. A lease lasts up to one day, and
 /// the clock may have been set back meanwhile.
 const LEASES: Millis = 2 * 86_400_000;
 
 impl DurableTimers {
     /// Returns up to `limit` timers whose [`due`](DurableTimer::due) time is in a range, earliest
-    /// first, whatever their state. To read all of them, pass the last timer of each page as
-    /// `after` until a page is empty. A page has at most 1000 timers, and fewer if they are long.
+    /// first, whatever their state. To read all of them, pass the
+    /// [`position`](DurableTimer::position) of the last timer of each page as `after` until a page
+    /// is empty. A page has at most 1000 timers, and fewer if they are long.
     ///
     /// The store finds the timers by their due times, so the cost depends on the page and, in
     /// Redis, on the number of partitions, and not on the number of timers. A timer that is moved
@@ -36,7 +110,7 @@ impl DurableTimers {
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};
-    /// use tourbillon_durable::{DurableTimers, Options};
+    /// use tourbillon_durable::{DurableTimer, DurableTimers, Options};
     ///
     /// # let file = std::env::temp_dir().join(format!("tourbillon-due-{}", std::process::id()));
     /// let timers = DurableTimers::open(&file)?;
@@ -48,7 +122,8 @@ impl DurableTimers {
     ///     }
     ///     let page = timers.list_due(now..now + 5 * hour, None, 1).await?;
     ///     assert_eq!(page[0].id, "first");
-    ///     let page = timers.list_due(now..now + 5 * hour, page.last(), 100).await?;
+    ///     let last = page.last().map(DurableTimer::position);
+    ///     let page = timers.list_due(now..now + 5 * hour, last, 100).await?;
     ///     assert_eq!(page.iter().map(|timer| &*timer.id).collect::<Vec<_>>(), ["second"]);
     ///     let overdue = timers.list_due(..now, None, 100).await?;
     ///     assert!(overdue.is_empty());
@@ -61,7 +136,7 @@ impl DurableTimers {
     pub async fn list_due(
         &self,
         range: impl RangeBounds<SystemTime> + Send,
-        after: Option<&DurableTimer>,
+        after: Option<ListPosition>,
         limit: usize,
     ) -> Result<Vec<DurableTimer>, DurableError> {
         // Both are rounded as due times are.
@@ -76,14 +151,14 @@ impl DurableTimers {
             Bound::Unbounded => Some(LATEST),
         };
         let (Some(until), 1..) = (until, limit) else { return Ok(Vec::new()) };
-        let (from, limit) = (position(after).max(first_from(first)), limit.min(LONGEST_PAGE));
+        let (from, limit) = (first_after(after).max(first_from(first)), limit.min(LONGEST_PAGE));
         let page = self.due_page(from, until.min(LATEST), limit).await?;
         Ok(page.into_iter().map(DurableTimer::new).collect())
     }
 
     /// Returns up to `limit` timers in a state, in the order of their due times. To read all of
-    /// them, pass the last timer of each page as `after` until a page is empty. A page has at most
-    /// 1000 timers, and fewer if they are long.
+    /// them, pass the [`position`](DurableTimer::position) of the last timer of each page as
+    /// `after` until a page is empty. A page has at most 1000 timers, and fewer if they are long.
     ///
     /// Paused timers have a part of the index of their own. For running and pausing timers, those
     /// that are due within two days are read, because no lease is longer than one, and for resting
@@ -105,12 +180,12 @@ impl DurableTimers {
     /// async fn resume_all(timers: &DurableTimers) -> Result<u32, DurableError> {
     ///     let (mut resumed, mut last) = (0, None);
     ///     loop {
-    ///         let page = timers.list_state(TimerState::Paused, last.as_ref(), 100).await?;
+    ///         let page = timers.list_state(TimerState::Paused, last, 100).await?;
     ///         for timer in &page {
     ///             resumed += u32::from(timers.resume_timer(&timer.id).await?);
     ///         }
-    ///         match page.into_iter().last() {
-    ///             Some(timer) => last = Some(timer),
+    ///         match page.last() {
+    ///             Some(timer) => last = Some(timer.position()),
     ///             None => return Ok(resumed),
     ///         }
     ///     }
@@ -133,13 +208,13 @@ impl DurableTimers {
     pub async fn list_state(
         &self,
         state: TimerState,
-        after: Option<&DurableTimer>,
+        after: Option<ListPosition>,
         limit: usize,
     ) -> Result<Vec<DurableTimer>, DurableError> {
         if limit == 0 {
             return Ok(Vec::new());
         }
-        let (mut from, limit) = (position(after), limit.min(LONGEST_PAGE));
+        let (mut from, limit) = (first_after(after), limit.min(LONGEST_PAGE));
         let until = match state {
             TimerState::Resting => LATEST,
             TimerState::Running | TimerState::Pausing | TimerState::Cancelling => {
@@ -196,7 +271,7 @@ impl DurableTimers {
     }
 }
 
-/// Returns the position after a timer.
-fn position(after: Option<&DurableTimer>) -> Key {
-    after.map_or(first_from(0), |timer| (due(timer.due), Arc::from(format!("{}\0", timer.id))))
+/// Returns the first key after a position, or the first of all.
+fn first_after(position: Option<ListPosition>) -> Key {
+    position.map_or(first_from(0), ListPosition::successor)
 }

@@ -83,11 +83,11 @@ fn a_cluster_is_paused_and_listed() {
     assert!(work.acknowledged.recv_timeout(2 * SECOND).is_err(), "the store is paused");
     let (mut listed, mut last) = (Vec::new(), None);
     loop {
-        let page = wait(timers.list_due(.., last.as_ref(), 7)).unwrap();
+        let page = wait(timers.list_due(.., last, 7)).unwrap();
         assert!(page.is_sorted_by_key(|timer| (timer.due, timer.id.clone())));
         listed.extend(page.iter().map(|timer| timer.id.clone()));
-        let Some(timer) = page.into_iter().last() else { break };
-        last = Some(timer);
+        let Some(timer) = page.last() else { break };
+        last = Some(timer.position());
     }
     listed.sort_unstable();
     assert_eq!(listed, all);

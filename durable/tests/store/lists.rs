@@ -3,13 +3,15 @@
 use crate::common::bench::{Bench, MILLISECOND, Place, SECOND, quick, start, suite, wait};
 use std::time::Duration;
 use tourbillon_durable::{
-    DeadLetter, DurableError, DurableTimer, DurableTimers, Inserted, Outcome, TimerState,
+    DeadLetter, DurableError, DurableTimer, DurableTimers, Inserted, ListPosition, Outcome,
+    TimerState,
 };
 
 suite!(
     a_range_of_due_times,
     paused_timers_are_in_their_place,
     pages_by_due_time_are_bounded,
+    pages_end_inside_one_due_time,
     each_state_has_its_list,
     few_of_many_are_listed_by_their_state,
     dead_letters_are_bounded_by_number,
@@ -53,9 +55,9 @@ fn a_range_of_due_times<P: Place>(bench: Bench<P>) {
     wait(timers.insert("b2", "", second(2), quick())).unwrap();
     let mut last = None;
     for page in ["db", "b2a", "ce", ""] {
-        let found = wait(timers.list_due(.., last.as_ref(), 2)).unwrap();
+        let found = wait(timers.list_due(.., last, 2)).unwrap();
         assert_eq!(names(&found).join(""), page);
-        last = found.into_iter().last();
+        last = found.last().map(DurableTimer::position);
     }
 }
 
@@ -66,9 +68,9 @@ fn paused_timers_are_in_their_place<P: Place>(bench: Bench<P>) {
     }
     let mut last = None;
     for page in ["db", "ac", "e", ""] {
-        let found = wait(timers.list_due(.., last.as_ref(), 2)).unwrap();
+        let found = wait(timers.list_due(.., last, 2)).unwrap();
         assert_eq!(names(&found).join(""), page);
-        last = found.into_iter().last();
+        last = found.last().map(DurableTimer::position);
     }
     let some = wait(timers.list_due(..start() + 4 * SECOND, None, 9)).unwrap();
     assert_eq!(names(&some), ["d", "b", "a"]);
@@ -90,7 +92,7 @@ fn pages_by_due_time_are_bounded<P: Place>(bench: Bench<P>) {
     ids.push("1130".to_owned());
     let (mut listed, mut last) = (Vec::new(), None);
     loop {
-        let page = wait(timers.list_due(.., last.as_ref(), usize::MAX)).unwrap();
+        let page = wait(timers.list_due(.., last, usize::MAX)).unwrap();
         let long = page.iter().filter(|timer| !timer.payload.is_empty()).count();
         // In Redis there may be one more of each of 16 partitions.
         assert!(page.len() <= 1000 && long <= 8 + 16, "{} timers, {long} long", page.len());
@@ -98,9 +100,42 @@ fn pages_by_due_time_are_bounded<P: Place>(bench: Bench<P>) {
             break;
         }
         listed.extend(page.iter().map(|timer| timer.id.clone()));
-        last = page.into_iter().last();
+        last = page.last().map(DurableTimer::position);
     }
     assert_eq!(listed, ids);
+}
+
+fn pages_end_inside_one_due_time<P: Place>(bench: Bench<P>) {
+    let timers = bench.timers();
+    let mut ids: Vec<String> = (0..40).map(|number| format!("{number:02}")).collect();
+    // One continues another, and one is not of ASCII.
+    ids.extend(["07 ".to_owned(), "ü".to_owned()]);
+    for id in &ids {
+        wait(timers.insert(id, "", HOUR, quick())).unwrap();
+        if id.ends_with('3') {
+            wait(timers.pause_timer(id)).unwrap();
+        }
+    }
+    ids.sort_unstable();
+    for limit in [1, 7, 41] {
+        let (mut listed, mut last) = (Vec::new(), None);
+        loop {
+            let page = wait(timers.list_due(.., last, limit)).unwrap();
+            let Some(timer) = page.last() else { break };
+            // Only this is left of it between two pages.
+            last = Some(ListPosition::new(timer.due, &*timer.id));
+            assert!(page.is_sorted_by_key(DurableTimer::position) && page.len() <= limit);
+            listed.extend(page.into_iter().map(|timer| timer.id));
+        }
+        assert_eq!(listed, ids);
+    }
+    // A position needs no timer, and is rounded as due times are.
+    let position = ListPosition::new(start() + HOUR - MILLISECOND / 2, "07!");
+    assert_eq!((position.due(), position.id()), (start() + HOUR, "07!"));
+    let page = wait(timers.list_due(.., Some(position.clone()), 1)).unwrap();
+    assert_eq!(names(&page), ["08"]);
+    let page = wait(timers.list_state(TimerState::Paused, Some(position), 1)).unwrap();
+    assert_eq!(names(&page), ["13"]);
 }
 
 fn each_state_has_its_list<P: Place>(bench: Bench<P>) {
@@ -109,11 +144,11 @@ fn each_state_has_its_list<P: Place>(bench: Bench<P>) {
     let states = move |timers: &DurableTimers, state| {
         let (mut all, mut last) = (String::new(), None);
         loop {
-            let page = wait(timers.list_state(state, last.as_ref(), 1)).unwrap();
+            let page = wait(timers.list_state(state, last, 1)).unwrap();
             assert!(page.iter().all(|timer| timer.state == state));
-            let Some(timer) = page.into_iter().last() else { return all };
+            let Some(timer) = page.last() else { return all };
             all += &timer.id;
-            last = Some(timer);
+            last = Some(timer.position());
         }
     };
     for id in ["a", "e"] {

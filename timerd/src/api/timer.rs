@@ -11,9 +11,10 @@ use axum::extract::{Path, Query, State};
 use http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use std::ops::Bound;
-use std::time::SystemTime;
 use timers::{Settings, TimerView, parse_time, show_time, state_name};
-use tourbillon_durable::{Cancelled, DurableError, DurableTimer, Inserted, TimerState};
+use tourbillon_durable::{
+    Cancelled, DurableError, DurableTimer, Inserted, ListPosition, TimerState,
+};
 use utoipa::{IntoParams, ToSchema};
 
 /// The maximum number of timers in a response.
@@ -48,8 +49,8 @@ pub(super) struct Done {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Which {
-    /// Only timers in this state: `resting`, `running`, `pausing`, `cancelling` or `paused`. Such a
-    /// list has only one page, and ignores all other parameters except `limit`.
+    /// Only timers in this state: `resting`, `running`, `pausing`, `cancelling` or `paused`.
+    /// Excludes `due_from` and `due_before`.
     state: Option<String>,
     /// Only timers that are due at this time or later.
     due_from: Option<String>,
@@ -131,31 +132,30 @@ pub(super) async fn list(
 ) -> Result<Json<Timers>, Problem> {
     let Query(which) = asked.map_err(|error| Problem::invalid(error.body_text()))?;
     let limit = which.limit.unwrap_or(100).min(LONGEST_PAGE);
-    if let Some(state) = &which.state {
-        if which.due_from.is_some() || which.due_before.is_some() || which.after.is_some() {
-            return Err(Problem::invalid("state: excludes due_from, due_before and after"));
-        }
-        let mut found: Vec<DurableTimer> = Vec::new();
-        while found.len() < limit {
-            let page = app.timers.list_state(state_of(state)?, found.last(), limit - found.len());
-            let page = page.await?;
-            if page.is_empty() {
-                break;
-            }
-            found.extend(page);
-        }
-        let timers = found.iter().map(TimerView::new).collect();
-        return Ok(Json(Timers { timers, next: None }));
+    let state = which.state.as_deref().map(state_of).transpose()?;
+    if state.is_some() && (which.due_from.is_some() || which.due_before.is_some()) {
+        return Err(Problem::invalid("state: excludes due_from and due_before"));
     }
     let time = |name: &str, text: &Option<String>| {
         let time = text.as_deref().map(parse_time).transpose();
         time.map_err(|why| Problem::invalid(format!("{name}: {why}")))
     };
-    let from = time("due_from", &which.due_from)?;
-    let before = time("due_before", &which.due_before)?;
-    let after = which.after.as_deref().map(Position::parse).transpose()?;
-    let found = page(&app, from, before, after, limit).await?;
-    let next = (found.len() == limit).then(|| found.last().map(Position::of)).flatten();
+    let from = time("due_from", &which.due_from)?.map_or(Bound::Unbounded, Bound::Included);
+    let before = time("due_before", &which.due_before)?.map_or(Bound::Unbounded, Bound::Excluded);
+    let mut last = which.after.as_deref().map(position).transpose()?;
+    let mut found: Vec<DurableTimer> = Vec::new();
+    while found.len() < limit {
+        let room = limit - found.len();
+        let page = match state {
+            Some(state) => app.timers.list_state(state, last, room).await?,
+            None => app.timers.list_due((from, before), last, room).await?,
+        };
+        let Some(end) = page.last() else { break };
+        last = Some(end.position());
+        found.extend(page);
+    }
+    let next = found.last().filter(|_| found.len() == limit);
+    let next = next.map(|timer| format!("{} {}", show_time(timer.due), timer.id));
     Ok(Json(Timers { timers: found.iter().map(TimerView::new).collect(), next }))
 }
 
@@ -237,51 +237,9 @@ fn state_of(name: &str) -> Result<TimerState, Problem> {
     })
 }
 
-/// The position after a timer in the order of due times.
-struct Position {
-    due: SystemTime,
-    id: String,
-}
-
-impl Position {
-    fn of(timer: &DurableTimer) -> String {
-        format!("{} {}", show_time(timer.due), timer.id)
-    }
-
-    fn parse(text: &str) -> Result<Self, Problem> {
-        let wrong = || Problem::invalid("after: the `next` of a page is expected");
-        let (due, id) = text.split_once(' ').ok_or_else(wrong)?;
-        Ok(Self { due: parse_time(due).map_err(|_| wrong())?, id: id.to_owned() })
-    }
-
-    fn is_before(&self, timer: &DurableTimer) -> bool {
-        (self.due, &self.id) < (timer.due, &timer.id)
-    }
-}
-
-/// Returns the timers of a range after a position.
-async fn page(
-    app: &App,
-    from: Option<SystemTime>,
-    before: Option<SystemTime>,
-    after: Option<Position>,
-    limit: usize,
-) -> Result<Vec<DurableTimer>, DurableError> {
-    let from = after.as_ref().map(|position| position.due).or(from);
-    let range = (
-        from.map_or(Bound::Unbounded, Bound::Included),
-        before.map_or(Bound::Unbounded, Bound::Excluded),
-    );
-    let (mut found, mut last) = (Vec::new(), None);
-    while found.len() < limit {
-        // Timers that are due at the time of the position may lie before it.
-        let page = app.timers.list_due(range, last.as_ref(), LONGEST_PAGE.min(limit + 1)).await?;
-        let Some(end) = page.last() else { break };
-        last = Some(end.clone());
-        let is_after =
-            |timer: &DurableTimer| after.as_ref().is_none_or(|position| position.is_before(timer));
-        found.extend(page.into_iter().filter(is_after));
-    }
-    found.truncate(limit);
-    Ok(found)
+/// Reads a `next`, which is the due time and the id of the last timer of a page.
+fn position(text: &str) -> Result<ListPosition, Problem> {
+    let wrong = || Problem::invalid("after: the `next` of a page is expected");
+    let (due, id) = text.split_once(' ').ok_or_else(wrong)?;
+    Ok(ListPosition::new(parse_time(due).map_err(|_| wrong())?, id))
 }

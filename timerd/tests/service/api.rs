@@ -117,8 +117,14 @@ async fn lists_go_page_by_page_in_the_order_of_due_times() {
     let (from, before) = ("2090-01-01T00:00:01Z", "2090-01-01T00:00:02Z");
     let range = format!("/v1/timers?due_from={from}&due_before={before}");
     assert_eq!(ids(&api.get(&range).await.json(200)), ["04", "05", "06", "07"]);
-    api.post("/v1/timers/05/pause").await.json(200);
-    assert_eq!(ids(&api.get("/v1/timers?state=paused").await.json(200)), ["05"]);
+    for id in ["05", "06", "09"] {
+        api.post(&format!("/v1/timers/{id}/pause")).await.json(200);
+    }
+    let page = api.get("/v1/timers?state=paused&limit=2").await.json(200);
+    assert_eq!(ids(&page), ["05", "06"]);
+    let next = page["next"].as_str().unwrap().replace(' ', "%20");
+    let page = api.get(&format!("/v1/timers?state=paused&limit=2&after={next}")).await.json(200);
+    assert_eq!((ids(&page), page["next"].as_str()), (vec!["09".to_owned()], None));
     bench.stop().await;
 }
 

@@ -23,7 +23,8 @@ pub(crate) async fn list(
     );
     let mut found: Vec<DurableTimer> = Vec::new();
     while found.len() < asked.limit {
-        let (last, room) = (found.last(), asked.limit - found.len());
+        let last = found.last().map(DurableTimer::position);
+        let room = asked.limit - found.len();
         let page = match asked.state {
             Some(state) => timers.list_state(state.into(), last, room).await?,
             None => timers.list_due(range, last, room).await?,
