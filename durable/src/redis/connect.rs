@@ -17,7 +17,7 @@ use super::queue::Queues;
 use super::scripts::Scripts;
 use super::sentinel::Sentinels;
 use super::{Redis, RedisOptions, server};
-use futures_util::future::join;
+use futures_util::future::{BoxFuture, join};
 use redis::{Client, ConnectionAddr, ErrorKind};
 use std::sync::Arc;
 use tokio::runtime::Handle;
@@ -74,7 +74,7 @@ impl Redis {
         options.check()?;
         runtime()?;
         let origin = options.origin(&client);
-        Self::open(Link::node(origin).await?, options).await
+        Self::open(Link::node(origin), options).await
     }
 
     /// Connects to a cluster through some of its nodes.
@@ -133,7 +133,7 @@ impl Redis {
         options.check()?;
         runtime()?;
         let origins = clients.into_iter().map(|client| options.origin(&client)).collect();
-        Self::open(Link::cluster(origins).await?, options).await
+        Self::open(Link::cluster(origins), options).await
     }
 
     /// Connects to the master that these sentinels know by a name. In the address of the master,
@@ -184,10 +184,19 @@ impl Redis {
             options.tls.clone(),
         );
         let origin = Origin { sentinels: Some(Arc::new(sentinels)), ..options.origin(&master) };
-        Self::open(Link::node(origin).await?, options).await
+        Self::open(Link::node(origin), options).await
     }
 
-    async fn open(link: Link, options: RedisOptions) -> Result<Self, DurableError> {
+    /// Opens a store on a link. Both futures are boxed, because the compiler follows those of the
+    /// crate `redis` through many levels, and callers have a limit for their own and these.
+    fn open(
+        link: BoxFuture<'static, Result<Link, DurableError>>,
+        options: RedisOptions,
+    ) -> BoxFuture<'static, Result<Self, DurableError>> {
+        Box::pin(async move { Self::opened(link.await?, options).await })
+    }
+
+    async fn opened(link: Link, options: RedisOptions) -> Result<Self, DurableError> {
         let runtime = runtime()?;
         let RedisOptions { name, partitions, clock, may_evict, bounds, .. } = options;
         server::check(&link, may_evict).await?;

@@ -10,6 +10,7 @@ use super::super::error::DurableError;
 use super::cluster::Cluster;
 use super::fault::{Fault, Setting, refused};
 use super::node::{ANSWER, CALLER, Connection, Node, Origin, PAUSES};
+use futures_util::future::BoxFuture;
 use redis::{Client, Cmd, FromRedisValue, RedisError, RedisResult, Value, cmd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,21 +52,25 @@ pub(super) enum Link {
 
 impl Link {
     /// Connects to a single node.
-    pub(super) async fn node(origin: Origin) -> Result<Self, DurableError> {
-        let name = origin.name();
-        let node = Node::connect(origin).await;
-        Ok(Self::Node(Arc::new(node.map_err(|error| refused(&error).at(&name))?)))
+    pub(super) fn node(origin: Origin) -> BoxFuture<'static, Result<Self, DurableError>> {
+        Box::pin(async move {
+            let name = origin.name();
+            let node = Node::connect(origin).await;
+            Ok(Self::Node(Arc::new(node.map_err(|error| refused(&error).at(&name))?)))
+        })
     }
 
     /// Connects to a cluster through some of its nodes.
-    pub(super) async fn cluster(nodes: Vec<Origin>) -> Result<Self, DurableError> {
-        let names: Vec<String> = nodes.iter().map(Origin::name).collect();
-        let setting = Setting { is_cluster: true, ..Setting::default() };
-        let refused = |error| Fault::of(&error, setting).into_error().at(&names.join(", "));
-        let late = |_| DurableError::Unreachable("connecting timed out".to_owned());
-        let cluster = tokio::time::timeout(CALLER, Cluster::connect(nodes)).await;
-        let cluster = cluster.map_err(late).map_err(|error| error.at(&names.join(", ")))?;
-        Ok(Self::Cluster(Arc::new(cluster.map_err(refused)?)))
+    pub(super) fn cluster(nodes: Vec<Origin>) -> BoxFuture<'static, Result<Self, DurableError>> {
+        Box::pin(async move {
+            let names: Vec<String> = nodes.iter().map(Origin::name).collect();
+            let setting = Setting { is_cluster: true, ..Setting::default() };
+            let refused = |error| Fault::of(&error, setting).into_error().at(&names.join(", "));
+            let late = |_| DurableError::Unreachable("connecting timed out".to_owned());
+            let cluster = tokio::time::timeout(CALLER, Cluster::connect(nodes)).await;
+            let cluster = cluster.map_err(late).map_err(|error| error.at(&names.join(", ")))?;
+            Ok(Self::Cluster(Arc::new(cluster.map_err(refused)?)))
+        })
     }
 
     /// Returns the connection to the node of a key.
@@ -98,7 +103,10 @@ impl Link {
             loop {
                 let connection = connection();
                 let error = match ask(connection.clone()).await {
-                    Ok(answer) => return Ok(answer),
+                    Ok(answer) => {
+                        connection.node.served(false);
+                        return Ok(answer);
+                    }
                     Err(error) => error,
                 };
                 match self.fault(&connection, &error) {

@@ -8,6 +8,7 @@ mod cluster;
 #[path = "../common/mod.rs"]
 mod common;
 mod damage;
+mod nested;
 mod notices;
 mod owners;
 mod renewals;
