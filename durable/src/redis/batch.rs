@@ -274,6 +274,9 @@ impl Sender {
             }
         }
         let done = not_executed.is_empty();
+        if done {
+            connection.node.served(true);
+        }
         self.operations.queues.queue(self.partition).requests.extend(not_executed);
         done
     }

@@ -100,6 +100,17 @@ impl Fault {
         }
     }
 
+    /// Returns the error for which requests of workers are repeated.
+    pub(super) fn temporary(&self) -> Option<DurableError> {
+        match self {
+            Self::Fatal(_) => None,
+            Self::Rejected(error) => Some(error.clone()),
+            Self::NotExecuted(what) | Self::Ambiguous(what) => {
+                Some(DurableError::Unreachable(what.clone()))
+            }
+        }
+    }
+
     /// Converts to the error for a caller that does not retry.
     pub(super) fn into_error(self) -> DurableError {
         match self {

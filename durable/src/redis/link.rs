@@ -136,10 +136,7 @@ impl Link {
         &self,
         command: &Cmd,
     ) -> Vec<(String, Result<Value, DurableError>)> {
-        let nodes = match self {
-            Self::Node(node) => vec![Arc::clone(node)],
-            Self::Cluster(cluster) => cluster.masters(),
-        };
+        let nodes = self.masters();
         let each = nodes.iter().map(|node| async {
             let ask = |connection: Connection| connection.command(command.clone());
             let said = self.ask_by(|| node.connection(), RetryPolicy::Page, ask).await;
@@ -156,7 +153,28 @@ impl Link {
             cluster.check(&connection.node, error);
         }
         let node = &connection.node;
-        Fault::of(error, node.setting(matches!(self, Self::Cluster(_)))).at(&node.address())
+        let fault = Fault::of(error, node.setting(matches!(self, Self::Cluster(_))));
+        let fault = fault.at(&node.address());
+        node.failed(fault.temporary());
+        fault
+    }
+
+    /// Returns the last error of a master that requests are repeated for, or that the one that has
+    /// been silent for longest does not reply.
+    pub(super) fn trouble(&self) -> Option<DurableError> {
+        let masters = self.masters();
+        let silent = || {
+            let since = masters.iter().filter_map(|node| Some((node.silent_since()?, node)));
+            since.min_by_key(|(since, _)| *since).map(|(_, node)| no_reply(node))
+        };
+        masters.iter().find_map(|node| node.trouble()).or_else(silent)
+    }
+
+    fn masters(&self) -> Vec<Arc<Node>> {
+        match self {
+            Self::Node(node) => vec![Arc::clone(node)],
+            Self::Cluster(cluster) => cluster.masters(),
+        }
     }
 
     /// Returns the clients of all known nodes.

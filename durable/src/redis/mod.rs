@@ -248,6 +248,10 @@ impl Store for Redis {
         self.operations.finish(id.to_owned(), fence, finish, self.bounds)
     }
 
+    fn trouble(&self) -> Option<DurableError> {
+        self.operations.link.trouble()
+    }
+
     fn take_events(&self, worker: u64) -> Vec<Event> {
         self.operations.ownership.take_events(worker)
     }

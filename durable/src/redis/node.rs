@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::super::error::DurableError;
 use super::credentials::RedisCredentials;
 use super::fault::Setting;
 use super::sentinel::Sentinels;
@@ -19,7 +20,8 @@ use redis::{
 };
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use tourbillon::{Clock, MonotonicClock};
 
 /// The reply timeout.
 pub(super) const ANSWER: Duration = Duration::from_secs(2);
@@ -71,6 +73,16 @@ impl Origin {
 pub(super) struct Node {
     origin: Origin,
     current: Mutex<Current>,
+    replies: Mutex<Replies>,
+}
+
+/// What the last requests have shown about a server.
+#[derive(Default)]
+struct Replies {
+    /// The error for which requests are repeated, until one succeeds.
+    trouble: Option<DurableError>,
+    /// The time of the first request since the last reply.
+    silent_since: Option<Instant>,
 }
 
 struct Current {
@@ -109,7 +121,7 @@ impl Node {
 
     fn new(origin: Origin, client: Client, connection: ConnectionManager, version: u64) -> Self {
         let current = Current { client, connection, version, number: 0, renewing: false };
-        Self { origin, current: Mutex::new(current) }
+        Self { origin, current: Mutex::new(current), replies: Mutex::default() }
     }
 
     pub(super) fn origin(&self) -> &Origin {
@@ -147,6 +159,32 @@ impl Node {
     /// Returns the number of times that the connection was replaced.
     pub(super) fn number(&self) -> u64 {
         self.lock().number
+    }
+
+    /// Notes that a request has succeeded. One that only reads does not show that the server can
+    /// write again.
+    pub(super) fn served(&self, written: bool) {
+        let trouble = &mut ignore_poison(self.replies.lock()).trouble;
+        if written || !matches!(trouble, Some(DurableError::ReadOnly(_))) {
+            *trouble = None;
+        }
+    }
+
+    /// Notes the error for which a request is repeated.
+    pub(super) fn failed(&self, error: Option<DurableError>) {
+        if error.is_some() {
+            ignore_poison(self.replies.lock()).trouble = error;
+        }
+    }
+
+    /// Returns the error for which requests are repeated.
+    pub(super) fn trouble(&self) -> Option<DurableError> {
+        ignore_poison(self.replies.lock()).trouble.clone()
+    }
+
+    /// Returns the time of the first request since the last reply.
+    pub(super) fn silent_since(&self) -> Option<Instant> {
+        ignore_poison(self.replies.lock()).silent_since
     }
 
     fn lock(&self) -> MutexGuard<'_, Current> {
@@ -209,9 +247,15 @@ impl Connection {
     }
 
     async fn query(&mut self, command: &Cmd) -> RedisResult<Value> {
+        let replies = &self.node.replies;
+        ignore_poison(replies.lock()).silent_since.get_or_insert_with(|| MonotonicClock.now());
         let late = || Err(io::Error::from(io::ErrorKind::TimedOut).into());
         let answer = command.query_async(&mut self.connection);
-        tokio::time::timeout(ANSWER, answer).await.unwrap_or_else(|_| late())
+        let answer = tokio::time::timeout(ANSWER, answer).await.unwrap_or_else(|_| late());
+        if answer.as_ref().map_or_else(|error| error.kind() != ErrorKind::Io, |_| true) {
+            ignore_poison(replies.lock()).silent_since = None;
+        }
+        answer
     }
 }
 

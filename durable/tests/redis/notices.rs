@@ -75,7 +75,13 @@ fn a_worker_tells_that_it_waits_for_a_silent_server() {
             event => break event,
         }
     };
-    assert_eq!(waits, Event::Waiting { reason: Wait::StoreAway, error: None });
+    let Event::Waiting { reason: Wait::StoreAway, error: Some(DurableError::Unreachable(why)) } =
+        waits
+    else {
+        panic!("{waits:?}");
+    };
+    let address = format!("127.0.0.1:{}: ", bench.place.server.port);
+    assert!(why.starts_with(&address), "{why}");
     bench.place.server.go_on();
     loop {
         match next(&bench, &worker) {
@@ -88,4 +94,46 @@ fn a_worker_tells_that_it_waits_for_a_silent_server() {
         }
     }
     let _ = worker.stop();
+}
+
+#[test]
+fn a_worker_tells_that_the_server_refuses_connections() {
+    let Some(bench) = OneNode::bench() else { return };
+    let worker = observed(&bench);
+    assert!(matches!(next(&bench, &worker), Event::PartitionsGained { .. }));
+    bench.place.server.kill();
+    let why = loop {
+        match next(&bench, &worker) {
+            Event::NoticesLost => {}
+            Event::Waiting { reason: Wait::StoreAway, error: Some(error) } => break error,
+            event => panic!("{event:?}"),
+        }
+    };
+    let DurableError::Unreachable(why) = why else { panic!("{why:?}") };
+    assert!(why.contains("refused"), "{why}");
+    bench.place.server.resume();
+    loop {
+        match next(&bench, &worker) {
+            Event::Resumed { reason: Wait::StoreAway, .. } | Event::Emptied => break,
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_worker_tells_that_nothing_can_be_written() {
+    let Some(bench) = OneNode::bench() else { return };
+    let worker = observed(&bench);
+    assert!(matches!(next(&bench, &worker), Event::PartitionsGained { .. }));
+    // As while a replica is down that writes depend on.
+    bench.place.server.order("CONFIG SET min-replicas-to-write 1");
+    let error = match next(&bench, &worker) {
+        Event::Waiting { reason: Wait::StoreReadOnly, error: Some(error) } => error,
+        event => panic!("{event:?}"),
+    };
+    let DurableError::ReadOnly(why) = error else { panic!("{error:?}") };
+    assert!(why.contains("NOREPLICAS"), "{why}");
+    bench.place.server.order("CONFIG SET min-replicas-to-write 0");
+    assert!(matches!(next(&bench, &worker), Event::Resumed { reason: Wait::StoreReadOnly, .. }));
+    assert_eq!(worker.stop(), []);
 }
