@@ -93,7 +93,7 @@ pub enum Finding {
     /// The counter of leases of a file, or of a partition in Redis, differs from the number of
     /// leased timers. Only [`DurableTimers::stats`](super::DurableTimers::stats) depends on it.
     Leases {
-        /// The value of the counter.
+        /// The value of the counter, or 0 if it is negative.
         counted: u64,
         /// The number of leased timers.
         found: u64,
@@ -140,7 +140,8 @@ pub(super) struct Checked {
 /// The number of leases that a part of a store has counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LeaseCounter {
-    pub(super) counted: u64,
+    /// Negative if leases have ended that were not counted.
+    pub(super) counted: i64,
     /// The last fencing token of the part. Each lease has a greater one than the lease before, so
     /// two equal counters enclose no begin and no end of a lease.
     pub(super) fence: u64,
@@ -176,7 +177,8 @@ impl FoundLeases {
     /// Returns the finding if the counter is wrong.
     pub(super) fn finding(self) -> Option<Finding> {
         let Self { counter: LeaseCounter { counted, .. }, found, .. } = self;
-        (counted != found).then_some(Finding::Leases { counted, found })
+        let differs = u64::try_from(counted) != Ok(found);
+        differs.then_some(Finding::Leases { counted: counted.max(0).unsigned_abs(), found })
     }
 }
 
@@ -200,7 +202,7 @@ impl CheckReport {
 mod tests {
     use super::*;
 
-    fn step(next: u64, leased: u64, counted: u64, fence: u64) -> Checked {
+    fn step(next: u64, leased: u64, counted: i64, fence: u64) -> Checked {
         let counter = Some(LeaseCounter { counted, fence });
         Checked { leased, counter, next: Some(Cursor::part(next)), ..Checked::default() }
     }
@@ -222,5 +224,10 @@ mod tests {
         assert_eq!(add(4, step(4, 0, 3, 10)), None);
         assert_eq!(add(4, step(5, 0, 3, 10)), None);
         assert_eq!(add(6, step(7, 1, 1, 9)), Some(None));
+        // One has ended that was not counted.
+        assert_eq!(add(8, step(8, 1, -1, 9)), None);
+        assert_eq!(add(8, step(9, 0, -2, 9)), None);
+        let finding = Finding::Leases { counted: 0, found: 0 };
+        assert_eq!(add(10, step(11, 0, -2, 9)), Some(Some(finding)));
     }
 }

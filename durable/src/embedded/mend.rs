@@ -72,7 +72,8 @@ impl Snapshot {
     fn lease_counter(&self) -> Result<LeaseCounter, TransitionError> {
         let meta = self.0.open_table(META)?;
         let number = |name| Ok::<_, TransitionError>(meta.get(name)?.map_or(0, |it| it.value()));
-        Ok(LeaseCounter { counted: number("leased")?, fence: number("fence")? })
+        let counted = i64::try_from(number("leased")?).unwrap_or(i64::MAX);
+        Ok(LeaseCounter { counted, fence: number("fence")? })
     }
 
     fn check_index(&self, after: &Key) -> Result<Checked, TransitionError> {

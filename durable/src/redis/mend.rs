@@ -80,7 +80,7 @@ impl Operations {
         let script = &self.scripts.records;
         let call =
             ScriptCall { script, partition, args: args.to_vec(), retry: RetryPolicy::Caller };
-        let (next, leased, counted, fence, found): (i64, u64, u64, u64, Vec<Looked>) =
+        let (next, leased, counted, fence, found): (i64, u64, i64, u64, Vec<Looked>) =
             self.call(call).await?;
         let counter = Some(LeaseCounter { counted, fence });
         let timers = found.len() as u64;

@@ -317,6 +317,41 @@ fn a_wrong_number_of_leases_in_redis_is_found_and_repaired() {
 
 #[cfg(feature = "redis")]
 #[test]
+fn a_negative_number_of_leases_is_found_and_repaired() {
+    let Some(bench) = crate::common::redis::OneNode::bench() else { return };
+    let (timers, server) = (bench.timers(), &bench.place.server);
+    server.order("HSET {tb:timers:3}:counters leased -2");
+    let report = wait(timers.repair()).unwrap();
+    assert_eq!(report.findings, [Finding::Leases { counted: 0, found: 0 }]);
+    assert!(server.order("HGET {tb:timers:3}:counters leased").contains("\r\n0\r\n"));
+    assert!(wait(timers.check()).unwrap().is_sound());
+}
+
+#[cfg(feature = "redis")]
+#[test]
+fn a_lease_that_ends_beside_a_negative_number_prevents_its_repair() {
+    let Some(server) = crate::common::servers::Server::start(&[]) else { return };
+    let mut connection = ::redis::Client::open(server.url()).unwrap().get_connection().unwrap();
+    let script = ::redis::Script::new(concat!(
+        include_str!("../../src/redis/scripts/common.lua"),
+        include_str!("../../src/redis/scripts/recount.lua"),
+    ));
+    let mut recount = |fence: u64, counted: i64, found: u64| -> u8 {
+        let mut call = script.key("slices");
+        call.key("answers").key("counters").key("ages");
+        call.arg("").arg("").arg("").arg("").arg("").arg(fence).arg(counted).arg(found);
+        call.invoke(&mut connection).unwrap()
+    };
+    // One lease was found and -1 counted. Then the lease ended.
+    server.order("HSET counters fence 7 leased -2");
+    assert_eq!(recount(7, -1, 1), 0);
+    assert!(server.order("HGET counters leased").contains("-2"));
+    assert_eq!((recount(6, -2, 0), recount(7, -2, 0)), (0, 1));
+    assert!(server.order("HGET counters leased").contains("\r\n0\r\n"));
+}
+
+#[cfg(feature = "redis")]
+#[test]
 fn leases_of_damaged_records_do_not_count() {
     let Some(bench) = crate::common::redis::OneNode::bench() else { return };
     let (timers, server) = (bench.timers(), &bench.place.server);

@@ -4,7 +4,7 @@
 -- ARGV[8] enough records, ARGV[9] enough bytes
 -- ARGV[10] 'mend' to add missing keys to the index, or ''
 -- returns {the next bucket or -1, the number of records with a lease, the number that the
---   partition has counted, its last fencing token, {id, record, 1 if the index has its key, …}}
+--   partition has counted (or less than 0), its last fencing token, {id, record, 1 if the index has its key, …}}
 
 local first, buckets = tonumber(ARGV[6]), tonumber(ARGV[7])
 local enough, heavy = tonumber(ARGV[8]), tonumber(ARGV[9])
@@ -18,7 +18,7 @@ end
 local found, count, length, leased = {}, 0, 0, 0
 local counters = call('HMGET', COUNTERS, 'leased', 'fence')
 local function answer(next_)
-  return {next_, leased, math.max(tonumber(counters[1] or 0), 0), tonumber(counters[2] or 0), found}
+  return {next_, leased, tonumber(counters[1] or 0), tonumber(counters[2] or 0), found}
 end
 
 for bucket = first, buckets - 1 do

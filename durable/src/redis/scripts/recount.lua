@@ -5,8 +5,10 @@
 -- returns 1 if it was corrected, else 0
 
 local counters = redis.call('HMGET', COUNTERS, 'fence', 'leased')
-local counted = math.max(tonumber(counters[2] or 0), 0)
-if tonumber(counters[1] or 0) ~= tonumber(ARGV[6]) or counted ~= tonumber(ARGV[7]) then return 0 end
+-- Each is compared as it is, even a negative number, because a lease that ends changes nothing else.
+for place, counter in ipairs({tonumber(counters[1] or 0), tonumber(counters[2] or 0)}) do
+  if counter ~= tonumber(ARGV[5 + place]) then return 0 end
+end
 -- A removal comes first, because a full memory rejects no write after it.
 redis.call('HDEL', COUNTERS, '')
 redis.call('HSET', COUNTERS, 'leased', ARGV[8])
