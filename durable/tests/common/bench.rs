@@ -20,6 +20,12 @@ use tourbillon_durable::{
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const MILLISECOND: Duration = Duration::from_millis(1);
 
+/// A lease that is longer than the steps of a test. A worker may request a lease again, because a
+/// notice of the timer was late. If the time is advanced meanwhile, the next occurrence is leased,
+/// and its lease counts from the request.
+#[allow(dead_code, reason = "each test binary uses a part")]
+pub(crate) const LEASE: Duration = Duration::from_secs(43_200);
+
 /// The number of dead letters that a store keeps, and the time for which it keeps them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds(pub(crate) u64, pub(crate) Duration);

@@ -1,6 +1,6 @@
 //! Durable timers that repeat by a cron expression, in virtual time.
 
-use crate::common::bench::{Bench, Place, SECOND, quick, start, suite, wait};
+use crate::common::bench::{Bench, LEASE, Place, SECOND, quick, start, suite, wait};
 use tourbillon_durable::{
     Cancelled, DeadReason, DurableError, Existing, Inserted, Options, Outcome, Verdict, When,
 };
@@ -14,7 +14,7 @@ suite!(
 );
 
 fn hourly() -> Options {
-    quick().attempts(1).cron("0 * * * *", "Europe/Berlin")
+    quick().attempts(1).lease(LEASE).cron("0 * * * *", "Europe/Berlin")
 }
 
 fn a_timer_repeats_by_its_rule<P: Place>(mut bench: Bench<P>) {

@@ -1,6 +1,6 @@
 //! Paused timers and paused stores, in virtual time.
 
-use crate::common::bench::{Bench, MILLISECOND, Place, SECOND, quick, start, suite, wait};
+use crate::common::bench::{Bench, LEASE, MILLISECOND, Place, SECOND, quick, start, suite, wait};
 use std::time::Duration;
 use tourbillon_durable::{
     Cancelled, DurableTimers, Existing, Inserted, Misfire, Outcome, TimerState, When,
@@ -146,7 +146,7 @@ fn a_worker_that_dies_leaves_a_pausing_timer<P: Place>(bench: Bench<P>) {
 
 fn a_resumed_timer_obeys_its_misfire_option<P: Place>(bench: Bench<P>) {
     let timers = bench.timers();
-    let hourly = || quick().every(HOUR);
+    let hourly = || quick().every(HOUR).lease(LEASE);
     let skips = hourly().misfire(Misfire::SkipAfter(SECOND));
     for (id, options) in [("once", hourly()), ("skips", skips)] {
         wait(timers.insert(id, "", When::ByRule, options)).unwrap();

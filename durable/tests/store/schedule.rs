@@ -1,6 +1,6 @@
 //! Headers, options that are read back, intervals, misfires and updates, in virtual time.
 
-use crate::common::bench::{Bench, Place, SECOND, quick, start, suite, wait};
+use crate::common::bench::{Bench, LEASE, Place, SECOND, quick, start, suite, wait};
 use std::sync::mpsc::channel;
 use std::time::{Duration, SystemTime};
 use tourbillon_durable::{
@@ -30,7 +30,7 @@ suite!(
 const HOUR: Duration = Duration::from_secs(3600);
 
 fn hourly() -> Options {
-    quick().every(HOUR)
+    quick().every(HOUR).lease(LEASE)
 }
 
 fn found(timers: &DurableTimers) -> DurableTimer {
