@@ -19,6 +19,10 @@ impl LetterBounds {
     /// that a store that was unbounded before shrinks.
     pub(super) const AT_ONCE: usize = 2;
 
+    /// The number of the oldest letters that are read when one is written, at most. Those that have
+    /// no age are passed over.
+    pub(super) const AHEAD: usize = 16;
+
     pub(super) fn new(most: u64, age: Duration) -> Self {
         Self { most, age: millis_up(age) }
     }

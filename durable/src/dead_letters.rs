@@ -282,9 +282,9 @@ impl DurableTimers {
     ///
     /// To have its workers apply such bounds, open the store with
     /// [`max_dead_letters`](super::EmbeddedOptions::max_dead_letters). This call deletes up to 1000
-    /// letters at a time, between which other calls continue. In Redis it reads no payloads. There,
-    /// letters of the same millisecond are numbered as if some were written later, so after a burst
-    /// of more than 1000 a letter may stay for some milliseconds longer.
+    /// letters at a time, between which other calls continue. The age counts from
+    /// [`died`](DeadLetter::died). If the clock was set back since, a letter whose time lies ahead
+    /// stays until that time has come and `age` has passed, unless there are more than `most`.
     ///
     /// # Errors
     ///

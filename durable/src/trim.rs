@@ -23,13 +23,24 @@ pub(super) async fn trim(
     let now = store.now().await?;
     // Counted after the page was read. Letters that another process deletes in between are on the
     // page and not counted, so the younger ones stay.
-    let page = store.letter_ages(None, LONGEST_PAGE).await?;
-    let count = store.len().await?.1;
-    let left = (0..=count).rev();
-    // A letter that cannot be read has no age. It stays, and keeps none of those behind it.
-    let excess =
-        page.into_iter().zip(left).filter(|((_, died), left)| bounds.exclude(*left, *died, now));
-    let delete = excess.map(|((number, _), _)| store.delete_dead_letter(number));
+    let mut page = store.letter_ages(None, LONGEST_PAGE).await?;
+    let mut count = store.len().await?.1;
+    let excess = loop {
+        let left = (0..=count).rev();
+        // A letter that cannot be read, or was written when the clock was ahead, has no age. It
+        // stays, and keeps none of those behind it.
+        let excess = page.iter().zip(left);
+        let excess = excess.filter(|((_, died), left)| bounds.exclude(*left, *died, now));
+        let excess: Vec<u64> = excess.map(|((number, _), _)| *number).collect();
+        match page.last() {
+            Some((last, _)) if excess.is_empty() && page.iter().all(|(_, died)| *died > now) => {
+                count = count.saturating_sub(page.len() as u64);
+                page = store.letter_ages(Some(*last), LONGEST_PAGE).await?;
+            }
+            _ => break excess,
+        }
+    };
+    let delete = excess.into_iter().map(|number| store.delete_dead_letter(number));
     let done = try_join_all(delete).await?;
     let more = !done.is_empty();
     Ok((done.into_iter().map(u64::from).sum(), more))

@@ -415,17 +415,27 @@ impl Transaction {
         Ok(())
     }
 
-    /// Deletes some of the oldest letters beyond the bounds.
+    /// Deletes some of the oldest letters beyond the bounds. One that cannot be read, or was
+    /// written when the clock was ahead, has no age, and keeps none of those behind it.
     fn trim_letters(&mut self, bounds: &LetterBounds, now: Millis) -> Result<(), TransitionError> {
         if bounds.is_unbounded() {
             return Ok(());
         }
         let mut dead = self.inner.open_table(DEAD)?;
-        for _ in 0..LetterBounds::AT_ONCE {
-            let Some((number, died)) = dead.first()?.map(letter_age) else { break };
-            if !bounds.exclude(dead.len()?, died, now) {
+        let (mut count, mut excess) = (dead.len()?, Vec::new());
+        for entry in dead.iter()?.take(LetterBounds::AHEAD) {
+            let (number, died) = letter_age(entry?);
+            if bounds.exclude(count, died, now) {
+                excess.push(number);
+                count -= 1;
+            } else if died <= now {
                 break;
             }
+            if excess.len() == LetterBounds::AT_ONCE {
+                break;
+            }
+        }
+        for number in excess {
             dead.remove(number)?;
         }
         Ok(())

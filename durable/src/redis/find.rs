@@ -12,13 +12,9 @@ use super::link::RetryPolicy;
 use super::load::merged;
 use super::operations::{Operations, ScriptCall, text};
 use futures_util::future::try_join_all;
-use redis::cmd;
+use redis::{FromRedisValue, Script, cmd};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// The letters of one millisecond that a number distinguishes, equal to those of
-/// `scripts/finish.lua`.
-pub(super) const NUMBERS: u64 = 1024;
 
 impl Operations {
     /// Returns the timers of up to `limit` keys, or of fewer if they are long.
@@ -83,12 +79,22 @@ impl Operations {
             let timers = wanted.entry(partition).or_default();
             timers.extend([text(bucket), id.as_bytes().to_vec()]);
         }
+        self.read_shares(&self.scripts.fetch, wanted).await
+    }
+
+    /// Runs a script in some partitions, with the arguments of each, that reads up to a number of
+    /// bytes.
+    async fn read_shares<T: FromRedisValue>(
+        &self,
+        script: &Script,
+        wanted: BTreeMap<u64, Vec<Vec<u8>>>,
+    ) -> Result<BTreeMap<u64, std::vec::IntoIter<T>>, DurableError> {
         let share = LONGEST_LIST / wanted.len().max(1);
         let asked = wanted.into_iter().map(|(partition, mut args)| async move {
             args.insert(0, text(share));
-            let (script, retry) = (&self.scripts.fetch, RetryPolicy::Caller);
+            let retry = RetryPolicy::Caller;
             let found = self.call(ScriptCall { script, partition, args, retry }).await?;
-            let found: Vec<Vec<u8>> = found;
+            let found: Vec<T> = found;
             Ok::<_, DurableError>((partition, found.into_iter()))
         });
         Ok(try_join_all(asked).await?.into_iter().collect())
@@ -118,15 +124,27 @@ impl Operations {
         Ok(numbers)
     }
 
-    /// Returns the numbers of dead letters with the time at which each was given up, or slightly
-    /// later.
+    /// Returns the numbers of dead letters with the time at which each was given up. A number does
+    /// not tell the time, because it is greater than all before, even if the clock was set back.
     pub(super) async fn letter_ages(
         &self,
         after: Option<u64>,
         limit: usize,
     ) -> Result<Vec<(u64, Millis)>, DurableError> {
         let numbers = self.letter_numbers(after, limit).await?;
-        let age = |number| (number, self.of_number(number).1 / NUMBERS);
-        Ok(numbers.into_iter().map(age).collect())
+        let mut wanted: BTreeMap<u64, Vec<Vec<u8>>> = BTreeMap::new();
+        for number in &numbers {
+            let (partition, inner) = self.of_number(*number);
+            wanted.entry(partition).or_default().push(text(inner));
+        }
+        let mut times = self.read_shares::<i64>(&self.scripts.ages, wanted).await?;
+        let mut ages = Vec::new();
+        for number in numbers {
+            let times = times.get_mut(&self.of_number(number).0);
+            // The next page continues where there were enough bytes.
+            let Some(died) = times.and_then(Iterator::next) else { break };
+            ages.push((number, Millis::try_from(died).unwrap_or(Millis::MAX)));
+        }
+        Ok(ages)
     }
 }

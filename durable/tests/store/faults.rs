@@ -4,10 +4,13 @@
 #![allow(clippy::disallowed_methods, reason = "a worker has a thread, and a loop a limit in time")]
 
 use crate::common::bench::{
-    Bench, MILLISECOND, OneFile, Place, SECOND, TempFile, quick, start, wait,
+    Bench, Bounds, MILLISECOND, OneFile, Place, SECOND, TempFile, quick, start, wait,
 };
-use redb::{Database, ReadableDatabase, ReadableTableMetadata, TableDefinition};
+use redb::{
+    Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, Table, TableDefinition,
+};
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -168,10 +171,22 @@ fn a_timer_that_cannot_be_read_is_named_and_removed() {
 
 /// Writes a dead letter that cannot be read.
 fn put_letter(file: &Path, number: u64) {
+    put_letters(file, number..=number);
+}
+
+/// Writes dead letters that cannot be read. The next one has a greater number.
+fn put_letters(file: &Path, numbers: RangeInclusive<u64>) {
     let database = Database::create(file).unwrap();
     let transaction = database.begin_write().unwrap();
-    let table = TableDefinition::<u64, &[u8]>::new("dead");
-    transaction.open_table(table).unwrap().insert(number, &b"no letter"[..]).unwrap();
+    let (letters, numbering) = (TableDefinition::new("dead"), TableDefinition::new("meta"));
+    let mut letters: Table<'_, u64, &[u8]> = transaction.open_table(letters).unwrap();
+    let mut numbering: Table<'_, &str, u64> = transaction.open_table(numbering).unwrap();
+    let before = numbering.get("dead").unwrap().map_or(0, |last| last.value());
+    numbering.insert("dead", before.max(*numbers.end())).unwrap();
+    for number in numbers {
+        letters.insert(number, &b"no letter"[..]).unwrap();
+    }
+    drop((letters, numbering));
     transaction.commit().unwrap();
 }
 
@@ -192,6 +207,40 @@ fn a_dead_letter_that_cannot_be_read_keeps_no_other() {
     assert_eq!(wait(timers.trim_dead_letters(u64::MAX, Duration::ZERO)), Ok(1));
     assert_eq!(wait(timers.dead_len()), Ok(1), "its age is unknown");
     assert_eq!(wait(timers.trim_dead_letters(0, Duration::MAX)), Ok(1));
+}
+
+/// Makes a dead letter of each id, one after another, before a worker checks the store.
+fn die(bench: &Bench<OneFile>, id: &str) {
+    let running = bench.work(1, |_| async { Err("no") });
+    wait(bench.timers().insert(id, "", MILLISECOND, quick().attempts(1))).unwrap();
+    bench.advance(MILLISECOND);
+    assert!(matches!(running.next().outcome, Outcome::Dead { .. }));
+    assert_eq!(running.stop(), []);
+}
+
+#[test]
+fn dead_letters_behind_some_that_cannot_be_read_are_deleted() {
+    // When a letter is written, up to sixteen are read.
+    for (unreadable, left) in [(15, 16), (16, 18)] {
+        let place = OneFile::new();
+        drop(place.open());
+        put_letters(&place.file.0, 1..=unreadable);
+        let mut bench = Bench::new(place);
+        bench.reopen_with(Bounds(u64::MAX, SECOND));
+        die(&bench, "a");
+        bench.advance(2 * SECOND);
+        die(&bench, "b");
+        assert_eq!(wait(bench.timers().dead_len()), Ok(left));
+    }
+    // A step of a worker reads more than a page, if none of it has an age.
+    let place = OneFile::new();
+    drop(place.open());
+    put_letters(&place.file.0, 1..=1001);
+    let bench = Bench::new(place);
+    die(&bench, "a");
+    bench.advance(SECOND);
+    assert_eq!(wait(bench.timers().trim_dead_letters(u64::MAX, Duration::ZERO)), Ok(1));
+    assert_eq!(wait(bench.timers().dead_len()), Ok(1001));
 }
 
 #[test]

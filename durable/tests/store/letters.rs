@@ -9,6 +9,7 @@ suite!(
     a_letter_that_is_written_ends_those_that_are_too_old,
     a_worker_deletes_letters_beyond_their_number,
     a_worker_deletes_letters_that_are_too_old,
+    a_letter_of_a_clock_that_was_ahead_keeps_no_other,
 );
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -97,4 +98,24 @@ fn a_worker_deletes_letters_that_are_too_old<P: Place>(mut bench: Bench<P>) {
     bench.reopen_with(Bounds(u64::MAX, 24 * HOUR));
     trim(&bench, 2);
     assert_eq!(letters(bench.timers()), ["5", "6"]);
+}
+
+fn a_letter_of_a_clock_that_was_ahead_keeps_no_other<P: Place>(mut bench: Bench<P>) {
+    const YEAR: i64 = 365 * 86_400_000;
+    bench.place.set_clock(YEAR);
+    die_in_one(&bench, &["ahead"]);
+    bench.place.set_clock(-YEAR);
+    // In Redis its number is greater than that of the one before, and so one of the next year.
+    bench.reopen_with(Bounds(u64::MAX, HOUR));
+    die_in_one(&bench, &["0"]);
+    bench.advance(2 * HOUR);
+    assert_eq!(letters(bench.timers()), ["ahead", "0"]);
+    die_in_one(&bench, &["1"]);
+    assert_eq!(letters(bench.timers()), ["ahead", "1"]);
+    bench.advance(2 * HOUR);
+    trim(&bench, 1);
+    assert_eq!(letters(bench.timers()), ["ahead"]);
+    // Its own time comes, and passes.
+    bench.advance(Duration::from_millis(YEAR.unsigned_abs()));
+    trim(&bench, 0);
 }

@@ -18,16 +18,25 @@ local function add_letter(number, id, flags, head_, error, record, reason)
   call('ZADD', PREFIX .. 'dead', whole(number), whole(number))
 end
 
--- Returns the oldest letters that are beyond the bounds once one more is written, at most two. The
--- number of a letter begins with its time. Without bounds there is no age.
+local AT_ONCE = 2       -- the maximum number of letters that are deleted when one is written
+local AHEAD = 16        -- the number of the oldest letters that are read for that, at most
+
+-- Returns the oldest letters that are beyond the bounds once one more is written. A letter that
+-- cannot be read, or was written when the clock was ahead, has no age, and keeps none of those
+-- behind it. Without bounds there is no age.
 local function excess(most, age)
   local beyond = {}
   if not age then return beyond end
   local count = call('ZCARD', PREFIX .. 'dead') + 1
-  for place, number in ipairs(call('ZRANGE', PREFIX .. 'dead', 0, 1)) do
-    local died = math.floor(tonumber(number) / 1024)
-    if count - place < tonumber(most) and died >= now - tonumber(age) then break end
-    beyond[place] = number
+  for _, number in ipairs(call('ZRANGE', PREFIX .. 'dead', 0, AHEAD - 1)) do
+    local letter = call('HGET', PREFIX .. 'letters', number) or ''
+    local died = #letter < 6 and math.huge or read('<I6', letter)
+    if count - #beyond > tonumber(most) or died < now - tonumber(age) then
+      beyond[#beyond + 1] = number
+    elseif died <= now then
+      break
+    end
+    if #beyond == AT_ONCE then break end
   end
   return beyond
 end
