@@ -1,4 +1,5 @@
-//! Redis servers for tests: real processes on free loopback ports, killed when they are dropped.
+//! Redis servers for tests: real processes on free loopback ports. They are killed when they are
+//! dropped, and when the tests are killed.
 //!
 //! The program is `redis-server`, or the one that `REDIS_SERVER` names, such as `valkey-server`.
 //! Where it is missing, a test reports that and passes. With `REDIS_TESTS=must` in the environment,
@@ -25,7 +26,45 @@ pub(crate) struct Server {
     config: Option<String>,
     /// The library that is preloaded for a clock that can be set.
     preload: Option<PathBuf>,
-    process: Mutex<Option<Child>>,
+    process: Mutex<Option<Process>>,
+}
+
+/// A process that is killed when it is dropped, and also when the tests end without that.
+struct Process {
+    process: Child,
+    /// A shell that waits for the end of its input, which the system closes when the tests end,
+    /// however they do. Only then does it kill the process.
+    guard: Child,
+}
+
+impl Process {
+    /// Starts a process with its folder, which the guard removes.
+    fn spawn(command: &mut Command, folder: &Path) -> Self {
+        let process = command.spawn().expect("it starts");
+        let mut guard = Command::new("sh");
+        guard.args(["-c", "read -r _; kill -9 \"$0\"; rm -rf \"$1\""]);
+        guard.arg(process.id().to_string()).arg(folder).stdin(Stdio::piped());
+        // Signals for the group of the tests must not reach the guard.
+        own_group(&mut guard);
+        Self { process, guard: guard.spawn().expect("there is a shell") }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // The guard is first, because the number of a process that has ended may be given again.
+        for process in [&mut self.guard, &mut self.process] {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+fn own_group(command: &mut Command) {
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(command, 0);
+    #[cfg(not(unix))]
+    let _ = command;
 }
 
 impl Server {
@@ -79,10 +118,7 @@ impl Server {
 
     /// Kills the process.
     pub(crate) fn kill(&self) {
-        if let Some(mut process) = self.process().take() {
-            let _ = process.kill();
-            let _ = process.wait();
-        }
+        drop(self.process().take());
     }
 
     /// Stops the process. Its connections stay open without replies.
@@ -96,7 +132,7 @@ impl Server {
     }
 
     fn signal(&self, signal: &str) {
-        let id = self.process().as_ref().expect("it runs").id().to_string();
+        let id = self.process().as_ref().expect("it runs").process.id().to_string();
         let sent = Command::new("kill").args([signal, &id]).status().expect("there is `kill`");
         assert!(sent.success(), "{signal}");
     }
@@ -119,14 +155,13 @@ impl Server {
         command.arg(&self.folder).args(&self.options).stdout(Stdio::null());
         // When the shell that started the tests ends, the kernel continues all stopped processes of
         // their group, so a server that is paused must have its own.
-        #[cfg(unix)]
-        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        own_group(&mut command);
         if let Some(clock) = &self.preload {
             command.env("LD_PRELOAD", clock).env("PROCESS_CLOCK", self.folder.join("clock"));
         }
-        let mut process = command.spawn().expect("it starts");
+        let mut process = Process::spawn(&mut command, &self.folder);
         for _ in 0..1000 {
-            if process.try_wait().expect("it is ours").is_some() {
+            if process.process.try_wait().expect("it is ours").is_some() {
                 return false;
             }
             if self.say("PING").is_some_and(|said| said.starts_with(['+', '-'])) {
@@ -135,8 +170,6 @@ impl Server {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        let _ = process.kill();
-        let _ = process.wait();
         false
     }
 
@@ -219,7 +252,7 @@ impl Server {
         figure.map_or(0, |figure| calls(figure).expect("a number of calls"))
     }
 
-    fn process(&self) -> std::sync::MutexGuard<'_, Option<Child>> {
+    fn process(&self) -> std::sync::MutexGuard<'_, Option<Process>> {
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
