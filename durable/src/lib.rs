@@ -80,6 +80,8 @@ mod key;
 mod lease;
 mod lists;
 mod options;
+#[cfg(feature = "redis")]
+mod ownership;
 mod panics;
 mod pause;
 mod permits;

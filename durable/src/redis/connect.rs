@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::super::error::DurableError;
+use super::super::ownership::Ownership;
 use super::damaged::Damaged;
 use super::fault::refused;
 use super::identity::Identity;
@@ -11,7 +12,6 @@ use super::keys::Keys;
 use super::link::Link;
 use super::node::Origin;
 use super::operations::Operations;
-use super::ownership::Ownership;
 use super::pubsub::{Subscriber, listen, subscribe};
 use super::queue::Queues;
 use super::scripts::Scripts;

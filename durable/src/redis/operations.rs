@@ -8,6 +8,7 @@ use super::super::clock::{LATEST, Millis, StoreClock, present, system};
 use super::super::error::DurableError;
 use super::super::event::Event;
 use super::super::key::{Change, Key};
+use super::super::ownership::Ownership;
 use super::super::record::{Dead, DeadReason, Record};
 use super::super::store::{
     Answer, Cancelled, Due, Finish, Finished, Insert, Inserted, LONGEST_LIST, Lease, Leasing,
@@ -20,7 +21,6 @@ use super::idle::{IdleHints, NOTIFY_AHEAD};
 use super::keys::{BUCKETS, Keys, Location, slice};
 use super::link::{self, Link, RetryPolicy};
 use super::node::Connection;
-use super::ownership::Ownership;
 use super::pubsub::Subscriber;
 use super::queue::{Operation, Queues};
 use super::scripts::Scripts;

@@ -25,10 +25,10 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::clock::Millis;
-use super::super::event::Event;
-use super::super::key::Change;
-use super::super::window::Window;
+use super::clock::Millis;
+use super::event::Event;
+use super::key::Change;
+use super::window::Window;
 use crate::panics::ignore_poison;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
