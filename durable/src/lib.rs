@@ -80,11 +80,13 @@ mod key;
 mod lease;
 mod lists;
 mod options;
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "postgres", feature = "redis"))]
 mod ownership;
 mod panics;
 mod pause;
 mod permits;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod ready;
 mod record;
 #[cfg(feature = "redis")]
@@ -118,6 +120,8 @@ pub use export::StatsGauges;
 pub use lease::DeliveryLease;
 pub use lists::ListPosition;
 pub use options::{Existing, Options, When};
+#[cfg(feature = "postgres")]
+pub use postgres::{Postgres, PostgresOptions};
 pub use record::DeadReason;
 #[cfg(feature = "redis-tls")]
 pub use redis::RedisTls;

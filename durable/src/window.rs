@@ -186,7 +186,7 @@ impl Window {
 
     /// Loads everything again once no page is pending, because changes are being missed. A slow
     /// page is still used.
-    #[cfg(feature = "redis")]
+    #[cfg(any(feature = "postgres", feature = "redis"))]
     pub(super) fn reload(&self) {
         let mut loaded = self.lock();
         loaded.again = Some(loaded.base.asked);

@@ -1,0 +1,249 @@
+//! Batches of operations.
+//!
+//! ```text
+//!   insert   ─┐   waiting            on its way
+//!   cancel   ─┼─► ┌──┬──┬──┬──┐      ┌──┬──┬──┬──┐ number 7   one statement,
+//!   lease    ─┤   │  │  │  │  │ ───► │  │  │  │  │ ─────────► sql/batch.sql
+//!   finish   ─┘   └──┴──┴──┴──┘      └──┴──┴──┴──┘
+//! ```
+//!
+//! **One batch per lane is in flight at a time**, and the next accumulates meanwhile. A single
+//! operation is sent at once, and under load many share a statement and its transaction. There are a
+//! few lanes, so that the server executes one batch while another waits for the disk.
+//!
+//! **Retried, executed once.** The batches of a lane are numbered. The server keeps the reply to the
+//! last one in a row that it writes in the same transaction. A batch is resent under its number until
+//! a reply arrives, and gets the kept one if it was executed, whether the connection broke before,
+//! during or after the commit. A lower number is rejected.
+//!
+//! **Each by itself if they fail together.** A transaction is atomic, so one operation that the
+//! server rejects, or that has to wait for the lock of a caller's open transaction, would keep the
+//! others of its batch from being executed. Such a batch is taken apart, and each of its operations
+//! is sent as a batch of its own, by a task of its own.
+//!
+//! **Callers that timed out** have already received `Unreachable`. Their operations are left out of
+//! a resend.
+
+#![forbid(unsafe_code)]
+
+use super::super::error::DurableError;
+use super::fault::Fault;
+use super::link::{ANSWER, PAUSES, Retry};
+use super::operations::Operations;
+use super::queue::{Lane, Operation, Reply, Request};
+use super::rows::{Columns, reply};
+use crate::panics::ignore_poison;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// The number of lanes.
+pub(super) const LANES: usize = 2;
+
+/// The maximum number of operations in a batch.
+const MAX_OPERATIONS: usize = 256;
+
+/// The maximum number of bytes in a batch, unless a single operation is longer.
+const MAX_BYTES: usize = 1 << 20;
+
+/// The longest reply timeout of a batch that is sent again and again.
+const LONGEST_ANSWER: Duration = Duration::from_secs(30);
+
+impl Operations {
+    /// Executes an operation with the next batch of its lane. Gives up after a while if `retry`
+    /// says so, and leaves the operation out of a batch that is not sent yet when it is dropped.
+    pub(super) async fn change(
+        self: &Arc<Self>,
+        retry: Retry,
+        operation: Operation,
+    ) -> Result<Reply, DurableError> {
+        check_text(&operation)?;
+        let lane = lane_of(&operation);
+        let why = Arc::default();
+        let (request, answer) = Request::new(operation, retry.limit().is_none(), &why);
+        if self.lanes[lane].push(request) {
+            let sender = Sender { operations: Arc::clone(self), lane, ended: false };
+            tokio::spawn(sender.run());
+        }
+        let answered = match retry.limit() {
+            None => answer.await,
+            Some(limit) => match timeout(limit, answer).await {
+                Ok(answered) => answered,
+                Err(_) => return Err(DurableError::Unreachable(self.reason(&why))),
+            },
+        };
+        let reply = answered.unwrap_or(Err(DurableError::Closed))?;
+        Ok(reply)
+    }
+
+    fn reason(&self, why: &Mutex<String>) -> String {
+        let why = ignore_poison(why.lock());
+        if why.is_empty() { format!("{}: no reply", self.link.address()) } else { why.clone() }
+    }
+
+    /// Sends a batch once.
+    async fn send(
+        &self,
+        process: i64,
+        number: i64,
+        requests: &[Option<Request>],
+        answer: Duration,
+    ) -> Result<Vec<Reply>, Fault> {
+        let nothing = Operation::new("nothing", String::new());
+        let operations = requests.iter();
+        let operations = operations.map(|it| it.as_ref().map_or(&nothing, |it| &it.operation));
+        let columns = Columns::of(operations);
+        let at = self.at();
+        let (most, age) = self.bounds();
+        let params = columns.params(&self.process, &process, &number, &at, &most, &age);
+        let rows = self.link.once(answer, &self.statements.batch, &params).await?;
+        let replies = rows.iter().zip(requests).map(|(row, request)| {
+            let id = request.as_ref().map_or("", |request| &request.operation.id);
+            reply(row, id, self.link.address())
+        });
+        let replies: Option<Vec<Reply>> = replies.collect();
+        replies.filter(|replies| replies.len() == requests.len()).ok_or_else(|| {
+            let error = DurableError::corrupt("unexpected reply to a batch");
+            Fault::Fatal(error.at(self.link.address()))
+        })
+    }
+
+    /// Notifies the workers of this process, and then the callers.
+    fn complete(&self, requests: Vec<Option<Request>>, replies: Vec<Reply>) {
+        for (request, reply) in requests.into_iter().zip(replies) {
+            let Some(request) = request else { continue };
+            if let Some(due) = reply.due {
+                self.notify_if_near(&request.operation.id, reply.part, due, reply.now);
+            }
+            request.respond(Ok(reply));
+        }
+    }
+
+    /// Executes a batch by its number. Returns its requests if they must be executed one by one.
+    async fn execute(
+        self: &Arc<Self>,
+        lane: &Lane,
+        number: i64,
+        mut requests: Vec<Option<Request>>,
+    ) -> Option<Vec<Option<Request>>> {
+        let (mut pause, mut answer) = (PAUSES[0], ANSWER);
+        loop {
+            let sent = self.send(lane.process, number, &requests, answer).await;
+            let fault = match sent {
+                Ok(replies) => {
+                    lane.set_ambiguous(false);
+                    self.complete(requests, replies);
+                    return None;
+                }
+                Err(fault) => fault,
+            };
+            let why = match fault {
+                Fault::Fatal(_) | Fault::Locked(_) if requests.len() > 1 => return Some(requests),
+                Fault::Fatal(error) => {
+                    respond(&mut requests, |_| true, &error);
+                    return None;
+                }
+                Fault::Rejected(error) => {
+                    respond(&mut requests, |request| !request.waits, &error);
+                    error.to_string()
+                }
+                Fault::Locked(why) => why,
+                Fault::Passing { why, lost } => {
+                    if lost {
+                        lane.set_ambiguous(true);
+                        answer = (answer * 2).min(LONGEST_ANSWER);
+                    }
+                    why
+                }
+            };
+            requests.iter().flatten().for_each(|request| request.tell(&why));
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSES[1]);
+            for request in &mut requests {
+                drop(request.take_if(|request| request.is_abandoned()));
+            }
+            if requests.iter().all(Option::is_none) {
+                return None;
+            }
+        }
+    }
+
+    /// Executes each request of a batch by itself.
+    async fn execute_each(self: &Arc<Self>, lane: &Lane, requests: Vec<Option<Request>>) {
+        // If the batch that was taken apart may still arrive, it is rejected from now on.
+        while let Some(number) = lane.settling() {
+            let nothing: [Option<Request>; 0] = [];
+            match self.send(lane.process, number, &nothing, ANSWER).await {
+                Ok(_) => lane.set_ambiguous(false),
+                Err(_) => tokio::time::sleep(PAUSES[1]).await,
+            }
+        }
+        for request in requests.into_iter().flatten() {
+            let operations = Arc::clone(self);
+            tokio::spawn(async move {
+                let lane = Lane::new();
+                operations.execute(&lane, 1, vec![Some(request)]).await
+            });
+        }
+    }
+}
+
+/// Sends the batches of a lane, one after another, until none is waiting.
+struct Sender {
+    operations: Arc<Operations>,
+    lane: usize,
+    ended: bool,
+}
+
+impl Sender {
+    async fn run(mut self) {
+        let operations = Arc::clone(&self.operations);
+        let lane = &operations.lanes[self.lane];
+        while let Some((number, requests)) = lane.take(MAX_OPERATIONS, MAX_BYTES) {
+            if let Some(requests) = operations.execute(lane, number, requests).await {
+                operations.execute_each(lane, requests).await;
+            }
+        }
+        self.ended = true;
+    }
+}
+
+/// Fails all waiting requests if the runtime has ended or the task has panicked.
+impl Drop for Sender {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.operations.lanes[self.lane].close();
+        }
+    }
+}
+
+/// Fails some requests.
+fn respond(
+    requests: &mut [Option<Request>],
+    which: impl Fn(&Request) -> bool,
+    error: &DurableError,
+) {
+    for request in requests.iter_mut().filter_map(|request| request.take_if(|it| which(it))) {
+        request.respond(Err(error.clone()));
+    }
+}
+
+/// Returns the lane of an operation.
+fn lane_of(operation: &Operation) -> usize {
+    let mut hasher = DefaultHasher::new();
+    operation.id.hash(&mut hasher);
+    operation.fence.filter(|_| operation.id.is_empty()).hash(&mut hasher);
+    usize::try_from(hasher.finish() % LANES as u64).unwrap_or_default()
+}
+
+/// Rejects texts that the server cannot store.
+fn check_text(operation: &Operation) -> Result<(), DurableError> {
+    let settings = operation.body.as_ref().map(|body| &body.settings);
+    let has_zero = settings.is_some_and(|settings| super::rows::has_zero(settings));
+    if has_zero || operation.id.contains('\0') {
+        let what = "PostgreSQL cannot store the character U+0000 in an id, a header or a rule";
+        return Err(DurableError::Option(what));
+    }
+    Ok(())
+}

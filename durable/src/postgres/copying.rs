@@ -1,0 +1,78 @@
+//! Writing timers and dead letters as they are in another store.
+
+#![forbid(unsafe_code)]
+
+use super::super::error::DurableError;
+use super::super::record::{Dead, Record};
+use super::link::Retry;
+use super::operations::Operations;
+use super::queue::{Body, Operation};
+use super::rows::{reason, storable};
+use futures_util::future::try_join_all;
+use std::sync::Arc;
+
+impl Operations {
+    /// Writes timers, in place of existing ones.
+    pub(super) async fn copy_timers(
+        self: &Arc<Self>,
+        timers: &[(String, Record)],
+    ) -> Result<(), DurableError> {
+        let each = timers.iter().map(|(id, record)| {
+            let operation =
+                Operation { fence: record.fence, how: state(record), ..copied("copy", id, record) };
+            self.change(Retry::Count, operation)
+        });
+        try_join_all(each).await?;
+        let next = |(id, record): &(String, Record)| {
+            let next = record.next.as_ref()?;
+            Some(self.change(Retry::Count, copied("follow", id, next)))
+        };
+        try_join_all(timers.iter().filter_map(next)).await?;
+        Ok(())
+    }
+
+    /// Writes dead letters that do not exist yet.
+    pub(super) async fn copy_letters(
+        self: &Arc<Self>,
+        letters: &[Dead],
+    ) -> Result<(), DurableError> {
+        // One after another, so that those of one millisecond keep their order.
+        for dead in letters {
+            let how = Some(["0", "1", "2", "3"][reason(dead.reason)]);
+            let number = Some(dead.first_number());
+            let operation =
+                Operation { fence: number, how, ..copied("letter", &dead.id, &dead.record) };
+            self.change(Retry::Count, operation).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the operation that writes a record.
+fn copied(kind: &'static str, id: &str, record: &Record) -> Operation {
+    let Record { due, planned, attempt, settings, error, payload, .. } = record;
+    let body = Body { settings: settings.clone(), payload: Arc::new(payload.clone()) };
+    Operation {
+        due: Some(*due),
+        wait: Some(*planned),
+        reason: Some(i32::try_from(*attempt).unwrap_or(i32::MAX)),
+        note: Some(storable(error).into_owned()),
+        body: Some(body),
+        ..Operation::new(kind, id.to_owned())
+    }
+}
+
+/// Returns the state of a timer in a word: `p` if it is paused, `c` if it was cancelled, and `-` if
+/// it has another state. `None` if it rests as if it had just been inserted.
+fn state(record: &Record) -> Option<&'static str> {
+    let has_state = record.fence.is_some()
+        || record.attempt > 0
+        || !record.error.is_empty()
+        || record.next.is_some();
+    match (record.paused, record.cancelled) {
+        (true, true) => Some("pc"),
+        (true, false) => Some("p"),
+        (false, true) => Some("c"),
+        (false, false) => has_state.then_some("-"),
+    }
+}

@@ -1,0 +1,110 @@
+//! [`Fault`], the classification of the errors of a server.
+
+#![forbid(unsafe_code)]
+
+use super::super::error::DurableError;
+use tokio_postgres::Error;
+use tokio_postgres::error::SqlState;
+
+/// The reason why a request failed.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// The request fails again when it is repeated.
+    Fatal(DurableError),
+    /// The request can be executed after an operator has fixed the server. Workers wait.
+    Rejected(DurableError),
+    /// Another transaction holds a lock of one of the operations.
+    Locked(String),
+    /// Another connection may succeed, or the same one later. `lost` is set if the request may have
+    /// been executed.
+    Passing { why: String, lost: bool },
+}
+
+impl Fault {
+    /// Classifies an error. `alone` is set if there is no other server to go to.
+    pub(super) fn of(error: &Error, alone: bool) -> Self {
+        let what = described(error);
+        let Some(state) = error.code() else {
+            return Self::without_code(error, what);
+        };
+        let passing = |why| Self::Passing { why, lost: false };
+        match state {
+            &SqlState::LOCK_NOT_AVAILABLE => Self::Locked(what),
+            // The server has become a standby, or forbids writing.
+            &SqlState::READ_ONLY_SQL_TRANSACTION if alone => {
+                Self::Rejected(DurableError::ReadOnly(what))
+            }
+            &SqlState::READ_ONLY_SQL_TRANSACTION
+            | &SqlState::T_R_SERIALIZATION_FAILURE
+            | &SqlState::T_R_DEADLOCK_DETECTED
+            | &SqlState::OBJECT_IN_USE
+            | &SqlState::QUERY_CANCELED
+            | &SqlState::TOO_MANY_CONNECTIONS
+            | &SqlState::CANNOT_CONNECT_NOW => passing(what),
+            &SqlState::ADMIN_SHUTDOWN | &SqlState::CRASH_SHUTDOWN => {
+                Self::Passing { why: what, lost: true }
+            }
+            &SqlState::INSUFFICIENT_PRIVILEGE
+            | &SqlState::INVALID_PASSWORD
+            | &SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
+                Self::Fatal(DurableError::Denied(what))
+            }
+            &SqlState::INVALID_CATALOG_NAME => Self::Fatal(DurableError::Address(what)),
+            &SqlState::UNDEFINED_TABLE
+            | &SqlState::UNDEFINED_FUNCTION
+            | &SqlState::INVALID_SCHEMA_NAME => Self::Fatal(DurableError::corrupt(what)),
+            // No memory, no space, or a limit of the server.
+            state if state.code().starts_with("53") => Self::Rejected(DurableError::ReadOnly(what)),
+            state if state.code().starts_with("08") => Self::Passing { why: what, lost: true },
+            _ => Self::Fatal(DurableError::Io(what)),
+        }
+    }
+
+    /// Classifies an error that the server did not send.
+    fn without_code(error: &Error, what: String) -> Self {
+        let text = error.to_string();
+        if text.starts_with("error performing TLS handshake") || text.contains("certificate") {
+            return Self::Rejected(DurableError::Tls(what));
+        }
+        if text.starts_with("invalid c") {
+            return Self::Fatal(DurableError::Address(what));
+        }
+        Self::Passing { why: what, lost: true }
+    }
+
+    /// Adds the address of the server to the message.
+    pub(super) fn at(self, address: &str) -> Self {
+        match self {
+            Self::Fatal(error) => Self::Fatal(error.at(address)),
+            Self::Rejected(error) => Self::Rejected(error.at(address)),
+            Self::Locked(why) => Self::Locked(format!("{address}: {why}")),
+            Self::Passing { why, lost } => Self::Passing { why: format!("{address}: {why}"), lost },
+        }
+    }
+
+    /// Converts to the error for a caller that does not retry.
+    pub(super) fn into_error(self) -> DurableError {
+        match self {
+            Self::Fatal(error) | Self::Rejected(error) => error,
+            Self::Locked(why) | Self::Passing { why, .. } => DurableError::Unreachable(why),
+        }
+    }
+}
+
+/// Returns what the server said, or what the connection failed of.
+fn described(error: &Error) -> String {
+    if let Some(said) = error.as_db_error() {
+        let hint = said.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
+        return format!("{} (SQLSTATE {}){hint}", said.message(), said.code().code());
+    }
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        let inner_text = inner.to_string();
+        if !text.contains(&inner_text) {
+            text = format!("{text}: {inner_text}");
+        }
+        source = inner.source();
+    }
+    text
+}

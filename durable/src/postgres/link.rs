@@ -1,0 +1,207 @@
+//! [`Link`], the connections to the server, with the retry policy.
+//!
+//! The crates `tokio-postgres` and `deadpool-postgres` provide the connections. **A connection that
+//! does not reply in time is given up, with all idle ones**, because those that broke silently (the
+//! machine is gone, or its address has moved) appear intact to the system for a quarter of an hour.
+//! The next one goes to the first address of the configuration whose server can be written.
+
+#![forbid(unsafe_code)]
+
+use super::super::error::DurableError;
+use super::fault::Fault;
+use deadpool_postgres::{
+    Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
+};
+use std::time::Duration;
+use tokio::time::timeout;
+use tokio_postgres::config::{Host, TargetSessionAttrs};
+use tokio_postgres::tls::NoTlsStream;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Config, Connection, Error, NoTls, Row, Socket};
+
+/// The reply timeout, also for a connection to one address.
+pub(super) const ANSWER: Duration = Duration::from_secs(2);
+
+/// The time for which a caller waits.
+const CALLER: Duration = Duration::from_secs(5);
+
+/// The time for which a caller waits that counts many rows.
+const COUNT: Duration = Duration::from_secs(120);
+
+/// The first and the longest wait before a retry.
+pub(super) const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(500)];
+
+/// A value of a statement.
+pub(super) type Param<'a> = (&'a (dyn ToSql + Sync), Type);
+
+/// The time for which a request is retried.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Retry {
+    /// Gives up after 5 s, for a caller.
+    Caller,
+    /// Retries until it succeeds, for a worker.
+    Worker,
+    /// Gives up after a longer time, for a statement that reads many rows.
+    Count,
+}
+
+impl Retry {
+    /// Returns the maximum duration of the request.
+    pub(super) fn limit(self) -> Option<Duration> {
+        match self {
+            Self::Caller => Some(CALLER),
+            Self::Count => Some(COUNT),
+            Self::Worker => None,
+        }
+    }
+
+    /// Returns the reply timeout.
+    fn answer(self) -> Duration {
+        match self {
+            Self::Caller | Self::Worker => ANSWER,
+            Self::Count => COUNT,
+        }
+    }
+}
+
+/// The connections to the server.
+pub(super) struct Link {
+    pool: Pool,
+    config: Config,
+    /// The addresses, for messages.
+    address: String,
+}
+
+impl Link {
+    /// Returns a link by a configuration, which connects when it is used.
+    pub(super) fn new(mut config: Config, connections: u16) -> Result<Self, DurableError> {
+        if config.get_target_session_attrs() == TargetSessionAttrs::Any {
+            config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        }
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(ANSWER);
+        }
+        if config.get_tcp_user_timeout().is_none() {
+            config.tcp_user_timeout(4 * ANSWER);
+        }
+        if config.get_application_name().is_none() {
+            config.application_name("tourbillon");
+        }
+        let address = address(&config);
+        let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        let manager = Manager::from_config(config.clone(), NoTls, recycling);
+        let pool = Pool::builder(manager).max_size(connections.into()).runtime(Runtime::Tokio1);
+        let pool = pool.build().map_err(|error| DurableError::Address(error.to_string()))?;
+        Ok(Self { pool, config, address })
+    }
+
+    /// Returns the address for messages.
+    pub(super) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Opens a connection that does not belong to the others.
+    pub(super) async fn own(&self) -> Result<(Client, Connection<Socket, NoTlsStream>), Error> {
+        self.config.connect(NoTls).await
+    }
+
+    fn fault(&self, error: &Error) -> Fault {
+        Fault::of(error, self.config.get_hosts().len() < 2).at(&self.address)
+    }
+
+    fn late(&self, what: &str) -> Fault {
+        Fault::Passing { why: format!("{}: {what}", self.address), lost: true }
+    }
+
+    /// Returns a connection that is idle, or a new one.
+    pub(super) async fn connection(&self) -> Result<Object, Fault> {
+        let addresses = u32::try_from(self.config.get_hosts().len().max(1)).unwrap_or(u32::MAX);
+        match timeout(ANSWER * (addresses + 1), self.pool.get()).await {
+            Ok(Ok(connection)) => Ok(connection),
+            Ok(Err(PoolError::Backend(error))) => Err(match self.fault(&error) {
+                Fault::Passing { why, .. } => Fault::Passing { why, lost: false },
+                fault => fault,
+            }),
+            Ok(Err(error)) => Err(Fault::Passing { why: error.to_string(), lost: false }),
+            Err(_) => match self.late("connecting timed out") {
+                Fault::Passing { why, .. } => Err(Fault::Passing { why, lost: false }),
+                fault => Err(fault),
+            },
+        }
+    }
+
+    /// Sends a statement once.
+    pub(super) async fn once(
+        &self,
+        answer: Duration,
+        sql: &str,
+        params: &[Param<'_>],
+    ) -> Result<Vec<Row>, Fault> {
+        let connection = self.connection().await?;
+        match timeout(answer, connection.query_typed(sql, params)).await {
+            Ok(Ok(rows)) => Ok(rows),
+            Ok(Err(error)) => {
+                let fault = self.fault(&error);
+                // It leads to a server that cannot be used (any more).
+                if matches!(fault, Fault::Passing { .. } | Fault::Rejected(_)) {
+                    drop(Object::take(connection));
+                }
+                Err(fault)
+            }
+            Err(_) => {
+                drop(Object::take(connection));
+                self.pool.retain(|_, _| false);
+                Err(self.late("no reply"))
+            }
+        }
+    }
+
+    /// Sends a statement that may be repeated, until a reply arrives.
+    pub(super) async fn query(
+        &self,
+        retry: Retry,
+        sql: &str,
+        params: &[Param<'_>],
+    ) -> Result<Vec<Row>, DurableError> {
+        let (mut pause, mut why) = (PAUSES[0], String::new());
+        let asked = async {
+            loop {
+                match self.once(retry.answer(), sql, params).await {
+                    Ok(rows) => return Ok(rows),
+                    Err(Fault::Rejected(error)) if retry.limit().is_none() => {
+                        why = error.to_string();
+                    }
+                    Err(Fault::Fatal(error) | Fault::Rejected(error)) => return Err(error),
+                    Err(Fault::Locked(error) | Fault::Passing { why: error, .. }) => why = error,
+                }
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(PAUSES[1]);
+            }
+        };
+        match retry.limit() {
+            None => asked.await,
+            Some(limit) => match timeout(limit, asked).await {
+                Ok(answer) => answer,
+                Err(_) if why.is_empty() => Err(self.late("no reply").into_error()),
+                Err(_) => Err(DurableError::Unreachable(why)),
+            },
+        }
+    }
+
+    /// Closes a connection whose statement has failed, and returns the error.
+    pub(super) fn failed(&self, connection: Object, error: &Error) -> DurableError {
+        drop(Object::take(connection));
+        self.fault(error).into_error()
+    }
+}
+
+/// Returns the addresses of a configuration, without credentials.
+fn address(config: &Config) -> String {
+    let ports = config.get_ports();
+    let port = |place: usize| ports.get(place).or(ports.first()).copied().unwrap_or(5432);
+    let named = |(place, host): (usize, &Host)| match host {
+        Host::Tcp(name) => format!("{name}:{}", port(place)),
+        Host::Unix(path) => format!("{}:{}", path.display(), port(place)),
+    };
+    config.get_hosts().iter().enumerate().map(named).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,238 @@
+//! Reading many timers and dead letters, and counting them.
+
+#![forbid(unsafe_code)]
+
+use super::super::check::{Checked, Cursor, Finding};
+use super::super::clock::Millis;
+use super::super::error::DurableError;
+use super::super::key::{Key, first_from};
+use super::super::record::{Dead, PARKED, Record};
+use super::super::stats::Counts;
+use super::super::store::{Found, LONGEST_LIST};
+use super::link::Retry;
+use super::load::bounded;
+use super::operations::{Operations, unexpected_reply};
+use super::rows::{LETTER, RECORD, Reader, letter, named_record, signed};
+use std::sync::Arc;
+use tokio_postgres::types::Type;
+
+/// The maximum number of rows that one step of a check reads.
+const STEP: i64 = 1000;
+
+/// The parts of a check.
+const TIMERS: u64 = 0;
+const STATES: u64 = 1;
+
+fn limit_of(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+impl Operations {
+    /// Lists timers in the order of ids.
+    pub(super) async fn list(
+        &self,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<(String, Record)>, DurableError> {
+        // The length of a payload is known without reading it.
+        let sql = format!(
+            "WITH page AS (
+                SELECT id, row_number() OVER (ORDER BY id) AS place,
+                    sum(octet_length(payload) + 200) OVER (ORDER BY id) - octet_length(payload) AS length
+                FROM (SELECT id, payload FROM tb.timers WHERE id > $1 ORDER BY id LIMIT $2) AS some)
+            SELECT record.id, {RECORD} FROM page JOIN tb.records AS record ON record.id = page.id
+            WHERE length < $3 ORDER BY place"
+        );
+        let (limit, longest) = (limit_of(limit), limit_of(LONGEST_LIST));
+        let params: [super::link::Param<'_>; 3] =
+            [(&after, Type::TEXT), (&limit, Type::INT8), (&longest, Type::INT8)];
+        let rows = self.read(Retry::Caller, &sql, &params).await?;
+        let address = self.link.address();
+        let record = |row| {
+            let (id, record) = named_record(row, address).ok_or_else(unexpected_reply)?;
+            Ok((id, record?))
+        };
+        rows.iter().map(record).collect()
+    }
+
+    /// Returns timers in the order of their keys.
+    pub(super) async fn find(
+        &self,
+        from: &Key,
+        until: Millis,
+        limit: usize,
+    ) -> Result<Found, DurableError> {
+        let (due, id, after) = bounded(from);
+        // One more than the limit tells where the next page begins.
+        let sql = format!(
+            "WITH page AS (
+                SELECT due AS key_due, key.id AS key_id, row_number() OVER (ORDER BY due, key.id) AS place
+                FROM tb.keys($1, $2, $3, $4, $5, NULL) AS key),
+            sized AS (
+                SELECT page.*, sum(octet_length(timer.payload) + 200) OVER (ORDER BY place)
+                    - octet_length(timer.payload) AS length
+                FROM page LEFT JOIN tb.timers AS timer ON timer.id = key_id)
+            SELECT record.id, {RECORD}, key_due, key_id, place, length < $6
+            FROM sized LEFT JOIN tb.records AS record ON record.id = key_id
+                AND record.key = key_due AND length < $6 AND place < $5
+            ORDER BY place"
+        );
+        let (until, longest) = (signed(until), limit_of(LONGEST_LIST));
+        let limit = i32::try_from(limit.saturating_add(1)).unwrap_or(i32::MAX);
+        let params: [super::link::Param<'_>; 6] = [
+            (&due, Type::INT8),
+            (&id, Type::TEXT),
+            (&after, Type::BOOL),
+            (&until, Type::INT8),
+            (&limit, Type::INT4),
+            (&longest, Type::INT8),
+        ];
+        let rows = self.read(Retry::Caller, &sql, &params).await?;
+        let mut found = Found::default();
+        let fields = RECORD.split(", ").count();
+        for row in &rows {
+            let mut reader = Reader::new(row, fields + 1);
+            let key_due = reader.number().ok_or_else(unexpected_reply)?;
+            let key_id: &str = reader.next().ok_or_else(unexpected_reply)?;
+            let place: i64 = reader.next().ok_or_else(unexpected_reply)?;
+            let short: Option<bool> = reader.next().ok_or_else(unexpected_reply)?;
+            if place >= limit.into() || short == Some(false) {
+                found.next = Some((key_due, Arc::from(key_id)));
+                break;
+            }
+            if let Some((id, Ok(record))) = named_record(row, self.link.address()) {
+                found.timers.push((id, record));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns the number of timers and of dead letters, by reading an index of each.
+    pub(super) async fn len(&self) -> Result<(u64, u64), DurableError> {
+        let sql = "SELECT (SELECT count(*) FROM tb.timers), (SELECT count(*) FROM tb.letters)";
+        let rows = self.read(Retry::Count, sql, &[]).await?;
+        let mut reader = Reader::new(rows.first().ok_or_else(unexpected_reply)?, 0);
+        reader.number().zip(reader.number()).ok_or_else(unexpected_reply)
+    }
+
+    pub(super) async fn stats(&self) -> Result<Counts, DurableError> {
+        let at = self.at();
+        let rows =
+            self.read(Retry::Count, "SELECT * FROM tb.stats($1)", &[(&at, Type::INT8)]).await?;
+        let mut reader = Reader::new(rows.first().ok_or_else(unexpected_reply)?, 0);
+        let mut read = || {
+            Some(Counts {
+                now: reader.number()?,
+                timers: reader.number()?,
+                leased: reader.number()?,
+                parked: reader.number()?,
+                overdue: reader.number()?,
+                oldest: reader.optional()?.filter(|oldest| *oldest < PARKED),
+                dead: reader.number()?,
+                paused: reader.next()?,
+                next: None,
+            })
+        };
+        read().ok_or_else(unexpected_reply)
+    }
+
+    pub(super) async fn dead(
+        &self,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<(u64, Dead)>, DurableError> {
+        let sql = format!(
+            "WITH page AS (
+                SELECT number AS of, sum(octet_length(payload) + 200) OVER (ORDER BY number)
+                    - octet_length(payload) AS length
+                FROM (SELECT number, payload FROM tb.letters WHERE number > $1 ORDER BY number LIMIT $2)
+                    AS some)
+            SELECT {LETTER} FROM page JOIN tb.letters ON number = of WHERE length < $3 ORDER BY number"
+        );
+        let (after, limit, longest) =
+            (after.map_or(-1, signed), limit_of(limit), limit_of(LONGEST_LIST));
+        let params: [super::link::Param<'_>; 3] =
+            [(&after, Type::INT8), (&limit, Type::INT8), (&longest, Type::INT8)];
+        let rows = self.read(Retry::Caller, &sql, &params).await?;
+        let letter = |row| {
+            let (number, dead) = letter(row, self.link.address()).ok_or_else(unexpected_reply)?;
+            Ok((number, dead?))
+        };
+        rows.iter().map(letter).collect()
+    }
+
+    pub(super) async fn letter(&self, number: u64) -> Result<Option<Dead>, DurableError> {
+        let sql = format!("SELECT {LETTER} FROM tb.letters WHERE number = $1");
+        let rows = self.read(Retry::Caller, &sql, &[(&signed(number), Type::INT8)]).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let (_, dead) = letter(row, self.link.address()).ok_or_else(unexpected_reply)?;
+        dead.map(Some)
+    }
+
+    pub(super) async fn letter_ages(
+        &self,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<(u64, Millis)>, DurableError> {
+        let sql = "SELECT number, died FROM tb.letters WHERE number > $1 ORDER BY number LIMIT $2";
+        let (after, limit) = (after.map_or(-1, signed), limit_of(limit));
+        let params: [super::link::Param<'_>; 2] = [(&after, Type::INT8), (&limit, Type::INT8)];
+        let rows = self.read(Retry::Caller, sql, &params).await?;
+        let age = |row| {
+            let mut reader = Reader::new(row, 0);
+            reader.number().zip(reader.number()).ok_or_else(unexpected_reply)
+        };
+        rows.iter().map(age).collect()
+    }
+
+    /// Runs one step of a check, of timers that must be readable, or of states that must have a
+    /// timer. The server keeps its indexes consistent with the rows.
+    pub(super) async fn check(&self, from: Cursor) -> Result<Checked, DurableError> {
+        let Cursor { part, after: (_, after) } = from;
+        let sql = match part {
+            TIMERS => format!(
+                "SELECT id, {RECORD}, key FROM tb.records WHERE id > $1 ORDER BY id LIMIT $2"
+            ),
+            _ => "SELECT state.id, state.key, timer.id IS NULL FROM tb.states AS state
+                LEFT JOIN tb.timers AS timer ON timer.id = state.id
+                WHERE state.id > $1 ORDER BY state.id LIMIT $2"
+                .to_owned(),
+        };
+        let params: [super::link::Param<'_>; 2] = [(&&*after, Type::TEXT), (&STEP, Type::INT8)];
+        let rows = self.read(Retry::Count, &sql, &params).await?;
+        let (mut checked, mut last) = (Checked::default(), None);
+        for row in &rows {
+            let id = if part == TIMERS {
+                let (id, record) =
+                    named_record(row, self.link.address()).ok_or_else(unexpected_reply)?;
+                checked.timers += 1;
+                checked.keys += 1;
+                match record {
+                    Ok(record) => checked.leased += u64::from(record.fence.is_some()),
+                    Err(_) => checked.findings.push(Finding::Unreadable { id: id.clone() }),
+                }
+                id
+            } else {
+                let mut reader = Reader::new(row, 0);
+                let id: String = reader.next().ok_or_else(unexpected_reply)?;
+                let key = reader.number().ok_or_else(unexpected_reply)?;
+                if reader.next() == Some(true) {
+                    checked.keys += 1;
+                    checked.findings.push(Finding::stray(key, &id));
+                }
+                id
+            };
+            last = Some((0, Arc::from(id)));
+        }
+        let next = last.map(|after| Cursor { part, after });
+        checked.next =
+            next.or((part == TIMERS).then(|| Cursor { part: STATES, after: first_from(0) }));
+        Ok(checked)
+    }
+
+    /// Removes states without a timer.
+    pub(super) async fn repair(&self) -> Result<(), DurableError> {
+        let sql = "SELECT FROM tb.remove_strays()";
+        self.read(Retry::Count, sql, &[]).await.map(drop)
+    }
+}

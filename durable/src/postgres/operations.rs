@@ -1,0 +1,327 @@
+//! [`Operations`], the operations of a store in PostgreSQL. Each transition is an operation of a
+//! batch (`batch.rs`), each read a statement.
+
+#![forbid(unsafe_code)]
+
+use super::super::bounds::LetterBounds;
+use super::super::clock::{LATEST, Millis, StoreClock, present, system};
+use super::super::error::DurableError;
+use super::super::event::Event;
+use super::super::key::Change;
+use super::super::options::Existing;
+use super::super::ownership::Ownership;
+use super::super::record::{DeadReason, Record};
+use super::super::store::{
+    Cancelled, Due, Finish, Finished, Insert, Inserted, Lease, Leasing, Renewed,
+};
+use super::batch::LANES;
+use super::link::{Link, Param, Retry};
+use super::listen::Subscriber;
+use super::queue::{Body, Lane, Operation, Reply};
+use super::rows::{self, RECORD, named_record, signed, storable};
+use super::schema::Schema;
+use std::sync::Arc;
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+
+/// The distance from now up to which changes are published, equal to that of `sql/batch.sql`.
+const NOTIFY_AHEAD: Millis = 30_000;
+
+pub(super) struct Operations {
+    pub(super) link: Link,
+    pub(super) schema: Schema,
+    pub(super) statements: Statements,
+    pub(super) clock: Option<Arc<dyn StoreClock>>,
+    pub(super) bounds: LetterBounds,
+    pub(super) ownership: Ownership,
+    pub(super) lanes: [Lane; LANES],
+    /// The number of this process among the users of the store.
+    pub(super) process: i64,
+    pub(super) listens: bool,
+    pub(super) late: super::load::LateChecks,
+}
+
+/// The statements that are used often, with the name of the schema.
+pub(super) struct Statements {
+    pub(super) batch: String,
+    pub(super) load: String,
+    get: String,
+    now: String,
+}
+
+impl Statements {
+    pub(super) fn new(schema: &Schema) -> Self {
+        Self {
+            batch: schema.sql(&rows::batch_statement()),
+            load: schema.sql("SELECT * FROM tb.load($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"),
+            get: schema.sql(&format!("SELECT id, {RECORD} FROM tb.records WHERE id = $1")),
+            now: schema.sql("SELECT tb.clock()"),
+        }
+    }
+}
+
+pub(super) fn unexpected_reply() -> DurableError {
+    DurableError::corrupt("unexpected reply of the server")
+}
+
+fn beyond() -> DurableError {
+    DurableError::BeyondRange { latest: system(LATEST) }
+}
+
+impl Operations {
+    /// Returns the time argument of the functions, which is `None` for the server's clock.
+    pub(super) fn at(&self) -> Option<i64> {
+        self.clock.as_ref().map(|clock| signed(present(clock.now())))
+    }
+
+    /// Returns the bounds of the dead letters as arguments, `None` if there are none.
+    pub(super) fn bounds(&self) -> (Option<i64>, Option<i64>) {
+        let bounded = |bound: u64| i64::try_from(bound).ok();
+        (bounded(self.bounds.most), bounded(self.bounds.age))
+    }
+
+    /// Sends a read-only statement.
+    pub(super) async fn read(
+        &self,
+        retry: Retry,
+        sql: &str,
+        params: &[Param<'_>],
+    ) -> Result<Vec<Row>, DurableError> {
+        self.link.query(retry, &self.schema.sql(sql), params).await
+    }
+
+    /// Adds the address of the server to an error.
+    pub(super) fn located(&self, error: DurableError) -> DurableError {
+        error.at(self.link.address())
+    }
+
+    /// Notifies the workers of this process of a key, if it may be in their window.
+    pub(super) fn notify_if_near(&self, id: &str, part: u64, due: Millis, now: Millis) {
+        if due <= now + NOTIFY_AHEAD {
+            let change = Change { removed: None, added: Some((due, Arc::from(id))) };
+            self.ownership.notify(part, change);
+        }
+    }
+
+    /// Returns the time of the server's clock.
+    pub(super) async fn now(&self) -> Result<Millis, DurableError> {
+        if let Some(clock) = &self.clock {
+            return Ok(present(clock.now()));
+        }
+        let rows = self.link.query(Retry::Caller, &self.statements.now, &[]).await?;
+        let now = rows.first().and_then(|row| row.try_get::<_, i64>(0).ok());
+        now.map(i64::cast_unsigned).ok_or_else(unexpected_reply)
+    }
+
+    pub(super) async fn insert(self: &Arc<Self>, timer: Insert) -> Result<Inserted, DurableError> {
+        let Insert { id, payload, due, existing, settings } = timer;
+        let how = match existing {
+            Existing::Keep => "keep",
+            Existing::Replace => "replace",
+            Existing::Update => "update",
+            Existing::Refuse => "refuse",
+        };
+        let by_rule = matches!(due, Due::ByRule(_));
+        let operation = Operation::new("insert", id).due(due);
+        let body = Some(Body { settings, payload });
+        let operation = Operation { how: Some(how), flag: Some(by_rule), body, ..operation };
+        match self.change(Retry::Caller, operation).await?.answer {
+            0 => Ok(Inserted::New),
+            1 => Ok(Inserted::Kept),
+            2 => Ok(Inserted::Replaced),
+            3 => Err(DurableError::Exists),
+            4 => Err(beyond()),
+            5 => Ok(Inserted::Next),
+            6 => Ok(Inserted::Updated),
+            _ => Err(unexpected_reply()),
+        }
+    }
+
+    pub(super) async fn cancel(self: &Arc<Self>, id: String) -> Result<Cancelled, DurableError> {
+        match self.change(Retry::Caller, Operation::new("cancel", id)).await?.answer {
+            0 => Ok(Cancelled::NotFound),
+            1 => Ok(Cancelled::Removed),
+            2 => Ok(Cancelled::Running),
+            _ => Err(unexpected_reply()),
+        }
+    }
+
+    pub(super) async fn reset(
+        self: &Arc<Self>,
+        id: String,
+        due: Due,
+    ) -> Result<bool, DurableError> {
+        match self.change(Retry::Caller, Operation::new("reset", id).due(due)).await?.answer {
+            0 => Ok(false),
+            1 => Ok(true),
+            4 => Err(beyond()),
+            _ => Err(unexpected_reply()),
+        }
+    }
+
+    pub(super) async fn pause_timer(
+        self: &Arc<Self>,
+        id: String,
+        pauses: bool,
+    ) -> Result<bool, DurableError> {
+        let operation = Operation { flag: Some(pauses), ..Operation::new("pause", id) };
+        Ok(self.change(Retry::Caller, operation).await?.answer == 1)
+    }
+
+    pub(super) async fn pause(&self, pauses: bool) -> Result<(), DurableError> {
+        let sql = "SELECT FROM tb.pause_store($1)";
+        self.read(Retry::Caller, sql, &[(&pauses, Type::BOOL)]).await?;
+        self.ownership.request_checks();
+        Ok(())
+    }
+
+    pub(super) async fn is_paused(&self) -> Result<bool, DurableError> {
+        let rows = self.read(Retry::Caller, "SELECT paused FROM tb.store", &[]).await?;
+        rows.first().and_then(|row| row.try_get(0).ok()).ok_or_else(unexpected_reply)
+    }
+
+    pub(super) async fn get(&self, id: &str) -> Result<Option<Record>, DurableError> {
+        if id.contains('\0') {
+            return Ok(None);
+        }
+        let rows =
+            self.link.query(Retry::Caller, &self.statements.get, &[(&id, Type::TEXT)]).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let (_, record) = named_record(row, self.link.address()).ok_or_else(unexpected_reply)?;
+        record.map(Some)
+    }
+
+    /// Requests a lease. With `takes_over`, a paused store grants that of a timer whose lease has
+    /// expired.
+    pub(super) async fn lease(
+        self: &Arc<Self>,
+        id: String,
+        takes_over: bool,
+    ) -> Result<Leasing, DurableError> {
+        let retry = if takes_over { Retry::Caller } else { Retry::Worker };
+        let operation = Operation { flag: Some(takes_over), ..Operation::new("lease", id.clone()) };
+        let Reply { now, answer, due, fence, before, record, .. } =
+            self.change(retry, operation).await?;
+        let taken = |overrun| {
+            // Without a record, it was a resend, and the lease has ended meanwhile.
+            let Some(record) = record else { return Ok(Leasing::NotFound) };
+            let (Some(fence), Some(due)) = (fence, before) else { return Err(unexpected_reply()) };
+            Ok(match record {
+                Ok(record) => Leasing::Taken(Box::new(Lease { fence, now, due, overrun, record })),
+                Err(error) => Leasing::Unreadable(error),
+            })
+        };
+        match answer {
+            0 => Ok(Leasing::NotFound),
+            1 => Ok(Leasing::NotDue { due: due.ok_or_else(unexpected_reply)?, now }),
+            2 => taken(false),
+            3 => taken(true),
+            4 => Ok(Leasing::Paused),
+            5 => Ok(Leasing::Unreadable(self.located(DurableError::missing_timer(&id)))),
+            _ => Err(unexpected_reply()),
+        }
+    }
+
+    pub(super) async fn renew(
+        self: &Arc<Self>,
+        id: String,
+        fence: u64,
+    ) -> Result<Renewed, DurableError> {
+        let operation = Operation { fence: Some(fence), ..Operation::new("renew", id) };
+        let reply = self.change(Retry::Worker, operation).await?;
+        let length = reply.fence;
+        match (reply.answer, length) {
+            (0, _) => Ok(Renewed::Lost),
+            (1, Some(length)) => Ok(Renewed::Held { length, cancelled: false }),
+            (2, Some(length)) => Ok(Renewed::Held { length, cancelled: true }),
+            _ => Err(unexpected_reply()),
+        }
+    }
+
+    pub(super) async fn finish(
+        self: &Arc<Self>,
+        id: String,
+        fence: u64,
+        finish: Finish,
+    ) -> Result<Finished, DurableError> {
+        let operation = Operation { fence: Some(fence), ..Operation::new("finish", id) };
+        let operation = match finish {
+            Finish::Done { next } => Operation { how: Some("done"), due: next, ..operation },
+            Finish::Retry { wait, error, counted } => {
+                let how = Some(if counted { "retry" } else { "again" });
+                let note = Some(storable(&error).into_owned());
+                Operation { how, wait: Some(wait), note, ..operation }
+            }
+            Finish::Dead { reason, error, next } => {
+                // The repetition continues without this delivery, unless its rule was the reason.
+                let clear = Some(reason != DeadReason::Rule);
+                let (how, note) = (Some("dead"), Some(storable(&error).into_owned()));
+                let reason = i32::try_from(rows::reason(reason)).ok();
+                Operation { how, due: next, note, reason, flag: clear, ..operation }
+            }
+        };
+        match self.change(Retry::Worker, operation).await?.answer {
+            0 => Ok(Finished::TooLate),
+            1 => Ok(Finished::Accepted),
+            2 => Ok(Finished::Cancelled),
+            _ => Err(unexpected_reply()),
+        }
+    }
+
+    pub(super) async fn redrive(self: &Arc<Self>, number: u64) -> Result<bool, DurableError> {
+        // The id tells the part of the timer, whose owner is notified.
+        let Some(dead) = self.letter(number).await? else { return Ok(false) };
+        let operation = Operation { fence: Some(number), ..Operation::new("redrive", dead.id) };
+        match self.change(Retry::Caller, operation).await?.answer {
+            0 => Ok(false),
+            1 => Ok(true),
+            3 => Err(DurableError::Exists),
+            _ => Err(unexpected_reply()),
+        }
+    }
+
+    pub(super) async fn delete_dead_letter(
+        self: &Arc<Self>,
+        number: u64,
+    ) -> Result<bool, DurableError> {
+        let operation =
+            Operation { fence: Some(number), ..Operation::new("delete", String::new()) };
+        Ok(self.change(Retry::Caller, operation).await?.answer == 1)
+    }
+
+    pub(super) async fn discard(self: &Arc<Self>, id: String) -> Result<bool, DurableError> {
+        let unreadable = match self.get(&id).await {
+            Ok(_) => false,
+            Err(DurableError::Corrupt { id: Some(_), .. }) => true,
+            Err(error) => return Err(error),
+        };
+        let operation = Operation { flag: Some(unreadable), ..Operation::new("discard", id) };
+        Ok(self.change(Retry::Caller, operation).await?.answer == 1)
+    }
+}
+
+impl Subscriber for Operations {
+    fn subscription(&self, stands: bool) {
+        self.ownership.tell(if stands { &Event::NoticesRestored } else { &Event::NoticesLost });
+    }
+
+    fn key_added(&self, process: i64, part: u64, due: Millis, id: &str) {
+        // The workers of this process were notified with the reply.
+        if process != self.process {
+            let change = Change { removed: None, added: Some((due, Arc::from(id))) };
+            self.ownership.notify(part, change);
+        }
+    }
+
+    fn workers_changed(&self) {
+        self.ownership.request_checks();
+    }
+
+    fn notices_lost(&self) {
+        self.ownership.invalidate();
+    }
+
+    fn unsubscribed(&self) {
+        self.ownership.reload();
+    }
+}

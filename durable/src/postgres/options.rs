@@ -1,0 +1,128 @@
+//! [`PostgresOptions`], the name of a store and the way to connect to its server.
+
+#![forbid(unsafe_code)]
+
+use super::super::bounds::LetterBounds;
+use super::super::clock::{StoreClock, millis_up};
+use super::super::error::DurableError;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The name of a store in PostgreSQL, with its settings.
+///
+/// # Examples
+///
+/// ```
+/// use tourbillon_durable::PostgresOptions;
+///
+/// let options = PostgresOptions::new("reminders").connections(4);
+/// # let _ = options;
+/// ```
+#[derive(Clone, Debug)]
+pub struct PostgresOptions {
+    pub(super) name: String,
+    pub(super) connections: u16,
+    pub(super) polls: bool,
+    pub(super) clock: Option<Arc<dyn StoreClock>>,
+    pub(super) bounds: LetterBounds,
+}
+
+impl PostgresOptions {
+    /// Creates options for a store in the schema with this name, up to 8 connections besides the
+    /// one that listens, the server's clock, and no bounds on dead letters. A name has 1 to 48
+    /// characters of `a-z A-Z 0-9 _ . -`, and does not begin with `pg_`.
+    ///
+    /// One database can hold several stores. All processes that use the same name share a store,
+    /// and each of their workers gets all of its timers, so choose a name for each kind of work.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        let bounds = LetterBounds::default();
+        Self { name: name.to_owned(), connections: 8, polls: false, clock: None, bounds }
+    }
+
+    /// Sets the maximum number of connections to the server at a time, at least 2. One more
+    /// listens, unless the store [only polls](Self::poll_only).
+    #[must_use]
+    pub fn connections(mut self, connections: u16) -> Self {
+        self.connections = connections.max(2);
+        self
+    }
+
+    /// Listens to nothing, so that the address may be that of a transaction pooler, such as
+    /// PgBouncer with `pool_mode = transaction`. Workers then read the keys of their window once a
+    /// second, instead of once a minute. Timers are as punctual as otherwise if they are inserted
+    /// more than a second before they are due. Others may be late by a second.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tourbillon_durable::PostgresOptions;
+    ///
+    /// let options = PostgresOptions::new("reminders").poll_only();
+    /// # let _ = options;
+    /// ```
+    #[must_use]
+    pub fn poll_only(mut self) -> Self {
+        self.polls = true;
+        self
+    }
+
+    /// Sets another clock than the server's, for tests in virtual time. All users of the store must
+    /// share it. The SQL functions for other clients keep to the server's clock.
+    #[must_use]
+    pub fn clock(mut self, clock: impl StoreClock) -> Self {
+        self.clock = Some(Arc::new(clock));
+        self
+    }
+
+    /// Sets the maximum number of dead letters that are kept, by default unlimited, because a
+    /// letter is the only trace of a delivery that failed. Zero is treated as 1.
+    ///
+    /// When a letter is written, up to two of the oldest letters beyond the bound are deleted. Once
+    /// a minute, workers delete up to 1000 of them per second. Each process applies its own bounds,
+    /// so set the same ones in all of them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon_durable::PostgresOptions;
+    ///
+    /// let options = PostgresOptions::new("reminders")
+    ///     .max_dead_letters(10_000)
+    ///     .max_dead_letter_age(Duration::from_secs(180 * 86_400));
+    /// # let _ = options;
+    /// ```
+    #[must_use]
+    pub fn max_dead_letters(mut self, most: u64) -> Self {
+        self.bounds.most = most.max(1);
+        self
+    }
+
+    /// Sets the time for which dead letters are kept, by the server's clock. By default they are
+    /// kept until they are redriven or deleted. Older letters are deleted by workers, once a
+    /// minute, and up to two of them whenever a letter is written.
+    #[must_use]
+    pub fn max_dead_letter_age(mut self, age: Duration) -> Self {
+        self.bounds.age = millis_up(age);
+        self
+    }
+
+    pub(super) fn check(&self) -> Result<(), DurableError> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+        let Self { name, .. } = self;
+        let is_named = (1..=48).contains(&name.len()) && name.bytes().all(plain);
+        if !is_named || name.starts_with("pg_") {
+            return Err(DurableError::Option(
+                "the store name must have 1 to 48 of a-z A-Z 0-9 _ . - and not begin with pg_",
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl From<&str> for PostgresOptions {
+    fn from(name: &str) -> Self {
+        Self::new(name)
+    }
+}

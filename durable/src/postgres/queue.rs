@@ -1,0 +1,192 @@
+//! [`Lane`], in which [operations](Operation) wait for their batch. Batches are sent by
+//! [`batch`](super::batch).
+
+#![forbid(unsafe_code)]
+
+use super::super::clock::Millis;
+use super::super::error::DurableError;
+use super::super::record::{Record, Settings};
+use super::super::store::Due;
+use crate::panics::ignore_poison;
+use crate::panics::quietly;
+use futures_channel::oneshot;
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// An operation of `sql/batch.sql`, with its arguments.
+#[derive(Debug, Default)]
+pub(super) struct Operation {
+    pub(super) kind: &'static str,
+    pub(super) id: String,
+    pub(super) due: Option<Millis>,
+    pub(super) wait: Option<Millis>,
+    /// A fencing token, or the number of a dead letter.
+    pub(super) fence: Option<u64>,
+    pub(super) how: Option<&'static str>,
+    pub(super) note: Option<String>,
+    pub(super) flag: Option<bool>,
+    pub(super) reason: Option<i32>,
+    pub(super) body: Option<Body>,
+}
+
+/// The options and the payload of a timer to insert.
+#[derive(Debug)]
+pub(super) struct Body {
+    pub(super) settings: Settings,
+    pub(super) payload: Arc<Vec<u8>>,
+}
+
+impl Operation {
+    pub(super) fn new(kind: &'static str, id: String) -> Self {
+        Self { kind, id, ..Self::default() }
+    }
+
+    /// Sets the due time, or the delay from which it is computed.
+    pub(super) fn due(self, due: Due) -> Self {
+        match due {
+            Due::At(time) | Due::ByRule(time) => Self { due: Some(time), ..self },
+            Due::After(delay) => Self { due: Some(0), wait: Some(delay), ..self },
+        }
+    }
+
+    /// Returns the approximate number of bytes.
+    fn weight(&self) -> usize {
+        let payload = self.body.as_ref().map_or(0, |body| body.payload.len());
+        128 + self.id.len() + payload
+    }
+}
+
+/// The reply to an operation.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) now: Millis,
+    pub(super) answer: i32,
+    /// The time in the key of the timer, if it may have changed.
+    pub(super) due: Option<Millis>,
+    pub(super) part: u64,
+    pub(super) fence: Option<u64>,
+    pub(super) before: Option<Millis>,
+    /// The record of a timer that was leased, or the error if it cannot be read.
+    pub(super) record: Option<Result<Record, DurableError>>,
+}
+
+/// An operation with the caller that waits for it.
+pub(super) struct Request {
+    pub(super) operation: Operation,
+    reply: oneshot::Sender<Result<Reply, DurableError>>,
+    /// The last reason why there was no reply, which the caller reports when it gives up.
+    why: Arc<Mutex<String>>,
+    /// Set if the caller waits until the operation can be executed.
+    pub(super) waits: bool,
+}
+
+impl Request {
+    /// Returns a request, and what its caller waits for.
+    pub(super) fn new(
+        operation: Operation,
+        waits: bool,
+        why: &Arc<Mutex<String>>,
+    ) -> (Self, oneshot::Receiver<Result<Reply, DurableError>>) {
+        let (reply, answer) = oneshot::channel();
+        (Self { operation, reply, why: Arc::clone(why), waits }, answer)
+    }
+
+    /// Returns `true` if the caller has given up.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.reply.is_canceled()
+    }
+
+    pub(super) fn respond(self, reply: Result<Reply, DurableError>) {
+        // A waker that panics must not end the task of the lane.
+        quietly(|| drop(self.reply.send(reply)));
+    }
+
+    /// Tells the caller why there is no reply yet.
+    pub(super) fn tell(&self, why: &str) {
+        *ignore_poison(self.why.lock()) = why.to_owned();
+    }
+}
+
+/// Operations that wait for their batch. Those of one id are in the same lane.
+pub(super) struct Lane {
+    /// The number of this lane among the users of the store.
+    pub(super) process: i64,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    requests: VecDeque<Request>,
+    /// Set while a task sends them.
+    sending: bool,
+    /// The number of batches so far.
+    batches: i64,
+    /// Set if a batch that was sent without a reply may still be executed.
+    ambiguous: bool,
+}
+
+impl Lane {
+    pub(super) fn new() -> Self {
+        // A generator's state would be copied by a fork, and numbers must differ.
+        let process = RandomState::new().hash_one(std::process::id()).cast_signed();
+        Self { process, waiting: Mutex::default() }
+    }
+
+    /// Adds a request. Returns `true` if a task has to be started that sends it.
+    pub(super) fn push(&self, request: Request) -> bool {
+        let mut waiting = self.lock();
+        waiting.requests.push_back(request);
+        !std::mem::replace(&mut waiting.sending, true)
+    }
+
+    /// Takes requests with up to this number of bytes, at least one unless there is none, with the
+    /// number of their batch. If there is none, the task that sends them is to end.
+    pub(super) fn take(&self, most: usize, bytes: usize) -> Option<(i64, Vec<Option<Request>>)> {
+        let mut waiting = self.lock();
+        let (mut requests, mut weight) = (Vec::new(), 0);
+        while let Some(request) = waiting.requests.front() {
+            if request.is_abandoned() {
+                waiting.requests.pop_front();
+                continue;
+            }
+            weight += request.operation.weight();
+            if requests.len() == most || (weight > bytes && !requests.is_empty()) {
+                break;
+            }
+            requests.push(waiting.requests.pop_front());
+        }
+        if requests.is_empty() {
+            waiting.sending = false;
+            return None;
+        }
+        waiting.batches += 1;
+        Some((waiting.batches, requests))
+    }
+
+    /// Returns the number of a batch that rejects all earlier ones, if one of them may still be
+    /// executed.
+    pub(super) fn settling(&self) -> Option<i64> {
+        let mut waiting = self.lock();
+        waiting.batches += i64::from(waiting.ambiguous);
+        waiting.ambiguous.then_some(waiting.batches)
+    }
+
+    /// Records whether an earlier batch may still be executed.
+    pub(super) fn set_ambiguous(&self, ambiguous: bool) {
+        self.lock().ambiguous = ambiguous;
+    }
+
+    /// Fails all waiting requests, because the task that sends them has ended.
+    pub(super) fn close(&self) {
+        let mut waiting = self.lock();
+        waiting.sending = false;
+        let requests = std::mem::take(&mut waiting.requests);
+        drop(waiting);
+        drop(requests);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        ignore_poison(self.waiting.lock())
+    }
+}

@@ -1,0 +1,360 @@
+//! The conversion of operations, records and letters to and from the columns of SQL.
+//!
+//! Durations that only workers compute with are stored as the `bigint` with the same bits, so that
+//! every value is read as it was written. Headers are a JSON array of pairs, which keeps their
+//! order, or an object that another client has written.
+
+#![forbid(unsafe_code)]
+
+use super::super::backoff::Backoff;
+use super::super::clock::{Millis, whole_millis};
+use super::super::error::DurableError;
+use super::super::record::{Dead, DeadReason, Record, Settings};
+use super::super::rule::Rule;
+use super::link::Param;
+use super::queue::{Operation, Reply};
+use std::borrow::Cow;
+use std::time::Duration;
+use tokio_postgres::Row;
+use tokio_postgres::types::{FromSql, Type};
+
+/// The columns of a record, in the order in which [`Reader::record`] reads them.
+pub(super) const RECORD: &str = "fence, cancelled, paused, due, planned, attempt, error, first, most, \
+    jitter, attempts, lease, lives, every, cron, zone, misfire, headers, payload, next_due, \
+    next_planned, next_first, next_most, next_jitter, next_attempts, next_lease, next_lives, \
+    next_every, next_cron, next_zone, next_misfire, next_headers, next_payload";
+
+/// The columns of a letter, in the order in which [`letter`] reads them.
+pub(super) const LETTER: &str = "number, id, died, reason, due, planned, attempt, error, first, most, \
+    jitter, attempts, lease, lives, every, cron, zone, misfire, headers::text, payload";
+
+/// Converts a number of this crate to a column.
+pub(super) fn signed(number: u64) -> i64 {
+    number.cast_signed()
+}
+
+/// Returns `true` if a text of the settings has the character that the server cannot store.
+pub(super) fn has_zero(settings: &Settings) -> bool {
+    let rule = match &settings.rule {
+        Some(Rule::Cron { expression, zone }) => expression.contains('\0') || zone.contains('\0'),
+        _ => false,
+    };
+    rule || settings.headers.iter().any(|(name, value)| name.contains('\0') || value.contains('\0'))
+}
+
+/// Replaces the character that the server cannot store.
+pub(super) fn storable(text: &str) -> Cow<'_, str> {
+    if text.contains('\0') { text.replace('\0', "\u{fffd}").into() } else { text.into() }
+}
+
+/// The columns of settings.
+pub(super) struct SettingColumns<'a> {
+    pub(super) every: Option<i64>,
+    pub(super) cron: Option<&'a str>,
+    pub(super) zone: Option<&'a str>,
+    pub(super) headers: Option<String>,
+    pub(super) lease: i32,
+}
+
+impl<'a> SettingColumns<'a> {
+    pub(super) fn of(settings: &'a Settings) -> Self {
+        let (mut every, mut cron, mut zone) = (None, None, None);
+        match &settings.rule {
+            None => {}
+            Some(Rule::Every(interval)) => every = Some(signed(whole_millis(*interval))),
+            Some(Rule::Cron { expression, zone: of }) => {
+                (cron, zone) = (Some(&**expression), Some(&**of));
+            }
+        }
+        let headers = &settings.headers;
+        let headers = (!headers.is_empty()).then(|| serde_json::to_string(headers).ok()).flatten();
+        let lease = i32::try_from(settings.lease).unwrap_or(i32::MAX);
+        Self { every, cron, zone, headers, lease }
+    }
+}
+
+/// The arguments of a batch, by column.
+#[derive(Default)]
+pub(super) struct Columns<'a> {
+    kinds: Vec<&'a str>,
+    ids: Vec<&'a str>,
+    dues: Vec<Option<i64>>,
+    waits: Vec<Option<i64>>,
+    fences: Vec<Option<i64>>,
+    hows: Vec<Option<&'a str>>,
+    notes: Vec<Option<&'a str>>,
+    flags: Vec<Option<bool>>,
+    reasons: Vec<Option<i32>>,
+    firsts: Vec<Option<i64>>,
+    mosts: Vec<Option<i64>>,
+    everys: Vec<Option<i64>>,
+    lives: Vec<Option<i64>>,
+    misfires: Vec<Option<i64>>,
+    attempts: Vec<Option<i64>>,
+    leases: Vec<Option<i32>>,
+    jitters: Vec<Option<bool>>,
+    crons: Vec<Option<&'a str>>,
+    zones: Vec<Option<&'a str>>,
+    headers: Vec<Option<String>>,
+    payloads: Vec<Option<&'a [u8]>>,
+}
+
+impl<'a> Columns<'a> {
+    pub(super) fn of(operations: impl Iterator<Item = &'a Operation>) -> Self {
+        let mut columns = Self::default();
+        for operation in operations {
+            columns.add(operation);
+        }
+        columns
+    }
+
+    fn add(&mut self, operation: &'a Operation) {
+        let settings = operation.body.as_ref().map(|body| &body.settings);
+        let split = settings.map(SettingColumns::of);
+        self.kinds.push(operation.kind);
+        self.ids.push(&operation.id);
+        self.dues.push(operation.due.map(signed));
+        self.waits.push(operation.wait.map(|wait| signed(wait.min(1 << 60))));
+        self.fences.push(operation.fence.map(signed));
+        self.hows.push(operation.how);
+        self.notes.push(operation.note.as_deref());
+        self.flags.push(operation.flag);
+        self.reasons.push(operation.reason);
+        self.firsts.push(settings.map(|settings| signed(settings.backoff.first)));
+        self.mosts.push(settings.map(|settings| signed(settings.backoff.most)));
+        self.jitters.push(settings.map(|settings| settings.backoff.jitter));
+        self.attempts.push(settings.map(|settings| settings.attempts.into()));
+        self.lives.push(settings.and_then(|settings| settings.time_to_live).map(signed));
+        self.misfires.push(settings.and_then(|settings| settings.window).map(signed));
+        self.leases.push(split.as_ref().map(|split| split.lease));
+        self.everys.push(split.as_ref().and_then(|split| split.every));
+        self.crons.push(split.as_ref().and_then(|split| split.cron));
+        self.zones.push(split.as_ref().and_then(|split| split.zone));
+        self.headers.push(split.and_then(|split| split.headers));
+        self.payloads.push(operation.body.as_ref().map(|body| &body.payload[..]));
+    }
+
+    /// Returns the parameters of the batch in order.
+    pub(super) fn params<'b>(
+        &'b self,
+        home: &'b i64,
+        process: &'b i64,
+        number: &'b i64,
+        at: &'b Option<i64>,
+        most: &'b Option<i64>,
+        age: &'b Option<i64>,
+    ) -> [Param<'b>; 27] {
+        let (int, ints, texts) = (Type::INT8, Type::INT8_ARRAY, Type::TEXT_ARRAY);
+        let (smalls, flags) = (Type::INT4_ARRAY, Type::BOOL_ARRAY);
+        [
+            (home, int.clone()),
+            (process, int.clone()),
+            (number, int.clone()),
+            (at, int.clone()),
+            (most, int.clone()),
+            (age, int),
+            (&self.kinds, texts.clone()),
+            (&self.ids, texts.clone()),
+            (&self.dues, ints.clone()),
+            (&self.waits, ints.clone()),
+            (&self.fences, ints.clone()),
+            (&self.hows, texts.clone()),
+            (&self.notes, texts.clone()),
+            (&self.flags, flags.clone()),
+            (&self.reasons, smalls.clone()),
+            (&self.firsts, ints.clone()),
+            (&self.mosts, ints.clone()),
+            (&self.everys, ints.clone()),
+            (&self.lives, ints.clone()),
+            (&self.misfires, ints.clone()),
+            (&self.attempts, ints),
+            (&self.leases, smalls),
+            (&self.jitters, flags),
+            (&self.crons, texts.clone()),
+            (&self.zones, texts.clone()),
+            (&self.headers, texts),
+            (&self.payloads, Type::BYTEA_ARRAY),
+        ]
+    }
+}
+
+/// The statement that executes a batch.
+pub(super) fn batch_statement() -> String {
+    let params: Vec<String> = (1..=27).map(|number| format!("${number}")).collect();
+    let fields: Vec<String> =
+        RECORD.split(", ").map(|name| format!("(done.record).{}", name.trim())).collect();
+    format!(
+        "SELECT now, answer, due, part, fence, before, (done.record).id, {} FROM tb.batch({}) AS done",
+        fields.join(", "),
+        params.join(", ")
+    )
+}
+
+/// Reads the columns of a row in order.
+pub(super) struct Reader<'a> {
+    row: &'a Row,
+    place: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// Returns a reader that begins with a column.
+    pub(super) fn new(row: &'a Row, place: usize) -> Self {
+        Self { row, place }
+    }
+
+    /// Returns the next value, or `None` if it has another type.
+    pub(super) fn next<T: FromSql<'a>>(&mut self) -> Option<T> {
+        self.place += 1;
+        self.row.try_get(self.place - 1).ok()
+    }
+
+    /// Returns the next number.
+    pub(super) fn number(&mut self) -> Option<u64> {
+        self.next::<i64>().map(i64::cast_unsigned)
+    }
+
+    /// Returns the next number, which may be absent.
+    pub(super) fn optional(&mut self) -> Option<Option<u64>> {
+        self.next::<Option<i64>>().map(|number| number.map(i64::cast_unsigned))
+    }
+
+    /// Reads the columns [`RECORD`].
+    pub(super) fn record(&mut self) -> Option<Record> {
+        let fence = self.optional()?;
+        let (cancelled, paused) = (self.next()?, self.next()?);
+        let (due, planned) = (self.number()?, self.number()?);
+        let attempt = u32::try_from(self.number()?).unwrap_or(u32::MAX);
+        let error = self.next()?;
+        let (settings, payload) = self.body()?;
+        let mut record = Record {
+            fence,
+            cancelled,
+            paused,
+            due,
+            planned,
+            attempt,
+            settings,
+            error,
+            payload,
+            next: None,
+        };
+        if let Some(due) = self.optional()? {
+            let planned = self.number()?;
+            let (settings, payload) = self.body()?;
+            record.next = Some(Box::new(Record {
+                fence: None,
+                cancelled: false,
+                paused: false,
+                due,
+                planned,
+                attempt: 0,
+                settings,
+                error: String::new(),
+                payload,
+                next: None,
+            }));
+        }
+        Some(record)
+    }
+
+    fn body(&mut self) -> Option<(Settings, Vec<u8>)> {
+        let (first, most, jitter) = (self.number()?, self.number()?, self.next()?);
+        let attempts = u32::try_from(self.number()?).ok()?;
+        let lease = u64::try_from(self.next::<i32>()?).ok()?;
+        let lives = self.optional()?;
+        let every = self.optional()?;
+        let (cron, zone): (Option<String>, Option<String>) = (self.next()?, self.next()?);
+        let misfire = self.optional()?;
+        let headers = match self.next::<Option<&str>>()? {
+            None => Vec::new(),
+            Some(text) => headers(text)?,
+        };
+        let rule = match (every, cron, zone) {
+            (None, None, None) => None,
+            (Some(every), None, None) => Some(Rule::Every(Duration::from_millis(every))),
+            (None, Some(expression), Some(zone)) => Some(Rule::Cron { expression, zone }),
+            _ => return None,
+        };
+        let settings = Settings {
+            attempts,
+            backoff: Backoff { first, most, jitter },
+            lease,
+            time_to_live: lives,
+            rule,
+            window: misfire,
+            headers,
+        };
+        Some((settings, self.next()?))
+    }
+}
+
+/// Reads headers, which are an array of pairs or an object of texts.
+fn headers(text: &str) -> Option<Vec<(String, String)>> {
+    if let Ok(pairs) = serde_json::from_str(text) {
+        return Some(pairs);
+    }
+    let object: std::collections::BTreeMap<String, String> = serde_json::from_str(text).ok()?;
+    Some(object.into_iter().collect())
+}
+
+/// Returns an id, and its record, from a row that begins with both.
+pub(super) fn named_record(
+    row: &Row,
+    address: &str,
+) -> Option<(String, Result<Record, DurableError>)> {
+    let mut reader = Reader::new(row, 0);
+    let id: String = reader.next()?;
+    let record = reader.record().ok_or_else(|| DurableError::corrupt_timer(&id).at(address));
+    Some((id, record))
+}
+
+/// Reads the reply to an operation about an id.
+pub(super) fn reply(row: &Row, id: &str, address: &str) -> Option<Reply> {
+    let mut reader = Reader::new(row, 0);
+    let (now, answer) = (reader.number()?, reader.next()?);
+    let (due, part) = (reader.optional()?, reader.next::<i32>()?);
+    let (fence, before) = (reader.optional()?, reader.optional()?);
+    let part = u64::try_from(part).ok()?;
+    let leased: Option<&str> = reader.next()?;
+    let damaged = || DurableError::corrupt_timer(id).at(address);
+    let record = leased.map(|_| reader.record().ok_or_else(damaged));
+    Some(Reply { now, answer, due, part, fence, before, record })
+}
+
+/// Returns the number that stands for a reason in a letter.
+pub(super) fn reason(reason: DeadReason) -> usize {
+    match reason {
+        DeadReason::Attempts => 0,
+        DeadReason::Expired => 1,
+        DeadReason::Rule => 2,
+        DeadReason::Failed => 3,
+    }
+}
+
+/// Reads the columns [`LETTER`]. Returns the number of a letter, and the letter.
+pub(super) fn letter(row: &Row, address: &str) -> Option<(u64, Result<Dead, DurableError>)> {
+    let mut reader = Reader::new(row, 0);
+    let number = reader.number()?;
+    let damaged = || DurableError::corrupt_letter(number).at(address);
+    Some((number, dead(&mut reader).ok_or_else(damaged)))
+}
+
+fn dead(reader: &mut Reader<'_>) -> Option<Dead> {
+    let (id, died) = (reader.next()?, reader.number()?);
+    let reason = match reader.next::<i16>()? {
+        0 => DeadReason::Attempts,
+        1 => DeadReason::Expired,
+        2 => DeadReason::Rule,
+        3 => DeadReason::Failed,
+        _ => return None,
+    };
+    let (due, planned): (Millis, Millis) = (reader.number()?, reader.number()?);
+    let attempt = u32::try_from(reader.number()?).unwrap_or(u32::MAX);
+    let error = reader.next()?;
+    let (settings, payload) = reader.body()?;
+    let (fence, next) = (None, None);
+    let (cancelled, paused) = (false, false);
+    let record =
+        Record { fence, cancelled, paused, due, planned, attempt, settings, error, payload, next };
+    Some(Dead { id, died, reason, record })
+}

@@ -1,0 +1,84 @@
+//! The version and the configuration of the server, which decide if it can have a store, and what
+//! the store survives.
+
+#![forbid(unsafe_code)]
+
+use super::super::durability::{Durability, Loss};
+use super::super::error::DurableError;
+use super::link::{Link, Retry};
+use super::operations::unexpected_reply;
+use tokio_postgres::types::Type;
+
+/// The first version that can have a store.
+const LEAST: i32 = 130_000;
+
+/// Rejects a server that is too old, or a database with another encoding than UTF-8.
+pub(super) async fn check(link: &Link) -> Result<(), DurableError> {
+    let sql = "SELECT current_setting('server_version_num')::integer,
+        current_setting('server_version'), current_setting('server_encoding')";
+    let rows = link.query(Retry::Caller, sql, &[]).await?;
+    let row = rows.first().ok_or_else(unexpected_reply)?;
+    let (number, version, encoding): (i32, String, String) = (row.get(0), row.get(1), row.get(2));
+    let server = link.address().to_owned();
+    if number < LEAST {
+        return Err(DurableError::Version { server, found: format!("PostgreSQL {version}") });
+    }
+    if encoding != "UTF8" {
+        let what = format!("the encoding of the database is {encoding} (UTF8 is needed)");
+        return Err(DurableError::Address(what).at(&server));
+    }
+    Ok(())
+}
+
+/// Returns what the server survives as it is configured.
+pub(super) async fn durability(link: &Link) -> Result<Durability, DurableError> {
+    let names = ["fsync", "full_page_writes", "synchronous_commit", "server_version"];
+    let sql = "SELECT current_setting($1), current_setting($2), current_setting($3),
+        current_setting($4), (SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming')";
+    let params: [super::link::Param<'_>; 4] = [
+        (&names[0], Type::TEXT),
+        (&names[1], Type::TEXT),
+        (&names[2], Type::TEXT),
+        (&names[3], Type::TEXT),
+    ];
+    let rows = link.query(Retry::Caller, sql, &params).await?;
+    let row = rows.first().ok_or_else(unexpected_reply)?;
+    let settings: [String; 3] = [row.get(0), row.get(1), row.get(2)];
+    let [fsync, pages, commit] = settings.each_ref().map(String::as_str);
+    let version: String = row.get(3);
+    let replicas: i64 = row.get(4);
+    let (killed, power_failure) = losses(fsync, pages, commit);
+    let replicas = u64::try_from(replicas).unwrap_or(0);
+    Ok(Durability {
+        killed,
+        power_failure,
+        replicas,
+        version: Some(format!("PostgreSQL {version}")),
+    })
+}
+
+/// Returns what is lost if the server is killed and if its machine fails.
+fn losses(fsync: &str, pages: &str, commit: &str) -> (Loss, Loss) {
+    match (fsync, pages, commit) {
+        // Pages that were half written cannot be repaired.
+        ("off", ..) | (_, "off", _) if commit == "off" => (Loss::LastSeconds, Loss::Everything),
+        ("off", ..) | (_, "off", _) => (Loss::Nothing, Loss::Everything),
+        (_, _, "off") => (Loss::LastSeconds, Loss::LastSeconds),
+        _ => (Loss::Nothing, Loss::Nothing),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_settings_tell_what_is_lost() {
+        assert_eq!(losses("on", "on", "on"), (Loss::Nothing, Loss::Nothing));
+        assert_eq!(losses("on", "on", "remote_apply"), (Loss::Nothing, Loss::Nothing));
+        assert_eq!(losses("on", "on", "off"), (Loss::LastSeconds, Loss::LastSeconds));
+        assert_eq!(losses("off", "on", "on"), (Loss::Nothing, Loss::Everything));
+        assert_eq!(losses("on", "off", "on"), (Loss::Nothing, Loss::Everything));
+        assert_eq!(losses("off", "on", "off"), (Loss::LastSeconds, Loss::Everything));
+    }
+}

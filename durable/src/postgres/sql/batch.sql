@@ -1,0 +1,127 @@
+-- Executes a batch of operations in the order of their ids, in one transaction.
+--
+-- home: the process that the caller belongs to, whose workers need no notice
+-- a_process, a_number: a lane of a process has one batch in flight at a time, with increasing numbers. The
+--   reply to the last one is kept, so a batch that is sent again because its reply was lost gets the
+--   same reply, and one that was overtaken is rejected.
+-- at: the time, or NULL for the server's
+-- most_letters, age: the bounds of the dead letters, or NULL
+-- kinds …: the operations, by column
+--
+-- No operation fails, unless the whole transaction does, as it does if one of them has to wait long
+-- for the lock of another transaction. The caller then executes each by itself.
+
+CREATE OR REPLACE FUNCTION tb.batch(
+  home bigint, a_process bigint, a_number bigint, at bigint, most_letters bigint, age bigint,
+  kinds text[], ids text[], dues bigint[], waits bigint[], fences bigint[], hows text[],
+  notes text[], flags boolean[], reasons integer[],
+  firsts bigint[], mosts bigint[], everys bigint[], lives bigint[], misfires bigint[],
+  attempts bigint[], leases integer[], jitters boolean[], crons text[], zones text[],
+  headers text[], payloads bytea[]
+) RETURNS TABLE (
+  place integer, now bigint, answer integer, due bigint, part integer, fence bigint, before bigint,
+  record tb.records
+) LANGUAGE plpgsql
+SET search_path = pg_catalog SET enable_seqscan = off SET lock_timeout = '300ms' AS $$
+#variable_conflict use_column
+DECLARE
+  op record;
+  one tb.answer;
+  last_number bigint;
+  reply tb.batches;
+BEGIN
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    RAISE EXCEPTION 'default_transaction_isolation must be read committed, and is %',
+      current_setting('transaction_isolation') USING ERRCODE = 'invalid_transaction_state';
+  END IF;
+  IF NOT pg_try_advisory_xact_lock(a_process) THEN
+    RAISE EXCEPTION 'this batch is being executed' USING ERRCODE = 'object_in_use';
+  END IF;
+  SELECT b.number INTO last_number FROM tb.batches AS b WHERE b.process = a_process
+    ORDER BY b.number DESC LIMIT 1;
+  IF last_number > a_number THEN
+    RAISE EXCEPTION 'the batch was overtaken' USING ERRCODE = 'invalid_transaction_state';
+  END IF;
+  IF last_number = a_number THEN
+    SELECT * INTO reply FROM tb.batches AS b WHERE b.process = a_process AND b.number = a_number;
+  ELSE
+    IF 'lease' = ANY (kinds) THEN
+      PERFORM pg_advisory_xact_lock_shared(hashtextextended('tb.', 1));
+    END IF;
+    reply.answers := array_fill(0, ARRAY[cardinality(kinds)]);
+    reply.dues := array_fill(NULL::bigint, ARRAY[cardinality(kinds)]);
+    reply.fences := reply.dues;
+    reply.befores := reply.dues;
+    FOR op IN
+      SELECT * FROM unnest(kinds, ids, dues, waits, fences, hows, notes, flags, reasons, firsts,
+        mosts, everys, lives, misfires, attempts, leases, jitters, crons, zones, headers, payloads)
+      WITH ORDINALITY AS o (kind, id, due, wait, fence, how, note, flag, reason, first, most, every,
+        live, misfire, attempts, lease, jitter, cron, zone, headers, payload, place)
+      ORDER BY o.id COLLATE "C", o.place
+    LOOP
+      CASE op.kind
+        WHEN 'insert' THEN
+          one := tb.insert_row((op.due, op.due, op.first, op.most, op.every, op.live, op.misfire,
+            op.attempts, op.lease, op.jitter, op.id, op.cron, op.zone, op.headers::jsonb,
+            op.payload)::tb.timers, op.wait, op.flag, op.how, at);
+        WHEN 'lease' THEN one := tb.lease_row(op.id, op.flag, at);
+        WHEN 'finish' THEN
+          one := tb.finish_row(op.id, op.fence, op.how, op.due, op.wait, op.note, op.reason,
+            op.flag, most_letters, age, at);
+        WHEN 'renew' THEN one := tb.renew_row(op.id, op.fence, at);
+        WHEN 'cancel' THEN one := tb.cancel_row(op.id);
+        WHEN 'reset' THEN one := tb.reset_row(op.id, op.due, op.wait, at);
+        WHEN 'pause' THEN one := tb.pause_row(op.id, op.flag);
+        WHEN 'redrive' THEN one := tb.redrive_letter(op.fence, at);
+        WHEN 'delete' THEN one := tb.delete_letter(op.fence);
+        WHEN 'discard' THEN one := tb.discard_row(op.id, op.flag);
+        WHEN 'copy' THEN
+          one := tb.copy_timer((op.due, op.wait, op.first, op.most, op.every, op.live, op.misfire,
+            op.attempts, op.lease, op.jitter, op.id, op.cron, op.zone, op.headers::jsonb,
+            op.payload)::tb.timers, op.fence, op.reason, op.note, op.how);
+        WHEN 'follow' THEN
+          PERFORM tb.write_next((op.due, op.wait, op.first, op.most, op.every, op.live, op.misfire,
+            op.attempts, op.lease, op.jitter, op.id, op.cron, op.zone, op.headers::jsonb,
+            op.payload)::tb.timers);
+          one := (0, NULL, NULL, NULL)::tb.answer;
+        WHEN 'letter' THEN
+          one := tb.copy_letter((op.fence, op.fence / 1024, op.reason, op.how::smallint, op.note,
+            op.due, op.wait, op.first, op.most, op.every, op.live, op.misfire, op.attempts,
+            op.lease, op.jitter, op.id, op.cron, op.zone, op.headers::jsonb,
+            op.payload)::tb.letters);
+        -- The caller has given up meanwhile.
+        WHEN 'nothing' THEN one := (0, NULL, NULL, NULL)::tb.answer;
+      END CASE;
+      reply.answers[op.place] := one.answer;
+      reply.dues[op.place] := one.due;
+      reply.fences[op.place] := one.fence;
+      reply.befores[op.place] := one.before;
+    END LOOP;
+    reply.now := coalesce(at, tb.clock());
+    IF last_number IS NOT NULL THEN
+      DELETE FROM tb.batches AS b WHERE b.process = a_process AND b.number = last_number;
+    END IF;
+    INSERT INTO tb.batches VALUES (a_process, a_number, clock_timestamp(), reply.now,
+      reply.answers, reply.dues, reply.fences, reply.befores);
+    PERFORM tb.notify_near(home, reply.now, ids, reply.dues);
+  END IF;
+  RETURN QUERY
+    SELECT o.place::integer, reply.now, o.answer, o.due, tb.part(o.id), o.fence, o.before, held.leased
+    FROM unnest(reply.answers, reply.dues, reply.fences, reply.befores, ids, kinds)
+      WITH ORDINALITY AS o (answer, due, fence, before, id, kind, place)
+    LEFT JOIN LATERAL (
+      SELECT r AS leased FROM tb.records AS r
+      WHERE r.id = o.id AND r.fence = o.fence) AS held
+      ON o.kind = 'lease' AND o.answer IN (2, 3)
+    ORDER BY o.place;
+END $$;
+
+-- Notifies the workers of other processes of keys in their window.
+CREATE OR REPLACE FUNCTION tb.notify_near(home bigint, now bigint, ids text[], dues bigint[])
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM FROM tb.workers WHERE listens AND process <> home LIMIT 1;
+  IF NOT FOUND THEN RETURN; END IF;
+  PERFORM pg_notify('tb_channel', concat_ws(':', home, tb.part(id), due, id))
+    FROM unnest(ids, dues) AS changed (id, due) WHERE due <= now + 30000;
+END $$;

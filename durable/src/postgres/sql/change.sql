@@ -1,0 +1,95 @@
+-- Resting → nothing. Leased → leased and cancelled, without its next delivery.
+--
+-- returns 1 it rested | 2 it is leased | 0 no such timer
+CREATE OR REPLACE FUNCTION tb.cancel_row(an_id text) RETURNS tb.answer LANGUAGE plpgsql AS $$
+DECLARE
+  state tb.states;
+BEGIN
+  PERFORM FROM tb.timers WHERE id = an_id FOR UPDATE;
+  IF NOT FOUND THEN RETURN (0, NULL, NULL, NULL)::tb.answer; END IF;
+  state := tb.state_of(an_id);
+  IF state.fence IS NULL THEN
+    DELETE FROM tb.timers WHERE id = an_id;
+    IF state.id IS NOT NULL THEN DELETE FROM tb.states WHERE id = an_id; END IF;
+    RETURN (1, NULL, NULL, NULL)::tb.answer;
+  END IF;
+  IF NOT state.cancelled OR state.follows THEN
+    UPDATE tb.states SET cancelled = true, follows = false WHERE id = an_id;
+    IF state.follows THEN DELETE FROM tb.nexts WHERE id = an_id; END IF;
+  END IF;
+  RETURN (2, NULL, NULL, NULL)::tb.answer;
+END $$;
+
+-- Resting → resting with another due and planned time and no attempts.
+--
+-- returns 1 done | 0 no such timer, or it is leased | 4 out of range
+CREATE OR REPLACE FUNCTION tb.reset_row(an_id text, a_due bigint, wait bigint, at bigint)
+RETURNS tb.answer LANGUAGE plpgsql AS $$
+DECLARE
+  state tb.states;
+BEGIN
+  IF wait IS NOT NULL THEN a_due := coalesce(at, tb.coming()) + wait; END IF;
+  IF a_due NOT BETWEEN 0 AND 253402300799999 THEN RETURN (4, NULL, NULL, NULL)::tb.answer; END IF;
+  PERFORM FROM tb.timers WHERE id = an_id FOR UPDATE;
+  IF NOT FOUND THEN RETURN (0, NULL, NULL, NULL)::tb.answer; END IF;
+  state := tb.state_of(an_id);
+  IF state.fence IS NOT NULL THEN RETURN (0, NULL, NULL, NULL)::tb.answer; END IF;
+  UPDATE tb.timers SET due = a_due, planned = a_due WHERE id = an_id;
+  IF state.paused THEN
+    UPDATE tb.states SET due = a_due, planned = a_due, attempt = 0, error = '' WHERE id = an_id;
+  ELSIF state.id IS NOT NULL THEN
+    DELETE FROM tb.states WHERE id = an_id;
+  END IF;
+  RETURN (1, tb.parked(a_due, coalesce(state.paused, false)), NULL, NULL)::tb.answer;
+END $$;
+
+-- Any state → the same, paused or not.
+--
+-- returns 1 done | 0 no such timer
+CREATE OR REPLACE FUNCTION tb.pause_row(an_id text, pauses boolean) RETURNS tb.answer
+LANGUAGE plpgsql AS $$
+DECLARE
+  timer record;
+  state tb.states;
+BEGIN
+  SELECT due, planned INTO timer FROM tb.timers WHERE id = an_id FOR UPDATE;
+  IF NOT FOUND THEN RETURN (0, NULL, NULL, NULL)::tb.answer; END IF;
+  state := tb.state_of(an_id);
+  IF state.id IS NOT NULL THEN
+    UPDATE tb.states SET paused = pauses WHERE id = an_id RETURNING * INTO state;
+    RETURN (1, state.key, NULL, NULL)::tb.answer;
+  END IF;
+  IF pauses THEN
+    INSERT INTO tb.states (id, due, planned, attempt, paused, cancelled, follows, error)
+      VALUES (an_id, timer.due, timer.planned, 0, true, false, false, '');
+  END IF;
+  RETURN (1, tb.parked(timer.due, pauses), NULL, NULL)::tb.answer;
+END $$;
+
+-- Pauses the store after the batches with leases that have begun, or resumes it.
+CREATE OR REPLACE FUNCTION tb.pause_store(pauses boolean) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM pg_advisory_xact_lock(hashtextextended('tb.', 1));
+  UPDATE tb.store SET paused = pauses;
+  PERFORM pg_notify('tb_channel', 'pause');
+END $$;
+
+-- Timer that cannot be read, or a state without a timer → nothing.
+--
+-- unreadable: true if the caller could not read the timer
+-- returns 1 done | 0 no such timer, or it can be read
+CREATE OR REPLACE FUNCTION tb.discard_row(an_id text, unreadable boolean) RETURNS tb.answer
+LANGUAGE plpgsql AS $$
+DECLARE
+  some boolean;
+BEGIN
+  PERFORM FROM tb.timers WHERE id = an_id FOR UPDATE;
+  some := FOUND;
+  IF some AND NOT unreadable THEN RETURN (0, NULL, NULL, NULL)::tb.answer; END IF;
+  DELETE FROM tb.timers WHERE id = an_id;
+  DELETE FROM tb.states WHERE id = an_id;
+  some := some OR FOUND;
+  DELETE FROM tb.nexts WHERE id = an_id;
+  some := some OR FOUND;
+  RETURN (some::integer, NULL, NULL, NULL)::tb.answer;
+END $$;

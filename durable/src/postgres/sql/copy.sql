@@ -1,0 +1,43 @@
+-- Writes a timer as it is in another store, in place of an existing one.
+--
+-- how: `p` if it is paused and `c` if it was cancelled, or NULL if it has no state
+CREATE OR REPLACE FUNCTION tb.copy_timer(
+  new tb.timers, token bigint, an_attempt bigint, an_error text, how text
+) RETURNS tb.answer LANGUAGE plpgsql AS $$
+DECLARE
+  pauses boolean := coalesce(how LIKE 'p%', false);
+BEGIN
+  PERFORM FROM tb.timers WHERE id = new.id FOR UPDATE;
+  IF FOUND THEN
+    PERFORM tb.write_timer(new);
+  ELSE
+    INSERT INTO tb.timers SELECT new.*;
+  END IF;
+  DELETE FROM tb.states WHERE id = new.id;
+  DELETE FROM tb.nexts WHERE id = new.id;
+  IF how IS NOT NULL THEN
+    INSERT INTO tb.states (id, due, planned, fence, attempt, paused, cancelled, follows, error)
+      VALUES (new.id, new.due, new.planned, token, an_attempt, pauses, how LIKE '%c', false, an_error);
+  END IF;
+  RETURN (0, tb.parked(new.due, pauses AND token IS NULL), NULL, NULL)::tb.answer;
+END $$;
+
+-- Writes a dead letter under the first free number from its own on, unless it exists already.
+CREATE OR REPLACE FUNCTION tb.copy_letter(new tb.letters) RETURNS tb.answer LANGUAGE plpgsql AS $$
+DECLARE
+  letter tb.letters;
+BEGIN
+  LOOP
+    SELECT * INTO letter FROM tb.letters WHERE number = new.number;
+    EXIT WHEN NOT FOUND;
+    IF letter IS NOT DISTINCT FROM new THEN RETURN (0, NULL, NULL, NULL)::tb.answer; END IF;
+    new.number := new.number + 1;
+  END LOOP;
+  INSERT INTO tb.letters SELECT new.*;
+  -- Other letters come after it. The lock keeps the sequence from being set back.
+  PERFORM pg_advisory_xact_lock(hashtextextended('tb.', 2));
+  IF (SELECT last_value FROM tb.numbers) < new.number THEN
+    PERFORM setval('tb.numbers', new.number);
+  END IF;
+  RETURN (0, NULL, NULL, NULL)::tb.answer;
+END $$;

@@ -1,0 +1,29 @@
+-- Counts the timers of a store. Changes nothing.
+CREATE OR REPLACE FUNCTION tb.stats(at bigint) RETURNS TABLE (
+  now bigint, timers bigint, leased bigint, parked bigint, overdue bigint, oldest bigint,
+  dead bigint, paused boolean
+) LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+#variable_conflict use_variable
+BEGIN
+  now := coalesce(at, tb.clock());
+  SELECT count(*) INTO timers FROM tb.timers;
+  SELECT count(*) FILTER (WHERE state.fence IS NOT NULL),
+      count(*) FILTER (WHERE state.fence IS NULL AND state.paused),
+      count(*) FILTER (WHERE state.key <= now)
+    INTO leased, parked, overdue FROM tb.states AS state;
+  overdue := overdue + (SELECT count(*) FROM tb.timers AS timer WHERE timer.due <= now
+    AND NOT EXISTS (SELECT FROM tb.states AS state WHERE state.id = timer.id));
+  SELECT key.due INTO oldest FROM tb.keys(0, '', false, 9223372036854775807, 1, NULL) AS key;
+  SELECT count(*) INTO dead FROM tb.letters;
+  SELECT store.paused INTO paused FROM tb.store AS store;
+  RETURN NEXT;
+END $$;
+
+-- Removes states and next deliveries without a timer.
+CREATE OR REPLACE FUNCTION tb.remove_strays() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  DELETE FROM tb.nexts AS next
+    WHERE NOT EXISTS (SELECT FROM tb.timers AS timer WHERE timer.id = next.id);
+  DELETE FROM tb.states AS state
+    WHERE NOT EXISTS (SELECT FROM tb.timers AS timer WHERE timer.id = state.id);
+END $$;

@@ -1,0 +1,137 @@
+-- Nothing → resting. If the id exists, `existing` decides. A timer that is kept but may end with its
+-- running attempt gets the new one as its next delivery.
+--
+-- new: the row, with its due time unless there is a wait
+-- wait: the delay, or NULL
+-- by_rule: true if the due time is an occurrence of the rule
+-- existing: 'keep', 'replace', 'update' or 'refuse'
+-- returns 0 new | 1 kept | 2 replaced | 3 refused | 4 out of range | 5 next | 6 updated
+
+CREATE OR REPLACE FUNCTION tb.insert_row(
+  new tb.timers, wait bigint, by_rule boolean, existing text, at bigint
+) RETURNS tb.answer LANGUAGE plpgsql AS $$
+DECLARE
+  found_timer record;
+  state tb.states;
+BEGIN
+  IF wait IS NOT NULL THEN new.due := coalesce(at, tb.coming()) + wait; END IF;
+  IF new.due NOT BETWEEN 0 AND 253402300799999 THEN RETURN (4, NULL, NULL, NULL)::tb.answer; END IF;
+  new.planned := new.due;
+  LOOP
+    INSERT INTO tb.timers SELECT new.* ON CONFLICT (id) DO NOTHING;
+    IF FOUND THEN RETURN (0, new.due, NULL, NULL)::tb.answer; END IF;
+    IF existing = 'refuse' THEN RETURN (3, NULL, NULL, NULL)::tb.answer; END IF;
+    SELECT due, planned, every, cron, zone INTO found_timer FROM tb.timers WHERE id = new.id FOR UPDATE;
+    -- Otherwise it has ended meanwhile.
+    EXIT WHEN FOUND;
+  END LOOP;
+  state := tb.state_of(new.id);
+  IF existing = 'keep' THEN
+    IF state.fence IS NULL OR state.follows
+      OR (NOT state.cancelled AND (found_timer.every IS NOT NULL OR found_timer.cron IS NOT NULL
+        OR state.planned = new.due))
+    THEN
+      RETURN (1, NULL, NULL, NULL)::tb.answer;
+    END IF;
+    PERFORM tb.write_next(new);
+    RETURN (5, NULL, NULL, NULL)::tb.answer;
+  ELSIF existing = 'replace' THEN
+    IF state.follows THEN DELETE FROM tb.nexts WHERE id = new.id; END IF;
+    IF state.id IS NOT NULL THEN DELETE FROM tb.states WHERE id = new.id; END IF;
+    PERFORM tb.write_timer(new);
+    RETURN (2, new.due, NULL, NULL)::tb.answer;
+  END IF;
+  RETURN tb.update_row(new, state, by_rule, wait IS NOT NULL);
+END $$;
+
+-- Returns the state of a timer whose row is locked, or NULL.
+CREATE OR REPLACE FUNCTION tb.state_of(an_id text) RETURNS tb.states LANGUAGE plpgsql AS $$
+DECLARE
+  state tb.states;
+BEGIN
+  SELECT * INTO state FROM tb.states WHERE id = an_id;
+  IF NOT FOUND AND current_setting('transaction_isolation') <> 'read committed' THEN
+    PERFORM tb.check_resting(an_id);
+  END IF;
+  RETURN state;
+END $$;
+
+-- Fails if a timer has a state that began after this transaction, which cannot see it.
+CREATE OR REPLACE FUNCTION tb.check_resting(an_id text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO tb.states (id, due, planned, attempt, paused, cancelled, follows, error)
+    VALUES (an_id, 0, 0, 0, false, false, false, '');
+  DELETE FROM tb.states WHERE id = an_id;
+EXCEPTION WHEN unique_violation THEN
+  RAISE EXCEPTION 'the timer % has changed', an_id USING ERRCODE = 'serialization_failure';
+END $$;
+
+-- Replaces the row of a timer.
+CREATE OR REPLACE FUNCTION tb.write_timer(new tb.timers) RETURNS void LANGUAGE sql AS $$
+  UPDATE tb.timers SET due = new.due, planned = new.planned, first = new.first, most = new.most,
+    every = new.every, lives = new.lives, misfire = new.misfire, attempts = new.attempts,
+    lease = new.lease, jitter = new.jitter, cron = new.cron, zone = new.zone,
+    headers = new.headers, payload = new.payload
+  WHERE id = new.id
+$$;
+
+-- Writes the next delivery of a timer that has a state.
+CREATE OR REPLACE FUNCTION tb.write_next(new tb.timers) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  DELETE FROM tb.nexts WHERE id = new.id;
+  INSERT INTO tb.nexts SELECT new.*;
+  UPDATE tb.states SET follows = true WHERE id = new.id AND NOT follows;
+END $$;
+
+-- Any state → the same with another payload and other options. If the time changes, a timer that
+-- rests is due at the new time, and otherwise the new time is that of its next delivery.
+CREATE OR REPLACE FUNCTION tb.update_row(
+  new tb.timers, state tb.states, by_rule boolean, delayed boolean
+) RETURNS tb.answer LANGUAGE plpgsql AS $$
+DECLARE
+  current tb.timers;
+  kept tb.timers;
+  cancelled boolean := coalesce(state.cancelled, false);
+  follows boolean := coalesce(state.follows, false);
+  same boolean;
+BEGIN
+  SELECT * INTO kept FROM tb.timers WHERE id = new.id;
+  current := kept;
+  IF follows THEN
+    SELECT * INTO current FROM tb.nexts WHERE id = new.id;
+  ELSIF state.id IS NOT NULL THEN
+    current.planned := state.planned;
+  END IF;
+  same := CASE
+    -- A timer that was cancelled ends with its attempt.
+    WHEN delayed OR (cancelled AND NOT follows) THEN false
+    WHEN by_rule THEN current.every IS NOT DISTINCT FROM new.every
+      AND current.cron IS NOT DISTINCT FROM new.cron
+      AND current.zone IS NOT DISTINCT FROM new.zone
+    ELSE current.planned = new.due
+  END;
+  IF state.fence IS NULL AND NOT follows AND NOT same THEN
+    PERFORM tb.write_timer(new);
+    IF state.paused THEN
+      UPDATE tb.states SET due = new.due, planned = new.due, attempt = 0, error = ''
+        WHERE id = new.id;
+    ELSIF state.id IS NOT NULL THEN
+      DELETE FROM tb.states WHERE id = new.id;
+    END IF;
+    RETURN (6, tb.parked(new.due, coalesce(state.paused, false)), NULL, NULL)::tb.answer;
+  END IF;
+  IF NOT same THEN
+    PERFORM tb.write_next(new);
+  ELSIF follows THEN
+    current.payload := new.payload;
+    PERFORM tb.write_next((current.due, current.planned, new.first, new.most, new.every, new.lives,
+      new.misfire, new.attempts, new.lease, new.jitter, new.id, new.cron, new.zone, new.headers,
+      new.payload)::tb.timers);
+  END IF;
+  IF NOT cancelled THEN
+    PERFORM tb.write_timer((kept.due, kept.planned, new.first, new.most, new.every, new.lives,
+      new.misfire, new.attempts, new.lease, new.jitter, new.id, new.cron, new.zone, new.headers,
+      new.payload)::tb.timers);
+  END IF;
+  RETURN (6, coalesce(state.key, kept.due), NULL, NULL)::tb.answer;
+END $$;

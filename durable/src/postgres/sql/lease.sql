@@ -1,0 +1,117 @@
+-- Resting and due → leased, with one more attempt. Leased with an expired lease → leased again.
+--
+-- takes_over: true if a paused store grants an expired lease
+-- returns 0 no such timer | 1 not due, paused, or leased until then | 2 leased | 3 leased, and it was
+--   taken over | 4 the store is paused | 5 no such timer, although it has a state
+CREATE OR REPLACE FUNCTION tb.lease_row(an_id text, takes_over boolean, at bigint)
+RETURNS tb.answer LANGUAGE plpgsql AS $$
+DECLARE
+  timer record;
+  state tb.states;
+  now bigint;
+  token bigint;
+  key bigint;
+  until bigint;
+BEGIN
+  SELECT due, planned, lease INTO timer FROM tb.timers WHERE id = an_id FOR UPDATE;
+  IF NOT FOUND THEN
+    PERFORM FROM tb.states WHERE id = an_id;
+    RETURN (CASE WHEN FOUND THEN 5 ELSE 0 END, NULL, NULL, NULL)::tb.answer;
+  END IF;
+  now := coalesce(at, tb.clock());
+  SELECT * INTO state FROM tb.states WHERE id = an_id;
+  key := coalesce(state.key, timer.due);
+  IF key > now THEN RETURN (1, key, NULL, NULL)::tb.answer; END IF;
+  IF (SELECT paused FROM tb.store) AND NOT (takes_over AND state.fence IS NOT NULL) THEN
+    RETURN (4, NULL, NULL, NULL)::tb.answer;
+  END IF;
+  token := nextval('tb.fences');
+  until := now + timer.lease;
+  IF state.id IS NULL THEN
+    INSERT INTO tb.states (id, due, planned, fence, attempt, paused, cancelled, follows, error)
+      VALUES (an_id, until, timer.planned, token, 1, false, false, false, '');
+    RETURN (2, until, token, key)::tb.answer;
+  END IF;
+  UPDATE tb.states SET fence = token, due = until, attempt = attempt + (state.fence IS NULL)::integer
+    WHERE id = an_id;
+  RETURN (CASE WHEN state.fence IS NULL THEN 2 ELSE 3 END, until, token, key)::tb.answer;
+END $$;
+
+-- Leased under this fencing token → leased for as long again, from now on.
+--
+-- returns 0 the lease was taken over | 1 held | 2 held, and the timer was cancelled; with the length
+--   of the lease in place of a fencing token
+CREATE OR REPLACE FUNCTION tb.renew_row(an_id text, token bigint, at bigint)
+RETURNS tb.answer LANGUAGE plpgsql AS $$
+DECLARE
+  held record;
+BEGIN
+  UPDATE tb.states AS state SET due = coalesce(at, tb.clock()) + timer.lease
+    FROM tb.timers AS timer
+    WHERE state.id = an_id AND state.fence = token AND timer.id = an_id
+    RETURNING state.due, state.cancelled, timer.lease INTO held;
+  IF NOT FOUND THEN RETURN (0, NULL, NULL, NULL)::tb.answer; END IF;
+  RETURN (1 + held.cancelled::integer, held.due, held.lease, NULL)::tb.answer;
+END $$;
+
+-- Leased under this fencing token → the next delivery, which was inserted meanwhile or belongs to the
+-- repetition, or nothing. A cancelled timer that is not done has no other attempt and becomes no
+-- letter.
+--
+-- how: 'done', 'dead', 'retry', or 'again' if the attempt is not counted
+-- planned_next: the next planned time of a repetition, or NULL (done, dead)
+-- wait: the wait (retry, again)
+-- reason: that of a dead letter
+-- clear: true if the letter must not repeat
+-- most, age: the bounds of the dead letters, or NULL
+-- returns 0 the lease was taken over | 1 accepted | 2 cancelled; with the next due time, or NULL if
+--   it was removed
+CREATE OR REPLACE FUNCTION tb.finish_row(
+  an_id text, token bigint, how text, planned_next bigint, wait bigint, an_error text,
+  a_reason integer, clear boolean, most_letters bigint, age bigint, at bigint
+) RETURNS tb.answer LANGUAGE plpgsql AS $$
+DECLARE
+  timer record;
+  state tb.states;
+  next tb.timers;
+  outcome integer := 1;
+  stays boolean;
+BEGIN
+  SELECT every, cron INTO timer FROM tb.timers WHERE id = an_id FOR UPDATE;
+  IF NOT FOUND THEN RETURN (0, NULL, NULL, NULL)::tb.answer; END IF;
+  SELECT * INTO state FROM tb.states WHERE id = an_id;
+  IF state.fence IS DISTINCT FROM token THEN RETURN (0, NULL, NULL, NULL)::tb.answer; END IF;
+  IF how <> 'done' AND state.cancelled THEN
+    outcome := 2;
+    planned_next := NULL;
+  ELSIF how IN ('retry', 'again') THEN
+    UPDATE tb.states SET fence = NULL, error = an_error,
+      attempt = greatest(attempt - (how = 'again')::integer, 0),
+      due = least(coalesce(at, tb.coming()) + wait, 253402300799999)
+      WHERE id = an_id RETURNING * INTO state;
+    RETURN (1, state.key, NULL, NULL)::tb.answer;
+  ELSIF how = 'dead' THEN
+    PERFORM tb.add_letter(state, an_error, a_reason, clear, coalesce(at, tb.clock()));
+    PERFORM tb.trim_letters(most_letters, age, coalesce(at, tb.clock()));
+  END IF;
+  -- A delivery that was inserted after a cancel has nothing to do with the one before.
+  stays := state.paused AND NOT state.cancelled;
+  IF state.follows THEN
+    SELECT * INTO next FROM tb.nexts WHERE id = an_id;
+    PERFORM tb.write_timer(next);
+    DELETE FROM tb.nexts WHERE id = an_id;
+    planned_next := next.due;
+  ELSIF planned_next IS NULL OR state.cancelled OR (timer.every IS NULL AND timer.cron IS NULL) THEN
+    DELETE FROM tb.timers WHERE id = an_id;
+    DELETE FROM tb.states WHERE id = an_id;
+    RETURN (outcome, NULL, NULL, NULL)::tb.answer;
+  END IF;
+  IF state.follows AND NOT stays THEN
+    DELETE FROM tb.states WHERE id = an_id;
+  ELSE
+    UPDATE tb.states SET fence = NULL, due = planned_next, planned = planned_next, attempt = 0,
+      error = '', paused = stays, cancelled = false, follows = false
+      WHERE id = an_id;
+  END IF;
+  RETURN (outcome, tb.parked(planned_next, stays), NULL, NULL)::tb.answer;
+END $$;

@@ -1,0 +1,64 @@
+-- Writes a dead letter.
+CREATE OR REPLACE FUNCTION tb.add_letter(
+  state tb.states, an_error text, a_reason integer, clear boolean, now bigint
+) RETURNS void LANGUAGE sql AS $$
+  INSERT INTO tb.letters (number, died, attempt, reason, error, due, planned, first, most, every,
+    lives, misfire, attempts, lease, jitter, id, cron, zone, headers, payload)
+  SELECT nextval('tb.numbers'), now, state.attempt, a_reason, an_error, state.due, state.planned,
+    first, most, CASE WHEN clear THEN NULL ELSE every END, lives, misfire, attempts, lease, jitter,
+    id, CASE WHEN clear THEN NULL ELSE cron END, CASE WHEN clear THEN NULL ELSE zone END, headers,
+    payload
+  FROM tb.timers WHERE id = state.id
+$$;
+
+-- Deletes up to two of the oldest letters beyond the bounds.
+CREATE OR REPLACE FUNCTION tb.trim_letters(most_letters bigint, age bigint, now bigint)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  last_excess bigint;
+BEGIN
+  IF most_letters IS NULL AND age IS NULL THEN RETURN; END IF;
+  IF most_letters IS NOT NULL THEN
+    SELECT number INTO last_excess FROM tb.letters ORDER BY number DESC OFFSET most_letters LIMIT 1;
+  END IF;
+  DELETE FROM tb.letters WHERE number IN (
+    SELECT number FROM (SELECT number, died FROM tb.letters ORDER BY number LIMIT 2) AS oldest
+    WHERE number <= last_excess OR died < now - age);
+END $$;
+
+-- Dead letter → resting and due now.
+--
+-- returns 1 done | 0 no such letter | 3 a timer with its id exists
+CREATE OR REPLACE FUNCTION tb.redrive_letter(a_number bigint, at bigint) RETURNS tb.answer
+LANGUAGE plpgsql AS $$
+DECLARE
+  letter tb.letters;
+  now bigint;
+BEGIN
+  SELECT * INTO letter FROM tb.letters WHERE number = a_number FOR UPDATE;
+  IF NOT FOUND THEN RETURN (0, NULL, NULL, NULL)::tb.answer; END IF;
+  now := coalesce(at, tb.clock());
+  INSERT INTO tb.timers (due, planned, first, most, every, lives, misfire, attempts, lease, jitter,
+      id, cron, zone, headers, payload)
+    VALUES (now, letter.planned, letter.first, letter.most, letter.every, NULL, letter.misfire,
+      letter.attempts, letter.lease, letter.jitter, letter.id, letter.cron, letter.zone,
+      letter.headers, letter.payload)
+    ON CONFLICT (id) DO NOTHING;
+  IF NOT FOUND THEN RETURN (3, NULL, NULL, NULL)::tb.answer; END IF;
+  DELETE FROM tb.letters WHERE number = a_number;
+  IF letter.error <> '' THEN
+    INSERT INTO tb.states (id, due, planned, attempt, paused, cancelled, follows, error)
+      VALUES (letter.id, now, letter.planned, 0, false, false, false, letter.error);
+  END IF;
+  RETURN (1, now, NULL, NULL)::tb.answer;
+END $$;
+
+-- Dead letter → nothing.
+--
+-- returns 1 done | 0 no such letter
+CREATE OR REPLACE FUNCTION tb.delete_letter(a_number bigint) RETURNS tb.answer
+LANGUAGE plpgsql AS $$
+BEGIN
+  DELETE FROM tb.letters WHERE number = a_number;
+  RETURN (FOUND::integer, NULL, NULL, NULL)::tb.answer;
+END $$;

@@ -1,0 +1,89 @@
+-- The heartbeat of a worker, with the keys of the parts that it owns.
+--
+-- A worker that has not sent a heartbeat for five seconds counts as dead. Each part belongs to the
+-- live worker that wins it by a hash of both, so all workers agree as far as they agree about who is
+-- alive, and a new worker takes from each of the others. They may disagree for a second. A part then
+-- has two owners, of which each timer's lease accepts one, but never none.
+--
+-- from_due, from_id, after: the keys begin with this one, or after it
+-- until: the last due time, at most 15 seconds from now
+-- most: the maximum number of keys
+-- late: true if keys that have been overdue for long are to be returned as well, whatever `from_due`
+--   is and, if they have been for very long, whoever owns them
+
+CREATE OR REPLACE FUNCTION tb.load(
+  me bigint, a_process bigint, a_listens boolean, from_due bigint, from_id text, after boolean,
+  until bigint, most integer, late boolean, at bigint
+) RETURNS TABLE (
+  now bigint, paused boolean, parts integer[], last bigint, dues bigint[], ids text[],
+  late_dues bigint[], late_ids text[]
+) LANGUAGE plpgsql SET search_path = pg_catalog SET enable_seqscan = off SET enable_bitmapscan = off
+AS $$
+#variable_conflict use_variable
+BEGIN
+  now := coalesce(at, tb.clock());
+  PERFORM tb.beat(me, a_process, a_listens, now);
+  SELECT array_agg(part ORDER BY part) INTO parts FROM generate_series(0, 63) AS part
+    WHERE me = (SELECT worker.id FROM tb.workers AS worker WHERE worker.beat >= now - 5000
+      ORDER BY hashint8extended(worker.id, part), worker.id LIMIT 1);
+  parts := coalesce(parts, '{}');
+  last := least(until, now + 15000);
+  SELECT store.paused INTO paused FROM tb.store AS store;
+  IF paused OR cardinality(parts) = 0 THEN RETURN NEXT; RETURN; END IF;
+  SELECT array_agg(key.due), array_agg(key.id) INTO dues, ids
+    FROM tb.keys(from_due, from_id, after, last, most, CASE WHEN cardinality(parts) < 64 THEN parts END)
+      AS key;
+  IF late AND cardinality(coalesce(ids, '{}')) + 64 < most THEN
+    SELECT array_agg(key.due), array_agg(key.id) INTO late_dues, late_ids
+      FROM tb.keys(0, '', false, now - 1000, 64, NULL) AS key
+      WHERE key.due < now - 5000 OR tb.part(key.id) = ANY (parts);
+  END IF;
+  RETURN NEXT;
+END $$;
+
+-- Returns up to `most` keys in order, of some parts or of all.
+CREATE OR REPLACE FUNCTION tb.keys(
+  from_due bigint, from_id text, after boolean, last bigint, most integer, parts integer[]
+) RETURNS TABLE (due bigint, id text) LANGUAGE plpgsql SET enable_seqscan = off AS $$
+#variable_conflict use_column
+BEGIN
+  RETURN QUERY
+    (SELECT timer.due, timer.id FROM tb.timers AS timer
+      WHERE (timer.due, timer.id) >= (from_due, from_id) AND timer.due <= last
+        AND NOT (after AND timer.due = from_due AND timer.id = from_id)
+        AND (parts IS NULL OR tb.part(timer.id) = ANY (parts))
+        -- Not as a join, whose plan could read all states.
+        AND (SELECT true FROM tb.states AS state WHERE state.id = timer.id) IS NULL
+      ORDER BY timer.due, timer.id LIMIT most)
+    UNION ALL
+    (SELECT state.key, state.id FROM tb.states AS state
+      WHERE (state.key, state.id) >= (from_due, from_id) AND state.key <= last
+        AND NOT (after AND state.key = from_due AND state.id = from_id)
+        AND (parts IS NULL OR tb.part(state.id) = ANY (parts))
+      ORDER BY state.key, state.id LIMIT most)
+    ORDER BY 1, 2 LIMIT most;
+END $$;
+
+-- Writes the heartbeat of a worker, twice a second at most, and removes dead ones.
+CREATE OR REPLACE FUNCTION tb.beat(me bigint, a_process bigint, a_listens boolean, now bigint)
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM FROM tb.workers WHERE id = me AND beat BETWEEN now - 500 AND now;
+  IF FOUND THEN RETURN; END IF;
+  -- A heartbeat need not survive the server.
+  PERFORM set_config('synchronous_commit', 'off', true);
+  INSERT INTO tb.workers (id, process, listens, beat) VALUES (me, a_process, a_listens, now)
+    ON CONFLICT (id) DO UPDATE SET beat = now;
+  DELETE FROM tb.workers WHERE id IN
+    (SELECT id FROM tb.workers WHERE beat < now - 5000 FOR UPDATE SKIP LOCKED);
+  -- The clock was set back. These workers have from now on as much time as the others.
+  UPDATE tb.workers SET beat = now WHERE id IN
+    (SELECT id FROM tb.workers WHERE beat > now AND id <> me FOR UPDATE SKIP LOCKED);
+END $$;
+
+-- Removes a worker.
+CREATE OR REPLACE FUNCTION tb.leave(worker bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  DELETE FROM tb.workers WHERE id = worker;
+  PERFORM pg_notify('tb_channel', 'left');
+END $$;

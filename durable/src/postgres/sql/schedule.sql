@@ -1,0 +1,81 @@
+-- Inserts a timer as part of the caller's transaction, from any client.
+--
+--   BEGIN;
+--   INSERT INTO orders …;
+--   SELECT reminders.insert('order 7', 'unpaid', delay => '1 day');
+--   COMMIT;
+--
+-- existing: what happens to a timer with this id, 'refuse' (an error, unique_violation), 'keep',
+--   'replace' or 'update'
+-- due or delay: the time; with `every` alone, one interval from now
+-- headers: an object of texts, or an array of pairs
+-- returns 'new', 'kept', 'replaced', 'next' or 'updated'
+CREATE OR REPLACE FUNCTION tb.insert(
+  id text,
+  payload bytea DEFAULT '',
+  due timestamptz DEFAULT NULL,
+  delay interval DEFAULT NULL,
+  existing text DEFAULT 'refuse',
+  attempts bigint DEFAULT 8,
+  backoff_first interval DEFAULT '1 second',
+  backoff_most interval DEFAULT '10 minutes',
+  backoff_jitter boolean DEFAULT true,
+  lease interval DEFAULT '15 seconds',
+  time_to_live interval DEFAULT NULL,
+  every interval DEFAULT NULL,
+  cron text DEFAULT NULL,
+  zone text DEFAULT NULL,
+  misfire interval DEFAULT NULL,
+  headers jsonb DEFAULT NULL
+) RETURNS text LANGUAGE plpgsql SET search_path = pg_catalog SET enable_seqscan = off AS $$
+#variable_conflict use_variable
+DECLARE
+  one tb.answer;
+  wait bigint := tb.millis(delay);
+  fixed bigint := greatest(ceil(extract(epoch FROM due) * 1000), 0);
+  by_rule boolean := due IS NULL AND delay IS NULL;
+BEGIN
+  IF existing NOT IN ('refuse', 'keep', 'replace', 'update') THEN
+    RAISE EXCEPTION 'existing must be refuse, keep, replace or update, and is %', existing
+      USING ERRCODE = 'invalid_parameter_value';
+  ELSIF due IS NOT NULL AND delay IS NOT NULL THEN
+    RAISE EXCEPTION 'due and delay exclude each other' USING ERRCODE = 'invalid_parameter_value';
+  ELSIF by_rule AND every IS NULL THEN
+    RAISE EXCEPTION 'due, delay or every is needed' USING ERRCODE = 'invalid_parameter_value';
+  ELSIF (cron IS NULL) <> (zone IS NULL) OR (cron IS NOT NULL AND every IS NOT NULL) THEN
+    RAISE EXCEPTION 'a rule is either cron with a zone, or every'
+      USING ERRCODE = 'invalid_parameter_value';
+  ELSIF misfire IS NOT NULL AND cron IS NULL AND every IS NULL THEN
+    RAISE EXCEPTION 'misfire needs a rule' USING ERRCODE = 'invalid_parameter_value';
+  ELSIF tb.millis(every) NOT BETWEEN 1 AND 3153600000000 THEN
+    RAISE EXCEPTION 'every must be 1 ms to 36500 days' USING ERRCODE = 'invalid_parameter_value';
+  ELSIF octet_length(headers::text) > 8192 OR jsonb_typeof(headers) NOT IN ('object', 'array') THEN
+    RAISE EXCEPTION 'headers must be an object of at most 4096 bytes'
+      USING ERRCODE = 'invalid_parameter_value';
+  END IF;
+  IF by_rule THEN fixed := tb.coming() + tb.millis(every); END IF;
+  one := tb.insert_row((coalesce(fixed, 0), 0, tb.millis(backoff_first), tb.millis(backoff_most),
+    tb.millis(every), tb.millis(time_to_live), tb.millis(misfire), attempts, tb.millis(lease),
+    backoff_jitter, id, cron, zone, headers, payload)::tb.timers, wait, by_rule, existing, NULL);
+  IF one.answer = 3 THEN
+    RAISE EXCEPTION 'a timer with the id % exists', quote_literal(id)
+      USING ERRCODE = 'unique_violation';
+  ELSIF one.answer = 4 THEN
+    RAISE EXCEPTION 'the time is after the end of the year 9999'
+      USING ERRCODE = 'datetime_field_overflow';
+  END IF;
+  PERFORM tb.notify_near(0, tb.clock(), ARRAY[id], ARRAY[one.due]);
+  RETURN (ARRAY['new', 'kept', 'replaced', NULL, NULL, 'next', 'updated'])[one.answer + 1];
+END $$;
+
+-- Cancels a timer as part of the caller's transaction. Returns 'removed', 'running' (its attempt is
+-- the last) or NULL if there is none.
+CREATE OR REPLACE FUNCTION tb.cancel(id text) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog SET enable_seqscan = off AS $$
+BEGIN
+  RETURN (ARRAY['removed', 'running'])[(tb.cancel_row(id)).answer];
+END $$;
+
+-- Converts a length of time to milliseconds, rounded up.
+CREATE OR REPLACE FUNCTION tb.millis(length interval) RETURNS bigint LANGUAGE sql IMMUTABLE AS
+  $$ SELECT ceil(extract(epoch FROM length) * 1000)::bigint $$;

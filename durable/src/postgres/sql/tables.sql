@@ -1,0 +1,118 @@
+-- The tables of a store, created once.
+--
+-- `timers` has the wide rows, which are written when a timer is inserted or rescheduled and deleted
+-- at its end. `states` has what an attempt changes: a timer without a row there rests as it was
+-- inserted, and for any other timer that row has the due time that counts. Leases, renewals,
+-- retries and repetitions therefore leave dead rows in the small table only.
+--
+-- All times are milliseconds since 1970. A paused timer that rests is parked 2^48 ms behind all
+-- others.
+
+CREATE TABLE tb.store (
+  one boolean PRIMARY KEY DEFAULT true CHECK (one),
+  layout integer NOT NULL,
+  revision integer NOT NULL,
+  paused boolean NOT NULL DEFAULT false,
+  timeline text NOT NULL
+);
+
+CREATE TABLE tb.timers (
+  due bigint NOT NULL CHECK (due BETWEEN 0 AND 253402300799999),
+  planned bigint NOT NULL,
+  first bigint NOT NULL,
+  most bigint NOT NULL,
+  every bigint,
+  lives bigint,
+  misfire bigint,
+  attempts bigint NOT NULL CHECK (attempts BETWEEN 1 AND 4294967295),
+  lease integer NOT NULL CHECK (lease BETWEEN 1 AND 86400000),
+  jitter boolean NOT NULL,
+  id text COLLATE "C" NOT NULL CHECK (octet_length(id) BETWEEN 1 AND 512),
+  cron text,
+  zone text,
+  headers jsonb,
+  payload bytea NOT NULL CHECK (octet_length(payload) <= 1048576),
+  PRIMARY KEY (id)
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.02,
+  autovacuum_analyze_scale_factor = 0.02);
+
+CREATE INDEX timers_due ON tb.timers (due, id);
+
+CREATE TABLE tb.states (
+  due bigint NOT NULL,
+  planned bigint NOT NULL,
+  fence bigint,
+  attempt bigint NOT NULL,
+  key bigint NOT NULL GENERATED ALWAYS AS
+    (CASE WHEN paused AND fence IS NULL THEN due + 281474976710656 ELSE due END) STORED,
+  paused boolean NOT NULL,
+  cancelled boolean NOT NULL,
+  follows boolean NOT NULL,
+  id text COLLATE "C" NOT NULL,
+  error text NOT NULL,
+  PRIMARY KEY (id)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
+  autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0,
+  autovacuum_analyze_threshold = 10000);
+
+CREATE INDEX states_key ON tb.states (key, id);
+
+-- The deliveries that were inserted while another one of the same timer was running.
+CREATE TABLE tb.nexts (LIKE tb.timers INCLUDING CONSTRAINTS, PRIMARY KEY (id));
+
+CREATE TABLE tb.letters (
+  number bigint PRIMARY KEY,
+  died bigint NOT NULL,
+  attempt bigint NOT NULL,
+  reason smallint NOT NULL,
+  error text NOT NULL,
+  LIKE tb.timers INCLUDING CONSTRAINTS
+);
+
+CREATE SEQUENCE tb.fences;
+CREATE SEQUENCE tb.numbers;
+
+-- The last reply to each process, so that a batch that is sent again is not executed again.
+CREATE TABLE tb.batches (
+  process bigint NOT NULL,
+  number bigint NOT NULL,
+  written timestamptz NOT NULL,
+  now bigint NOT NULL,
+  answers integer[] NOT NULL,
+  dues bigint[] NOT NULL,
+  fences bigint[] NOT NULL,
+  befores bigint[] NOT NULL,
+  PRIMARY KEY (process, number)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
+  autovacuum_vacuum_cost_delay = 0);
+
+CREATE TABLE tb.workers (
+  id bigint PRIMARY KEY,
+  process bigint NOT NULL,
+  listens boolean NOT NULL,
+  beat bigint NOT NULL
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
+
+-- The outcome of an operation: its number, the time in the key of the timer, its fencing token, and
+-- the time in the key before.
+CREATE TYPE tb.answer AS (answer integer, due bigint, fence bigint, before bigint);
+
+-- A timer as it is, with the delivery that follows.
+CREATE VIEW tb.records AS
+SELECT timer.id, coalesce(state.key, timer.due) AS key, state.fence,
+  coalesce(state.cancelled, false) AS cancelled, coalesce(state.paused, false) AS paused,
+  coalesce(state.due, timer.due) AS due, coalesce(state.planned, timer.planned) AS planned,
+  coalesce(state.attempt, 0) AS attempt, coalesce(state.error, '') AS error,
+  timer.first, timer.most, timer.jitter, timer.attempts, timer.lease, timer.lives,
+  CASE WHEN state.cancelled THEN NULL ELSE timer.every END AS every,
+  CASE WHEN state.cancelled THEN NULL ELSE timer.cron END AS cron,
+  CASE WHEN state.cancelled THEN NULL ELSE timer.zone END AS zone,
+  timer.misfire, timer.headers::text AS headers, timer.payload,
+  next.due AS next_due, next.planned AS next_planned, next.first AS next_first,
+  next.most AS next_most, next.jitter AS next_jitter, next.attempts AS next_attempts,
+  next.lease AS next_lease, next.lives AS next_lives, next.every AS next_every,
+  next.cron AS next_cron, next.zone AS next_zone, next.misfire AS next_misfire,
+  next.headers::text AS next_headers, next.payload AS next_payload
+FROM tb.timers AS timer
+LEFT JOIN tb.states AS state ON state.id = timer.id
+LEFT JOIN tb.nexts AS next ON next.id = timer.id;
