@@ -81,15 +81,15 @@ END $$;
 CREATE OR REPLACE FUNCTION tb.discard_row(an_id text, unreadable boolean) RETURNS tb.answer
 LANGUAGE plpgsql AS $$
 DECLARE
-  some boolean;
+  removed boolean;
 BEGIN
   PERFORM FROM tb.timers WHERE id = an_id FOR UPDATE;
-  some := FOUND;
-  IF some AND NOT unreadable THEN RETURN (0, NULL, NULL, NULL)::tb.answer; END IF;
+  removed := FOUND;
+  IF removed AND NOT unreadable THEN RETURN (0, NULL, NULL, NULL)::tb.answer; END IF;
   DELETE FROM tb.timers WHERE id = an_id;
   DELETE FROM tb.states WHERE id = an_id;
-  some := some OR FOUND;
+  removed := removed OR FOUND;
   DELETE FROM tb.nexts WHERE id = an_id;
-  some := some OR FOUND;
-  RETURN (some::integer, NULL, NULL, NULL)::tb.answer;
+  removed := removed OR FOUND;
+  RETURN (removed::integer, NULL, NULL, NULL)::tb.answer;
 END $$;

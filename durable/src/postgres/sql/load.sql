@@ -41,9 +41,9 @@ BEGIN
   RETURN NEXT;
 END $$;
 
--- Returns up to `most` keys in order, of some parts or of all.
+-- Returns up to `enough` keys in order, of some parts or of all.
 CREATE OR REPLACE FUNCTION tb.keys(
-  from_due bigint, from_id text, after boolean, last bigint, most integer, parts integer[]
+  from_due bigint, from_id text, after boolean, last bigint, enough integer, parts integer[]
 ) RETURNS TABLE (due bigint, id text) LANGUAGE plpgsql SET enable_seqscan = off AS $$
 #variable_conflict use_column
 BEGIN
@@ -54,14 +54,14 @@ BEGIN
         AND (parts IS NULL OR tb.part(timer.id) = ANY (parts))
         -- Not as a join, whose plan could read all states.
         AND (SELECT true FROM tb.states AS state WHERE state.id = timer.id) IS NULL
-      ORDER BY timer.due, timer.id LIMIT most)
+      ORDER BY timer.due, timer.id LIMIT enough)
     UNION ALL
     (SELECT state.key, state.id FROM tb.states AS state
       WHERE (state.key, state.id) >= (from_due, from_id) AND state.key <= last
         AND NOT (after AND state.key = from_due AND state.id = from_id)
         AND (parts IS NULL OR tb.part(state.id) = ANY (parts))
-      ORDER BY state.key, state.id LIMIT most)
-    ORDER BY 1, 2 LIMIT most;
+      ORDER BY state.key, state.id LIMIT enough)
+    ORDER BY 1, 2 LIMIT enough;
 END $$;
 
 -- Writes the heartbeat of a worker, twice a second at most, and removes dead ones.
