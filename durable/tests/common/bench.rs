@@ -288,6 +288,18 @@ macro_rules! suite {
             )*
         }
 
+        #[cfg(feature = "postgres")]
+        mod postgres {
+            $(
+                #[test]
+                fn $test() {
+                    if let Some(bench) = crate::common::postgres::OneSchema::bench() {
+                        super::$test(bench);
+                    }
+                }
+            )*
+        }
+
         #[cfg(feature = "redis")]
         mod redis {
             $(

@@ -6,12 +6,17 @@ pub(crate) mod bench;
 #[cfg(feature = "redis-tls")]
 pub(crate) mod certificates;
 pub(crate) mod events;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+pub(crate) mod host;
+#[cfg(feature = "postgres")]
+pub(crate) mod postgres;
+#[cfg(feature = "postgres")]
+pub(crate) mod postgres_server;
 pub(crate) mod process;
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "postgres", feature = "redis"))]
 pub(crate) mod proxy;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 #[cfg(feature = "redis")]
 pub(crate) mod sentinels;
-#[cfg(feature = "redis")]
 pub(crate) mod servers;

@@ -7,15 +7,16 @@
 
 #![allow(clippy::disallowed_methods, reason = "a server is waited for")]
 
+use super::servers::{compiled_clock, free_port};
 use std::io::Write;
-use std::net::TcpListener;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Ends what runs in a folder and removes it, once the standard input is closed. Its processes may
 /// be stopped.
@@ -28,12 +29,11 @@ fi
 rm -rf \"$0\"";
 
 /// Settings under which each commit is on the disk, of a size for tests.
-const SETTINGS: [&str; 9] = [
+const SETTINGS: [&str; 8] = [
     "listen_addresses=127.0.0.1",
     "unix_socket_directories=",
     "max_connections=200",
     "shared_buffers=32MB",
-    "autovacuum_naptime=1s",
     "wal_level=replica",
     "hot_standby=on",
     "wal_keep_size=64MB",
@@ -155,6 +155,8 @@ pub(crate) struct PostgresServer {
     pub(crate) port: u16,
     programs: &'static Programs,
     settings: Vec<String>,
+    /// The library that is preloaded for a clock that can be set.
+    preload: Option<PathBuf>,
     process: Mutex<Option<Child>>,
     // Dropped last, because its guard ends what still runs.
     folder: Folder,
@@ -163,12 +165,19 @@ pub(crate) struct PostgresServer {
 impl PostgresServer {
     /// Starts a server with further settings. Returns `None` if the programs are not installed.
     pub(crate) fn start(settings: &[&str]) -> Option<Self> {
-        let programs = Programs::find()?;
-        let folder = Folder::new(programs);
-        let template = programs.template().join("data");
-        let mut copy = Command::new("cp");
-        done(copy.arg("-a").arg(template).arg(&folder.path));
-        Some(Self::launch(programs, folder, settings))
+        let mut server = Self::new(Programs::find()?, settings);
+        server.fill();
+        server.launch();
+        Some(server)
+    }
+
+    /// Starts a server whose clock can be [set](Self::set_clock).
+    pub(crate) fn with_clock(settings: &[&str]) -> Option<Self> {
+        let mut server = Self::new(Programs::find()?, settings);
+        server.preload = Some(compiled_clock(&server.folder.path));
+        server.fill();
+        server.launch();
+        Some(server)
     }
 
     /// Returns a server that the tests of this process share. It does not survive a failure of
@@ -178,33 +187,55 @@ impl PostgresServer {
         SHARED.get_or_init(|| Self::start(&["fsync=off", "max_connections=500"])).as_ref()
     }
 
-    /// Starts a standby of this server, which replicates its log.
+    /// Starts a standby of this server, with a clock that can be set if this server has one.
     pub(crate) fn standby(&self, settings: &[&str]) -> Self {
-        let folder = Folder::new(self.programs);
-        let mut copy = self.programs.command("pg_basebackup", &folder);
-        copy.args(["--pgdata=data", "--checkpoint=fast", "--wal-method=stream", "--no-sync"]);
-        copy.args(["--write-recovery-conf", "--dbname"]);
-        done(copy.arg(format!("{} application_name=standby", self.address())));
-        Self::launch(self.programs, folder, settings)
+        let mut standby = Self::new(self.programs, settings);
+        standby.preload = self.preload.is_some().then(|| compiled_clock(&standby.folder.path));
+        standby.copy(self);
+        standby.launch();
+        standby
     }
 
-    fn launch(programs: &'static Programs, folder: Folder, settings: &[&str]) -> Self {
+    /// Starts this server, which was killed, as a standby of another one.
+    pub(crate) fn follow(&self, primary: &Self) {
+        std::fs::remove_dir_all(self.folder.data()).expect("the data are removed");
+        self.copy(primary);
+        self.resume();
+    }
+
+    fn new(programs: &'static Programs, settings: &[&str]) -> Self {
         let settings = SETTINGS.iter().chain(settings).map(|&setting| setting.to_owned()).collect();
-        let mut server = Self { port: 0, programs, settings, process: Mutex::new(None), folder };
+        let (folder, process) = (Folder::new(programs), Mutex::new(None));
+        Self { port: 0, programs, settings, preload: None, process, folder }
+    }
+
+    /// Gives it the data of a server that was never used.
+    fn fill(&self) {
+        let template = self.programs.template().join("data");
+        done(Command::new("cp").arg("-a").arg(template).arg(&self.folder.path));
+    }
+
+    /// Gives it the data of another server, whose log it replicates.
+    fn copy(&self, primary: &Self) {
+        let mut copy = self.programs.command("pg_basebackup", &self.folder);
+        copy.args(["--pgdata=data", "--checkpoint=fast", "--wal-method=stream", "--no-sync"]);
+        copy.args(["--write-recovery-conf", "--dbname"]);
+        done(copy.arg(format!("{} application_name=standby", primary.address())));
+    }
+
+    fn launch(&mut self) {
         for _ in 0..10 {
             // Another program may take a port before the server does.
-            let free = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-            server.port = free.local_addr().expect("it has an address").port();
-            drop(free);
-            if server.try_resume() {
-                return server;
+            self.port = free_port();
+            if self.try_resume() {
+                return;
             }
         }
-        panic!("PostgreSQL does not start:\n{}", server.log());
+        panic!("PostgreSQL does not start:\n{}", self.log());
     }
 
     pub(crate) fn url(&self) -> String {
-        url([self])
+        url(Ipv4Addr::LOCALHOST, &[self.port])
     }
 
     /// Returns its address for the programs of PostgreSQL.
@@ -267,6 +298,9 @@ impl PostgresServer {
         for setting in &self.settings {
             command.args(["-c", setting]);
         }
+        if let Some(clock) = &self.preload {
+            command.env("LD_PRELOAD", clock).env("PROCESS_CLOCK", self.folder.path.join("clock"));
+        }
         // When the shell that started the tests ends, the kernel continues all stopped processes of
         // their group, so a server that is paused must have its own.
         command.process_group(0);
@@ -285,6 +319,20 @@ impl PostgresServer {
         let _ = process.kill();
         let _ = process.wait();
         false
+    }
+
+    /// Sets the server's clock `ahead` seconds ahead of the machine's.
+    pub(crate) fn set_clock(&self, ahead: i64) {
+        let (new, clock) = (self.folder.path.join("clock.new"), self.folder.path.join("clock"));
+        std::fs::write(&new, ahead.to_string()).expect("it is written");
+        // Written in one step, because it is read all the time.
+        std::fs::rename(new, clock).expect("it is there");
+    }
+
+    /// Returns the time of the server's clock.
+    pub(crate) fn now(&self) -> SystemTime {
+        let micros = self.order("select (extract(epoch from clock_timestamp()) * 1000000)::bigint");
+        UNIX_EPOCH + Duration::from_micros(micros.parse().expect("a number"))
     }
 
     /// Returns `true` if that process accepts connections.
@@ -311,9 +359,17 @@ impl PostgresServer {
         let mut command = self.programs.command("psql", &self.folder);
         command.args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-c", sql]).arg(self.address());
         command.env("PGCONNECT_TIMEOUT", "5").env("PGAPPNAME", "test").stdout(Stdio::piped());
+        // Whatever the server's defaults are.
+        command.env("PGOPTIONS", "-c statement_timeout=0 -c default_transaction_read_only=off");
         let told = command.output().expect("it starts");
         let text = |bytes| String::from_utf8_lossy(bytes).trim_end().to_owned();
         if told.status.success() { Ok(text(&told.stdout)) } else { Err(text(&told.stderr)) }
+    }
+
+    /// Changes a setting of the running server.
+    pub(crate) fn configure(&self, setting: &str, value: &str) {
+        self.order(&format!("alter system set {setting} = '{value}'"));
+        self.order("select pg_reload_conf()");
     }
 
     /// Ends all connections of other programs. Returns their number.
@@ -349,9 +405,8 @@ impl PostgresServer {
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns the address of servers of which one is the primary.
-pub(crate) fn url<'a>(servers: impl IntoIterator<Item = &'a PostgresServer>) -> String {
-    let host = |server: &PostgresServer| format!("127.0.0.1:{}", server.port);
-    let hosts: Vec<String> = servers.into_iter().map(host).collect();
+pub(crate) fn url(host: Ipv4Addr, ports: &[u16]) -> String {
+    let hosts: Vec<String> = ports.iter().map(|port| format!("{host}:{port}")).collect();
     let which = if hosts.len() > 1 { "?target_session_attrs=read-write" } else { "" };
     format!("postgres://postgres@{}/postgres{which}", hosts.join(","))
 }

@@ -26,7 +26,25 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
+    /// Starts a proxy in front of Redis, which loses replies to batches.
     pub(crate) fn before(port: u16) -> Self {
+        Self::that_loses(port, |answer| {
+            // These are arrays. Messages are arrays, too.
+            answer.starts_with(b"*") && !answer.starts_with(b"*3\r\n$7\r\nmess")
+        })
+    }
+
+    /// Starts a proxy in front of PostgreSQL, which loses replies to transactions that have been
+    /// committed.
+    pub(crate) fn before_postgres(port: u16) -> Self {
+        Self::that_loses(port, |answer| {
+            let executed = answer.windows(7).any(|word| word == b"SELECT ");
+            // The server is ready for the next query, outside a transaction.
+            executed && answer.ends_with(b"Z\0\0\0\x05I")
+        })
+    }
+
+    fn that_loses(port: u16, is_lost: fn(&[u8]) -> bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let here = listener.local_addr().expect("it has an address").port();
         let server = Arc::new(AtomicU16::new(port));
@@ -63,11 +81,8 @@ impl Proxy {
                 std::thread::spawn(move || pass(from, to, held));
                 let losing = Arc::clone(&losing);
                 let lost = move |answer: &[u8]| {
-                    // Only replies to batches, which are arrays. Messages are arrays, too.
-                    let batch =
-                        answer.starts_with(b"*") && !answer.starts_with(b"*3\r\n$7\r\nmess");
                     let less = |count: u32| count.checked_sub(1);
-                    batch && losing.fetch_update(SeqCst, SeqCst, less).is_ok()
+                    is_lost(answer) && losing.fetch_update(SeqCst, SeqCst, less).is_ok()
                 };
                 std::thread::spawn(move || pass(server, client, lost));
             }

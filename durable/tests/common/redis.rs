@@ -1,8 +1,11 @@
 //! A store on a Redis server, in virtual time, and the processes of several in real time.
 
 use super::bench::{self, Bench, Bounds, Place, SECOND};
+use super::host::Host;
 use super::process::{Process, runtime};
+use super::proxy::Proxy;
 use super::servers::{Cluster, Server};
+use std::time::SystemTime;
 use tokio::runtime::Runtime;
 use tourbillon::ManualClock;
 use tourbillon_durable::{AnyStore, DurableError, Redis, RedisOptions};
@@ -53,6 +56,64 @@ impl Place for OneNode {
 
     fn clock(&self) -> &ManualClock {
         &self.clock
+    }
+}
+
+impl Host for Server {
+    fn start_host() -> Option<Self> {
+        Self::start(&["--appendonly", "yes", "--appendfsync", "always"])
+    }
+
+    fn start_with_clock() -> Option<Self> {
+        Self::with_clock()
+    }
+
+    fn set_clock(&self, ahead: i64) {
+        self.set_clock(ahead);
+    }
+
+    fn now(&self) -> SystemTime {
+        self.now()
+    }
+
+    fn port(&self) -> u16 {
+        self.port
+    }
+
+    fn process_at(&self, port: u16) -> Process {
+        Process::at(&format!("redis://127.0.0.1:{port}/"))
+    }
+
+    fn proxy(&self) -> Proxy {
+        Proxy::before(self.port)
+    }
+
+    fn kill(&self) {
+        self.kill();
+    }
+
+    fn resume(&self) {
+        self.resume();
+    }
+
+    fn pause(&self) {
+        self.pause();
+    }
+
+    fn go_on(&self) {
+        self.go_on();
+    }
+
+    fn cut(&self) {
+        assert!(self.say("CLIENT KILL TYPE normal").is_some());
+    }
+
+    fn cut_notices(&self) {
+        assert!(self.say("CLIENT KILL TYPE pubsub").is_some());
+    }
+
+    fn executed(&self) -> u64 {
+        self.figure("stats", "total_commands_processed").unwrap().parse().unwrap()
     }
 }
 

@@ -11,25 +11,6 @@ use std::sync::mpsc::channel;
 use tourbillon_durable::{Existing, Inserted, TimerState};
 
 #[test]
-fn a_paused_store_is_paused_for_other_processes() {
-    let Some(server) = Server::start(&[]) else { return };
-    let (process, other) = (Process::new(&server), Process::new(&server));
-    let work = other.work();
-    wait(process.timers.pause()).unwrap();
-    for id in ["a", "b"] {
-        wait(process.timers.insert(id, "", SECOND / 10, quick())).unwrap();
-    }
-    assert_eq!(wait(other.timers.is_paused()), Ok(true));
-    assert!(work.acknowledged.recv_timeout(2 * SECOND).is_err(), "the store is paused");
-    wait(process.timers.resume()).unwrap();
-    // Long before everything is loaded again in any case.
-    for _ in 0..2 {
-        assert!(work.acknowledged.recv_timeout(20 * SECOND).is_ok(), "the store is resumed");
-    }
-    assert_eq!(work.stop(), [""; 0]);
-}
-
-#[test]
 fn a_paused_partition_grants_no_lease_to_a_worker_that_has_not_noticed() {
     let Some(server) = Server::start(&[]) else { return };
     let process = Process::new(&server);

@@ -1,145 +1,20 @@
-//! Durable timers on Redis servers that are killed, restarted, emptied of scripts, locked and
-//! read-only, and between the store handles of several processes. In real time where it matters.
+//! Durable timers on Redis servers that are emptied, emptied of scripts, locked, read-only and full,
+//! and whose data are damaged. In real time where it matters.
 
 #![allow(clippy::disallowed_methods, reason = "servers and workers are waited for")]
 
-use crate::common::bench::{Bench, MILLISECOND, SECOND, attempts, start, wait};
-use crate::common::process::{
-    Process, Seen, Watch, Work, all_are_acknowledged_once, ids, lateness, quick, runtime,
-};
+use crate::common::bench::{Bench, MILLISECOND, SECOND, start, wait};
+use crate::common::process::{Process, Seen, Watch, ids, lateness, quick, runtime};
 use crate::common::proxy::Proxy;
 use crate::common::redis::OneNode;
 use crate::common::servers::Server;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 use tourbillon_durable::{
     Attempt, Cancelled, DurableError, Existing, Finding, Inserted, Options, Outcome, Redis,
     RedisOptions,
 };
-
-const ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
-
-#[test]
-fn what_was_acknowledged_survives_a_kill_of_the_server() {
-    let Some(server) = Server::start(&ALWAYS) else { return };
-    let process = Process::new(&server);
-    let work = process.work();
-    let all = ids(300);
-    for (some, part) in all.chunks(100).enumerate() {
-        // Each hundred becomes due while the server is down, or just after.
-        let schedule = part.iter().map(|id| {
-            let delay = Duration::from_millis(300 + 10 * some as u64);
-            process.timers.insert(id, "", delay, quick())
-        });
-        let scheduled = wait(futures_util::future::join_all(schedule));
-        assert!(scheduled.iter().all(|scheduled| *scheduled == Ok(Inserted::New)));
-        server.kill();
-        std::thread::sleep(Duration::from_millis(400));
-        server.resume();
-    }
-    all_are_acknowledged_once(&process.timers, vec![work], all);
-}
-
-#[test]
-fn a_call_whose_answer_is_lost_is_done_once() {
-    let Some(server) = Server::start(&ALWAYS) else { return };
-    let process = Process::new(&server);
-    let work = process.work();
-    let all = ids(2000);
-    let caller = {
-        let (timers, all) = (process.timers.clone(), all.clone());
-        std::thread::spawn(move || {
-            for some in all.chunks(200) {
-                let delay = Duration::from_millis(20);
-                let schedule = some.iter().map(|id| timers.insert(id, "", delay, quick()));
-                let scheduled = wait(futures_util::future::join_all(schedule));
-                // An operation that was executed twice would be refused.
-                assert!(scheduled.iter().all(|scheduled| *scheduled == Ok(Inserted::New)));
-            }
-        })
-    };
-    for _ in 0..20 {
-        // Connections break while calls are in flight, and from time to time the server is killed
-        // too.
-        std::thread::sleep(SECOND / 50);
-        assert!(server.say("CLIENT KILL TYPE normal").is_some());
-    }
-    server.kill();
-    server.resume();
-    caller.join().unwrap();
-    all_are_acknowledged_once(&process.timers, vec![work], all);
-}
-
-#[test]
-fn a_batch_whose_answer_is_lost_is_answered_as_before() {
-    let Some(server) = Server::start(&[]) else { return };
-    let proxy = Proxy::before(server.port);
-    let process = Process::at(&format!("redis://127.0.0.1:{}/", proxy.port));
-    let timers = &process.timers;
-    let all = ids(200);
-    proxy.lose(3);
-    let schedule = all.iter().map(|id| timers.insert(id, "", 86_400 * SECOND, quick()));
-    let scheduled = wait(futures_util::future::join_all(schedule));
-    assert!(scheduled.iter().all(|scheduled| *scheduled == Ok(Inserted::New)), "{scheduled:?}");
-    assert_eq!((proxy.left(), wait(timers.len())), (0, Ok(200)));
-
-    proxy.lose(3);
-    let cancel = all.iter().take(100).map(|id| timers.cancel(id));
-    let cancelled = wait(futures_util::future::join_all(cancel));
-    assert!(
-        cancelled.iter().all(|cancelled| *cancelled == Ok(Cancelled::Removed)),
-        "{cancelled:?}"
-    );
-    assert_eq!((proxy.left(), wait(timers.len())), (0, Ok(100)));
-
-    // A lease that was granted is returned again, without a wait for its end.
-    let work = process.work();
-    for some in all[100..].chunks(25) {
-        proxy.lose(2);
-        let due = some.iter().map(|id| timers.reset(id, SECOND / 5));
-        let moved = wait(futures_util::future::join_all(due));
-        assert!(moved.iter().all(|moved| *moved == Ok(true)), "{moved:?}");
-        std::thread::sleep(SECOND / 5);
-        proxy.lose(3);
-        let acknowledged: BTreeSet<String> = some.iter().map(|_| work.next()).collect();
-        assert_eq!(acknowledged, some.iter().cloned().collect());
-    }
-    assert_eq!(work.stop(), [""; 0]);
-}
-
-#[test]
-fn what_the_network_held_back_is_not_done_late() {
-    let Some(server) = Server::start(&[]) else { return };
-    let proxy = Proxy::before(server.port);
-    let process = Process::at(&format!("redis://127.0.0.1:{}/", proxy.port));
-    let other = Process::new(&server);
-    assert_eq!(wait(process.timers.cancel("a")), Ok(Cancelled::NotFound));
-    proxy.hold();
-    assert_eq!(wait(process.timers.cancel("a")), Ok(Cancelled::NotFound));
-    let scheduled = wait(other.timers.insert("a", "", 3600 * SECOND, quick()));
-    assert_eq!(scheduled, Ok(Inserted::New));
-    assert!(proxy.let_go());
-    std::thread::sleep(SECOND / 2);
-    assert!(wait(other.timers.get("a")).unwrap().is_some(), "nobody has cancelled it");
-}
-
-#[test]
-fn a_connection_that_does_not_answer_is_replaced() {
-    let Some(server) = Server::start(&[]) else { return };
-    let proxy = Proxy::before(server.port);
-    let process = Process::at(&format!("redis://127.0.0.1:{}/", proxy.port));
-    let work = process.work();
-    for id in ["a", "b"] {
-        let scheduled = wait(process.timers.insert(id, "", SECOND / 10, quick()));
-        assert_eq!(scheduled, Ok(Inserted::New));
-        assert_eq!(work.next(), id);
-        proxy.silence();
-    }
-    assert_eq!(wait(process.timers.len()), Ok(0));
-    assert_eq!(work.stop(), [""; 0]);
-}
 
 #[test]
 fn an_operation_that_fails_leaves_the_others_of_its_batch_alone() {
@@ -177,66 +52,6 @@ fn an_operation_that_fails_leaves_the_others_of_its_batch_alone() {
     assert!(right, "{cancelled:?}");
     let left = all.iter().filter(|id| broken(id)).count();
     assert_eq!(wait(timers.len()), Ok(left as u64));
-}
-
-#[test]
-fn a_timer_that_another_process_schedules_is_not_late() {
-    let Some(server) = Server::start(&[]) else { return };
-    let (here, there) = (Process::new(&server), Process::new(&server));
-    let work = here.work();
-    // By then its low watermark lies ten seconds ahead.
-    std::thread::sleep(SECOND / 2);
-    wait(there.timers.insert("far", "", 3600 * SECOND, quick())).unwrap();
-    for number in 0..5 {
-        let begun = SystemTime::now();
-        wait(there.timers.insert("near", "", SECOND / 5, quick())).unwrap();
-        assert_eq!(work.next(), "near");
-        let took = begun.elapsed().unwrap();
-        assert!((SECOND / 5..2 * SECOND).contains(&took), "{number}: {took:?}");
-    }
-    // A key beyond the window is loaded when it is due soon.
-    assert_eq!(wait(there.timers.reset("far", SECOND / 5)), Ok(true));
-    assert_eq!(work.next(), "far");
-    // The subscription breaks, and another is established.
-    assert!(server.say("CLIENT KILL TYPE pubsub").is_some());
-    wait(there.timers.insert("unheard", "", SECOND / 10, quick())).unwrap();
-    assert_eq!(work.next(), "unheard");
-    // A cancel is obeyed although the key stays in the wheel.
-    wait(there.timers.insert("cancelled", "", SECOND / 2, quick())).unwrap();
-    assert_eq!(wait(there.timers.cancel("cancelled")), Ok(Cancelled::Removed));
-    std::thread::sleep(SECOND);
-    assert_eq!(work.stop(), [""; 0]);
-}
-
-#[test]
-fn workers_of_several_processes_share_the_work() {
-    let Some(server) = Server::start(&[]) else { return };
-    let processes = [Process::new(&server), Process::new(&server), Process::new(&server)];
-    let work: Vec<Work> = processes.iter().map(Process::work).collect();
-    let all = ids(1000);
-    let schedule = all.iter().map(|id| processes[0].timers.insert(id, "", SECOND, quick()));
-    wait(futures_util::future::try_join_all(schedule)).unwrap();
-    all_are_acknowledged_once(&processes[0].timers, work, all);
-}
-
-#[test]
-fn a_worker_at_rest_asks_little() {
-    let Some(server) = Server::start(&[]) else { return };
-    let process = Process::new(&server);
-    let schedule = |id: &String| {
-        let (timers, id) = (process.timers.clone(), id.clone());
-        async move { timers.insert(&id, "", 86_400 * SECOND, Options::new()).await }
-    };
-    wait(futures_util::future::try_join_all(ids(500).iter().map(schedule))).unwrap();
-    let work = process.work();
-    std::thread::sleep(SECOND);
-    let count =
-        || -> u64 { server.figure("stats", "total_commands_processed").unwrap().parse().unwrap() };
-    let before = count();
-    std::thread::sleep(5 * SECOND);
-    let commands = count() - before;
-    assert!(commands <= 100, "{commands} commands in five seconds");
-    assert_eq!(work.stop(), [""; 0]);
 }
 
 #[test]
@@ -355,66 +170,6 @@ fn a_worker_waits_while_nothing_can_be_written() {
     server.order("CONFIG SET min-replicas-to-write 0");
     assert_eq!(work.next(), "id");
     assert_eq!(work.stop(), [""; 0]);
-}
-
-/// Waits for a worker that was asked to end.
-fn ended(work: Work) {
-    drop(work.end);
-    let begun = SystemTime::now();
-    while !work.thread.is_finished() {
-        assert!(begun.elapsed().unwrap() < 30 * SECOND, "the worker never ends");
-        std::thread::sleep(SECOND / 100);
-    }
-    assert_eq!(work.thread.join().unwrap(), Ok(()));
-}
-
-#[test]
-fn a_worker_ends_though_redis_is_away() {
-    let Some(server) = Server::start(&ALWAYS).map(Arc::new) else { return };
-    let process = Process::new(&server);
-    let timers = &process.timers;
-    // The lease is granted, and its end cannot be reported.
-    let (begun, begins) = std::sync::mpsc::channel();
-    let (end, ends) = futures_channel::oneshot::channel::<()>();
-    let killed = Arc::clone(&server);
-    let (send, events) = std::sync::mpsc::channel();
-    let worker = timers.worker().observe(attempts(send));
-    let run = worker
-        .until(async move {
-            let _ = ends.await;
-        })
-        .run(move |_| {
-            killed.kill();
-            begun.send(()).unwrap();
-            async { Ok::<(), String>(()) }
-        });
-    let thread = std::thread::spawn(move || wait(run));
-    let (_, acknowledged) = std::sync::mpsc::channel();
-    let work = Work { acknowledged, end, thread };
-    wait(timers.insert("id", "", SECOND / 10, quick().lease(SECOND))).unwrap();
-    begins.recv_timeout(60 * SECOND).unwrap();
-    ended(work);
-    let outcomes: Vec<_> = events.try_iter().map(|attempt| attempt.outcome).collect();
-    assert_eq!(outcomes, [Outcome::Unanswered]);
-    // Another worker waits for a lease when it is asked to end.
-    server.resume();
-    let work = process.work();
-    wait(timers.insert("ready", "", SECOND / 10, quick())).unwrap();
-    while work.next() != "ready" {}
-    wait(timers.insert("late", "", SECOND, quick())).unwrap();
-    server.kill();
-    std::thread::sleep(2 * SECOND);
-    ended(work);
-    // Nothing is lost. The first worker's result may count now, or the timer is delivered again.
-    server.resume();
-    let work = process.work();
-    while work.next() != "late" {}
-    let begun = SystemTime::now();
-    while wait(timers.len()) != Ok(0) {
-        assert!(begun.elapsed().unwrap() < 60 * SECOND, "a timer is never delivered");
-        std::thread::sleep(SECOND / 20);
-    }
-    work.stop();
 }
 
 #[test]
@@ -919,50 +674,4 @@ fn a_new_process_costs_the_same_however_many_there_have_been() {
         wait(process.timers.insert(&id, "", 3600 * SECOND, Options::new())).unwrap();
     }
     assert_eq!(kept(), left + 2);
-}
-
-#[test]
-fn a_server_whose_clock_is_set_hurries_and_loses_nothing() {
-    let Some(server) = Server::with_clock().map(Arc::new) else { return };
-    let process = Process::new(&server);
-    let timers = &process.timers;
-    let (send, ended) = std::sync::mpsc::channel();
-    let (end, ends) = futures_channel::oneshot::channel::<()>();
-    let worker = timers.worker().until(async move {
-        let _ = ends.await;
-    });
-    let clock = Arc::clone(&server);
-    let run = worker.run(move |delivery| {
-        send.send((delivery.id, clock.now() < delivery.planned)).unwrap();
-        async { Ok::<(), String>(()) }
-    });
-    let thread = std::thread::spawn(move || wait(run));
-    let next = || {
-        let (id, early) = ended.recv_timeout(60 * SECOND).expect("nothing is lost");
-        assert!(!early, "{id}");
-        id
-    };
-    let schedule = |id: &str, delay: Duration| {
-        wait(timers.insert(id, "", delay, quick())).unwrap();
-    };
-    schedule("right", SECOND / 10);
-    assert_eq!(next(), "right");
-    schedule("waits until the clock is right again", 2 * SECOND);
-    // An hour back, so that an hour and two seconds are left.
-    server.set_clock(-3600);
-    schedule("by the new time", SECOND);
-    assert_eq!(next(), "by the new time");
-    std::thread::sleep(2 * SECOND);
-    assert!(ended.try_recv().is_err(), "it is not due");
-    server.set_clock(0);
-    assert_eq!(next(), "waits until the clock is right again");
-    schedule("in an hour", 3600 * SECOND);
-    schedule("in three hours", 3 * 3600 * SECOND);
-    server.set_clock(7200);
-    assert_eq!(next(), "in an hour");
-    // The end of the lease is in the store when the worker has ended.
-    drop(end);
-    assert_eq!(thread.join().unwrap(), Ok(()));
-    assert_eq!(wait(timers.len()), Ok(1));
-    assert!(ended.try_recv().is_err(), "once each");
 }

@@ -12,6 +12,8 @@ mod cron;
 mod disk;
 mod events;
 mod faults;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod hosts;
 mod leases;
 mod letters;
 mod lists;

@@ -27,9 +27,6 @@ use servers::Server;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The default settings of the server where those of the tests are smaller.
-const POSTGRES: [&str; 2] = ["shared_buffers=128MB", "autovacuum_naptime=1min"];
-
 /// A system that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
@@ -135,7 +132,8 @@ impl System {
                 figures
             }
             Self::PgBoss => {
-                let server = PostgresServer::start(&POSTGRES).expect("PostgreSQL is installed");
+                let server = PostgresServer::start(&["shared_buffers=128MB"])
+                    .expect("PostgreSQL is installed");
                 let settings = options.settings(server.url());
                 let (count, callers) = (settings.count / 5, settings.callers.div_ceil(4));
                 run(script("pg-boss.js"), &Settings { count, callers, ..settings })

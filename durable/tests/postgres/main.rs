@@ -1,0 +1,12 @@
+//! The store in PostgreSQL, with servers that fail, transactions of callers, and a pooler.
+//!
+//! `store` has the tests that every store passes, in virtual time and on servers that fail.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod pooler;
+mod processes;
+mod server;
+mod transactions;

@@ -1,0 +1,144 @@
+//! Workers in several processes, of which one is killed and one is stopped. The tests run
+//! themselves as children.
+
+#![allow(clippy::disallowed_methods, reason = "real processes and time")]
+
+use crate::common::bench::{SECOND, attempts, wait};
+use crate::common::host::Host;
+use crate::common::postgres_server::PostgresServer;
+use crate::common::process::{Process, ids, quick};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::sleep;
+use std::time::SystemTime;
+use tourbillon_durable::{Outcome, PostgresOptions};
+
+const URL: &str = "TOURBILLON_POSTGRES_URL";
+
+/// Works until the standard input ends, if it runs as a child. Each line of its output names an
+/// attempt that has begun (`b`), is about to succeed (`w`), or was acknowledged (`a`).
+#[test]
+fn child() {
+    let Ok(url) = std::env::var(URL) else { return };
+    let process = Process::in_schema(&url, PostgresOptions::new("timers"));
+    let (end, ends) = futures_channel::oneshot::channel::<()>();
+    std::thread::spawn(move || {
+        let _ = std::io::stdin().read(&mut [0]);
+        drop(end);
+    });
+    let (send, events) = channel();
+    let worker = process.timers.worker().concurrency(16).observe(attempts(send));
+    let run = worker
+        .until(async move {
+            let _ = ends.await;
+        })
+        .run(|delivery| async move {
+            say("b", &delivery.id);
+            sleep(SECOND / 100);
+            say("w", &delivery.id);
+            Ok::<(), String>(())
+        });
+    let log = std::thread::spawn(move || {
+        for attempt in events {
+            if attempt.outcome == Outcome::Acknowledged {
+                say("a", &attempt.id);
+            }
+        }
+    });
+    wait(run).unwrap();
+    log.join().unwrap();
+}
+
+fn say(what: &str, id: &str) {
+    let line = format!("\n{what} {id}\n");
+    std::io::stdout().write_all(line.as_bytes()).unwrap();
+}
+
+/// A worker in another process.
+struct Worker {
+    child: Child,
+    said: Receiver<(char, String)>,
+}
+
+impl Worker {
+    fn start(server: &PostgresServer) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["processes::child", "--exact", "--nocapture", "--test-threads=1"]);
+        command.env(URL, server.url()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (send, said) = channel();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                if let Some((what @ ("a" | "b" | "w"), id)) = line.split_once(' ') {
+                    let _ = send.send((what.chars().next().unwrap(), id.to_owned()));
+                }
+            }
+        });
+        Self { child, said }
+    }
+
+    fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
+        assert!(sent.unwrap().success(), "{signal}");
+    }
+
+    /// Waits until some attempts have begun. Returns all that was said until then.
+    fn has_begun(&self, count: usize) -> Vec<(char, String)> {
+        let mut said = Vec::new();
+        while said.iter().filter(|(what, _)| *what == 'b').count() < count {
+            said.push(self.said.recv_timeout(60 * SECOND).expect("it works"));
+        }
+        said
+    }
+
+    fn end(mut self, said: &mut Vec<(char, String)>) {
+        drop(self.child.stdin.take());
+        self.child.wait().unwrap();
+        said.extend(self.said.iter());
+    }
+}
+
+#[test]
+fn workers_that_are_killed_and_stopped_lose_and_double_nothing() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    let all = ids(1500);
+    let inserted = all.iter().enumerate().map(|(number, id)| {
+        let delay = SECOND + SECOND * u32::try_from(number).unwrap() / 300;
+        process.timers.insert(id, "", delay, quick().lease(SECOND).attempts(20))
+    });
+    wait(futures_util::future::try_join_all(inserted)).unwrap();
+    let [killed, stopped, well] = [(); 3].map(|()| Worker::start(&server));
+    let mut said = stopped.has_begun(50);
+    stopped.signal("-STOP");
+    said.extend(killed.has_begun(100));
+    killed.signal("-KILL");
+    killed.end(&mut said);
+    // Longer than a lease, and than a worker counts as alive.
+    sleep(7 * SECOND);
+    stopped.signal("-CONT");
+    let begun = SystemTime::now();
+    while wait(process.timers.len()) != Ok(0) {
+        assert!(begun.elapsed().unwrap() < 60 * SECOND, "a timer is never delivered");
+        sleep(SECOND / 20);
+    }
+    stopped.end(&mut said);
+    well.end(&mut said);
+    let mut ends = BTreeMap::<&str, (usize, usize)>::new();
+    for (what, id) in &said {
+        let (answered, acknowledged) = ends.entry(id).or_default();
+        *answered += usize::from(*what == 'w');
+        *acknowledged += usize::from(*what == 'a');
+    }
+    for id in &all {
+        let (answered, acknowledged) = ends.get(id.as_str()).copied().unwrap_or_default();
+        // The acknowledgements of a worker that was killed may not have been logged.
+        assert!(answered > 0 && acknowledged <= 1, "{id}: {answered}, {acknowledged}");
+    }
+    let untold = ends.values().filter(|(_, acknowledged)| *acknowledged == 0).count();
+    assert!(untold <= 32, "{untold}");
+    assert_eq!(wait(process.timers.dead_len()), Ok(0));
+}

@@ -1,0 +1,283 @@
+//! PostgreSQL servers that are replaced by their standby, read-only, full, slow and emptied.
+
+#![allow(clippy::disallowed_methods, reason = "servers and workers are waited for")]
+
+use crate::common::bench::{SECOND, wait};
+use crate::common::host::Host;
+use crate::common::postgres::OneSchema;
+use crate::common::postgres_server::{PostgresServer, url};
+use crate::common::process::{
+    Process, Watch, all_are_acknowledged_once, ids, lateness, quick, runtime,
+};
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, SystemTime};
+use tourbillon_durable::{DurableError, Inserted, Loss, Options, Postgres, PostgresOptions};
+
+/// The reply to an insert into a server that may have to be repeated.
+fn insert(timers: &tourbillon_durable::DurableTimers, id: &str) -> Result<Inserted, DurableError> {
+    wait(timers.insert(id, "", SECOND / 2, quick())).map_err(DurableError::from)
+}
+
+#[test]
+fn a_standby_that_is_promoted_takes_over() {
+    let Some(first) = PostgresServer::start(&[]) else { return };
+    let second = first.standby(&[]);
+    first.configure("synchronous_standby_names", "standby");
+    let state = "select sync_state from pg_stat_replication";
+    first.wait_for("its standby", |first| first.order(state) == "sync");
+    // The standby is the first that is asked, and refuses.
+    let both = url(Ipv4Addr::LOCALHOST, &[second.port, first.port]);
+    let process = Process::in_schema(&both, PostgresOptions::new("timers"));
+    let timers = &process.timers;
+    let durability = wait(timers.durability()).unwrap();
+    assert_eq!((durability.killed, durability.power_failure), (Loss::Nothing, Loss::Nothing));
+    assert_eq!(durability.replicas, 1);
+    let work = process.work();
+    let (before, after) = (ids(200), ids(400).split_off(200));
+    let schedule = before.iter().map(|id| timers.insert(id, "", 2 * SECOND, quick()));
+    let scheduled = wait(futures_util::future::join_all(schedule));
+    assert!(scheduled.iter().all(|scheduled| *scheduled == Ok(Inserted::New)), "{scheduled:?}");
+    first.kill();
+    second.promote();
+    let schedule = after.iter().map(|id| timers.insert(id, "", SECOND, quick()));
+    let scheduled = wait(futures_util::future::join_all(schedule));
+    assert!(scheduled.iter().all(|scheduled| *scheduled == Ok(Inserted::New)), "{scheduled:?}");
+    assert_eq!(wait(timers.durability()).unwrap().replicas, 0);
+    all_are_acknowledged_once(timers, vec![work], [before, after].concat());
+}
+
+#[test]
+fn a_server_that_forbids_writing_is_told_apart_and_waited_for() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    let timers = &process.timers;
+    let work = process.work();
+    assert_eq!(insert(timers, "due meanwhile"), Ok(Inserted::New));
+    server.configure("default_transaction_read_only", "on");
+    let refused = insert(timers, "another").unwrap_err();
+    assert!(matches!(refused, DurableError::ReadOnly(_)), "{refused:?}");
+    // It can still be read.
+    assert!(wait(timers.get("due meanwhile")).unwrap().is_some());
+    sleep(2 * SECOND);
+    assert!(work.acknowledged.try_recv().is_err(), "it cannot be leased");
+    server.configure("default_transaction_read_only", "off");
+    assert_eq!(work.next(), "due meanwhile");
+    assert_eq!(work.stop(), [""; 0]);
+}
+
+#[test]
+fn statements_that_take_too_long_are_repeated() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    let timers = &process.timers;
+    let work = process.work();
+    assert_eq!(insert(timers, "due meanwhile"), Ok(Inserted::New));
+    // No statement can wait for this lock.
+    server.configure("statement_timeout", "50ms");
+    server.configure("lock_timeout", "0");
+    let holds = "begin; lock table timers.timers; select pg_sleep(3); commit";
+    std::thread::scope(|scope| {
+        scope.spawn(|| server.order(holds));
+        let lock = "select count(*) from pg_locks where mode = 'AccessExclusiveLock'";
+        server.wait_for("the lock", |server| server.order(lock) != "0");
+        assert_eq!(insert(timers, "waits"), Ok(Inserted::New));
+    });
+    server.configure("statement_timeout", "0");
+    let acknowledged = std::collections::BTreeSet::from([work.next(), work.next()]);
+    assert!(acknowledged.contains("waits"), "{acknowledged:?}");
+    assert_eq!(work.stop(), [""; 0]);
+}
+
+/// A small file system in memory, unless it may not be mounted here.
+struct SmallDisk(std::path::PathBuf);
+
+impl SmallDisk {
+    fn mount() -> Option<Self> {
+        let folder = std::env::temp_dir().join(format!("tourbillon-small-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let mount = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=64m,mode=0777", "tmpfs"])
+            .arg(&folder)
+            .output();
+        let disk = Self(folder);
+        mount.is_ok_and(|mount| mount.status.success()).then_some(disk)
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).output();
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+fn own(folder: &Path) {
+    assert!(Command::new("chown").arg("postgres").arg(folder).status().unwrap().success());
+}
+
+#[test]
+fn a_full_disk_is_told_apart_and_waited_for() {
+    let Some(disk) = SmallDisk::mount() else { return };
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    own(&disk.0);
+    server.order(&format!("create tablespace small location '{}'", disk.0.display()));
+    server.order("create database small tablespace small");
+    let url = server.url().replace("/postgres?", "/small?");
+    let url = url.strip_suffix("/postgres").map(|url| format!("{url}/small")).unwrap_or(url);
+    let process = Process::in_schema(&url, PostgresOptions::new("timers"));
+    let timers = &process.timers;
+    let mut taken = 0;
+    let refused = loop {
+        let large: Vec<u8> = (0..1 << 19).map(|_| fastrand::u8(..)).collect();
+        match wait(timers.insert(&format!("{taken}"), large, 3 * SECOND, quick())) {
+            Ok(_) => taken += 1,
+            Err(refused) => break refused,
+        }
+        assert!(taken < 200, "the disk is never full");
+    };
+    assert!(matches!(refused.reason, DurableError::ReadOnly(_)), "{refused:?}");
+    assert!(taken > 20, "{taken}");
+    // What frees the space can still be done.
+    assert_eq!(wait(timers.len()), Ok(taken));
+    let work = process.work();
+    for _ in 0..taken {
+        work.next();
+    }
+    assert_eq!((work.stop(), wait(timers.len())), (vec![], Ok(0)));
+    drop(process);
+    drop(server);
+}
+
+/// Without notices of other processes' timers, a worker finds them by itself.
+#[test]
+fn without_notices_timers_are_a_second_late_at_most() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let polls = PostgresOptions::new("timers").poll_only();
+    let (process, other) = (Process::in_schema(&server.url(), polls), server.process());
+    let watch = Watch::over(&process);
+    sleep(2 * SECOND);
+    let (all, begun) = (ids(200), SystemTime::now());
+    for id in &all {
+        wait(other.timers.insert(id, "", SECOND / 2, quick())).unwrap();
+        sleep(SECOND / 20);
+    }
+    sleep(3 * SECOND);
+    let come: Vec<_> = watch.delivered.try_iter().collect();
+    assert_eq!(come.len(), all.len());
+    let (_, p99, worst) = lateness(&come, begun);
+    assert!(p99 < SECOND * 3 / 2, "p99 {p99:?}, at most {worst:?}");
+    assert_eq!(watch.stop(), []);
+}
+
+#[test]
+fn what_is_too_much_for_one_answer_comes_in_several() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    let all = ids(40);
+    for id in &all {
+        wait(process.timers.insert(id, vec![7; 1 << 20], SECOND, quick())).unwrap();
+    }
+    let page = wait(process.timers.list(None, 40)).unwrap();
+    assert!((8..=10).contains(&page.len()), "{} timers", page.len());
+    all_are_acknowledged_once(&process.timers, vec![process.work()], all);
+}
+
+#[test]
+fn a_store_with_another_layout_is_refused() {
+    let Some(bench) = OneSchema::bench() else { return };
+    bench.place.order("update tb.store set layout = 9");
+    let format = DurableError::Format { found: 9, known: 1 };
+    assert_eq!(bench.place.try_open().unwrap_err(), format);
+    bench.place.order("update tb.store set layout = 1");
+    assert!(bench.place.try_open().is_ok());
+}
+
+#[test]
+fn a_server_that_is_away_is_told_apart() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    server.kill();
+    let begun = SystemTime::now();
+    let gone = insert(&process.timers, "id").unwrap_err();
+    assert!(matches!(gone, DurableError::Unreachable(_)), "{gone:?}");
+    assert!(begun.elapsed().unwrap() < 20 * SECOND);
+    let connects = async { Postgres::connect(&server.url(), "timers").await };
+    let gone = runtime().block_on(connects).unwrap_err();
+    assert!(matches!(gone, DurableError::Unreachable(_)), "{gone:?}");
+}
+
+#[test]
+fn processes_that_create_a_store_at_once_create_one() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let begin = std::sync::Barrier::new(8);
+    std::thread::scope(|scope| {
+        let started = (0..8).map(|number: u32| {
+            let (server, begin) = (&server, &begin);
+            scope.spawn(move || {
+                begin.wait();
+                let process = server.process();
+                let day = 86_400 * SECOND;
+                wait(process.timers.insert(&format!("{number}"), "", day, quick())).unwrap();
+                process
+            })
+        });
+        let started: Vec<_> = started.collect();
+        let processes: Vec<Process> = started.into_iter().map(|it| it.join().unwrap()).collect();
+        for process in &processes {
+            assert_eq!(wait(process.timers.len()), Ok(8));
+        }
+    });
+}
+
+#[test]
+fn a_schema_that_is_dropped_ends_the_worker_and_can_be_created_again() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    let worker = process.timers.worker();
+    let run = std::thread::spawn(move || wait(worker.run(|_| async { Ok::<(), String>(()) })));
+    sleep(SECOND);
+    server.order("drop schema timers cascade");
+    let begun = SystemTime::now();
+    while !run.is_finished() {
+        assert!(begun.elapsed().unwrap() < 60 * SECOND, "the run goes on");
+        sleep(SECOND / 100);
+    }
+    assert!(run.join().unwrap().is_err());
+    assert!(insert(&process.timers, "id").is_err());
+    let again = server.process();
+    let work = again.work();
+    assert_eq!(insert(&again.timers, "id"), Ok(Inserted::New));
+    assert_eq!(work.next(), "id");
+    assert_eq!(work.stop(), [""; 0]);
+}
+
+#[test]
+fn renewals_and_retries_leave_the_payload_where_it_is() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    let timers = &process.timers;
+    wait(timers.insert("id", vec![7; 1 << 20], SECOND / 10, Options::new())).unwrap();
+    let place = || server.order("select ctid, xmin from timers.timers where id = 'id'");
+    let before = place();
+    let worker = timers.worker();
+    let (send, begun) = std::sync::mpsc::channel();
+    let (end, ends) = futures_channel::oneshot::channel::<()>();
+    let run = worker
+        .until(async move {
+            let _ = ends.await;
+        })
+        .run(move |_| {
+            send.send(()).unwrap();
+            async { Err::<(), _>("it fails") }
+        });
+    let run = std::thread::spawn(move || wait(run));
+    for _ in 0..2 {
+        begun.recv_timeout(Duration::from_secs(60)).unwrap();
+    }
+    drop(end);
+    run.join().unwrap().unwrap();
+    assert_eq!(place(), before);
+}

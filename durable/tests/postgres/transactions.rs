@@ -1,0 +1,189 @@
+//! Timers that are inserted and cancelled in the transactions of other clients.
+
+#![allow(clippy::disallowed_methods, reason = "workers are waited for")]
+
+use crate::common::bench::{SECOND, wait};
+use crate::common::host::Host;
+use crate::common::postgres_server::PostgresServer;
+use crate::common::process::{Process, all_are_acknowledged_once, ids, quick};
+use std::collections::BTreeSet;
+use std::thread::sleep;
+use std::time::{Duration, SystemTime};
+use tokio_postgres::{Client, NoTls};
+use tourbillon_durable::{Cancelled, Existing, Inserted};
+
+/// Connects as another client.
+fn client(process: &Process, server: &PostgresServer) -> Client {
+    process.runtime.block_on(async {
+        let (client, connection) = tokio_postgres::connect(&server.url(), NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client
+    })
+}
+
+impl Process {
+    fn execute(&self, client: &Client, sql: &str) -> Result<Option<String>, String> {
+        let told = self.runtime.block_on(client.simple_query(sql));
+        let rows = told.map_err(|error| error.code().unwrap().code().to_owned())?;
+        Ok(rows.into_iter().find_map(|message| match message {
+            tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+            _ => None,
+        }))
+    }
+}
+
+#[test]
+fn a_timer_exists_if_its_transaction_is_committed() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    let client = client(&process, &server);
+    process.execute(&client, "create table orders (id text primary key)").unwrap();
+    let work = process.work();
+    let mut committed = Vec::new();
+    for (number, id) in ids(200).into_iter().enumerate() {
+        let delay = 100 + 10 * (number % 30);
+        let order = format!("begin; insert into orders values ('{id}')");
+        process.execute(&client, &order).unwrap();
+        let inserted = format!("select timers.insert('{id}', '', delay => '{delay} ms')");
+        assert_eq!(process.execute(&client, &inserted).unwrap().as_deref(), Some("new"));
+        match number % 4 {
+            0 => _ = process.execute(&client, "rollback").unwrap(),
+            // An error later on takes the timer with it.
+            1 => {
+                assert_eq!(process.execute(&client, "select 1 / 0").unwrap_err(), "22012");
+                process.execute(&client, "commit").unwrap();
+            }
+            _ => {
+                process.execute(&client, "commit").unwrap();
+                committed.push(id);
+            }
+        }
+    }
+    all_are_acknowledged_once(&process.timers, vec![work], committed.clone());
+    let orders = server.order("select id from orders order by id");
+    assert_eq!(
+        orders.lines().map(str::to_owned).collect::<BTreeSet<_>>(),
+        committed.into_iter().collect()
+    );
+}
+
+#[test]
+fn a_timer_that_is_due_before_its_commit_comes_after_it() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    let client = client(&process, &server);
+    let work = process.work();
+    process.execute(&client, "begin; select timers.insert('id', '', delay => '0')").unwrap();
+    // Its time has passed for all windows meanwhile.
+    sleep(4 * SECOND);
+    assert!(work.acknowledged.try_recv().is_err(), "it is not committed");
+    let begun = SystemTime::now();
+    process.execute(&client, "commit").unwrap();
+    assert_eq!(work.next(), "id");
+    assert!(begun.elapsed().unwrap() < 3 * SECOND, "{:?}", begun.elapsed());
+    assert_eq!(work.stop(), [""; 0]);
+}
+
+#[test]
+fn an_open_transaction_delays_its_own_timers_alone() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    let client = client(&process, &server);
+    let timers = &process.timers;
+    let work = process.work();
+    process.execute(&client, "begin; select timers.insert('held', '', delay => '1 day')").unwrap();
+    // The first waits for the transaction, and gives up. The others share batches with it.
+    let keep = quick().existing(Existing::Keep);
+    let (other, kept) = (timers.clone(), keep.clone());
+    let held = std::thread::spawn(move || wait(other.insert("held", "", 86_400 * SECOND, kept)));
+    let all = ids(200);
+    for some in all.chunks(20) {
+        let begun = SystemTime::now();
+        let inserted = some.iter().map(|id| timers.insert(id, "", SECOND / 10, quick()));
+        wait(futures_util::future::try_join_all(inserted)).unwrap();
+        assert!(begun.elapsed().unwrap() < 4 * SECOND, "{:?}", begun.elapsed());
+    }
+    let acknowledged: BTreeSet<String> = all.iter().map(|_| work.next()).collect();
+    assert_eq!(acknowledged, all.into_iter().collect());
+    held.join().unwrap().unwrap_err();
+    process.execute(&client, "rollback").unwrap();
+    assert_eq!(wait(timers.insert("held", "", 86_400 * SECOND, keep)), Ok(Inserted::New));
+    assert_eq!(work.stop(), [""; 0]);
+}
+
+#[test]
+fn other_clients_get_the_results_and_the_errors() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    let client = client(&process, &server);
+    let insert = |arguments: &str| {
+        process.execute(&client, &format!("select timers.insert('id', {arguments})"))
+    };
+    let said = |text: &str| Ok(Some(text.to_owned()));
+    assert_eq!(insert("'a', delay => '1 day'"), said("new"));
+    assert_eq!(insert("'b', delay => '1 day'"), Err("23505".to_owned()));
+    assert_eq!(insert("'b', delay => '1 day', existing => 'keep'"), said("kept"));
+    assert_eq!(insert("'c', delay => '1 day', existing => 'replace'"), said("replaced"));
+    let headers = "headers => '{\"trace\": \"7\"}'";
+    let update = format!("'d', delay => '2 days', existing => 'update', attempts => 3, {headers}");
+    assert_eq!(insert(&update), said("updated"));
+    let timer = wait(process.timers.get("id")).unwrap().unwrap();
+    assert_eq!(timer.payload, b"d");
+    let two_days = SystemTime::now() + Duration::from_secs(2 * 86_400);
+    let away = two_days.duration_since(timer.due).unwrap_or_default();
+    assert!(away < 60 * SECOND, "{timer:?}");
+    for wrong in [
+        "''",
+        "'', delay => '1 day', due => '2100-01-01'",
+        "'', delay => '1 day', existing => 'nonsense'",
+        "'', due => '20000-01-01'",
+        "'', delay => '1 day', attempts => 0, existing => 'replace'",
+        "'', delay => '1 day', lease => '0', existing => 'replace'",
+    ] {
+        let refused = insert(wrong);
+        assert!(
+            refused.as_ref().is_err_and(|code| code.starts_with("22") || code == "23514"),
+            "{wrong}: {refused:?}"
+        );
+    }
+    let cancel = || process.execute(&client, "select timers.cancel('id')");
+    assert_eq!((cancel(), cancel()), (said("removed"), Ok(None)));
+    assert_eq!(wait(process.timers.cancel("id")), Ok(Cancelled::NotFound));
+}
+
+#[test]
+fn a_transaction_that_cannot_see_the_present_is_refused() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    let client = client(&process, &server);
+    let timers = &process.timers;
+    let (begin, begun) = std::sync::mpsc::channel();
+    let (end, ends) = futures_channel::oneshot::channel::<()>();
+    let worker = timers.worker().until(async move {
+        let _ = ends.await;
+    });
+    let run = worker.run(move |_| {
+        let (result, comes) = futures_channel::oneshot::channel::<()>();
+        begin.send(result).unwrap();
+        comes
+    });
+    let run = std::thread::spawn(move || wait(run));
+    wait(timers.insert("id", "", SECOND, quick())).unwrap();
+    let begins = "begin isolation level repeatable read; select count(*) from timers.timers";
+    process.execute(&client, begins).unwrap();
+    // A lease begins that the transaction does not see.
+    let result = begun.recv_timeout(60 * SECOND).unwrap();
+    let replace = "select timers.insert('id', 'new', delay => '1 day', existing => 'replace')";
+    assert_eq!(process.execute(&client, replace), Err("40001".to_owned()));
+    process.execute(&client, "rollback").unwrap();
+    result.send(()).unwrap();
+    drop(end);
+    run.join().unwrap().unwrap();
+    assert_eq!(wait(timers.len()), Ok(0));
+    // What it sees is right.
+    process.execute(&client, begins).unwrap();
+    let inserted = process.execute(&client, "select timers.insert('id', '', delay => '1 s')");
+    assert_eq!(inserted, Ok(Some("new".to_owned())));
+    process.execute(&client, "commit").unwrap();
+    all_are_acknowledged_once(timers, vec![process.work()], vec!["id".to_owned()]);
+}
