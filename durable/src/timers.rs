@@ -13,8 +13,8 @@ use super::stats::Stats;
 use super::store::{AnyStore, Cancelled, Due, Insert, Inserted, Store};
 use serde::Serialize;
 use std::sync::Arc;
-use tourbillon::Refused;
 use tourbillon::future::Timer;
+use tourbillon::{Builder, Refused};
 
 /// Timers of minutes to months that survive the process. Each has an id and a payload.
 ///
@@ -62,6 +62,32 @@ impl DurableTimers {
     #[must_use]
     pub fn new(store: impl Into<AnyStore>, timer: &Timer) -> Self {
         Self { store: store.into().0, timer: timer.clone(), feed: Shared::default() }
+    }
+
+    /// Like [`new`](Self::new), with a timer whose driver has a thread of its own.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the thread could not be started.
+    ///
+    /// # Examples
+    ///
+    /// A program that pauses a timer, while the workers run in other processes:
+    ///
+    /// ```no_run
+    /// # #[cfg(feature = "redis")]
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use tourbillon_durable::{DurableTimers, Redis};
+    ///
+    /// let store = Redis::connect("redis://127.0.0.1/", "reminders").await?;
+    /// DurableTimers::spawn(store)?.pause_timer("order 7").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn spawn(store: impl Into<AnyStore>) -> Result<Self, DurableError> {
+        let timer = Timer::spawn(Builder::new().driver());
+        let timer = timer.map_err(|error| DurableError::Io(error.to_string()))?;
+        Ok(Self::new(store, &timer))
     }
 
     /// Inserts a timer. Completes when the timer is durable.

@@ -42,8 +42,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tables::{Snapshot, Transaction};
 use threads::{Calls, OnFailure, Trouble, reader, writer};
-use tourbillon::Builder;
-use tourbillon::future::Timer;
 
 /// A store in one file of this machine, for one process at a time. Nothing else needs to be
 /// installed.
@@ -481,10 +479,7 @@ impl DurableTimers {
     ///
     /// Fails like [`Embedded::open`], or if a thread could not be started.
     pub fn open(file: impl AsRef<Path>) -> Result<Self, DurableError> {
-        let store = Embedded::open(file)?;
-        let timer = Timer::spawn(Builder::new().driver());
-        let timer = timer.map_err(|error| DurableError::Io(error.to_string()))?;
-        Ok(Self::new(store, &timer))
+        Self::spawn(Embedded::open(file)?)
     }
 }
 

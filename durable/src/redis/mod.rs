@@ -94,13 +94,11 @@ use tokio::task::{AbortHandle, JoinSet};
 ///
 /// ```no_run
 /// use std::time::Duration;
-/// use tourbillon::Builder;
 /// use tourbillon_durable::{DurableTimers, Options, Redis};
-/// use tourbillon::future::Timer;
 ///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let store = Redis::connect("redis://127.0.0.1/", "reminders").await?;
-/// let timers = DurableTimers::new(store, &Timer::spawn(Builder::new().driver())?);
+/// let timers = DurableTimers::spawn(store)?;
 /// timers.insert("order 7", "unpaid", Duration::from_secs(86_400), Options::new()).await?;
 /// # Ok(())
 /// # }
