@@ -1,6 +1,8 @@
 //! The verdicts of handlers, in virtual time.
 
-use crate::common::bench::{Bench, MILLISECOND, Place, Running, SECOND, quick, start, suite, wait};
+use crate::common::bench::{
+    Bench, LEASE, MILLISECOND, Place, Running, SECOND, quick, start, suite, wait,
+};
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -82,7 +84,7 @@ fn a_snooze_counts_from_the_clock_of_the_store<P: Place>(bench: Bench<P>) {
 
 fn a_snooze_ends_with_the_time_to_live<P: Place>(bench: Bench<P>) {
     let (running, deliveries) = scripted(&bench, [0; 9].map(|_| snooze(25 * SECOND, false)));
-    let options = quick().time_to_live(60 * SECOND);
+    let options = quick().time_to_live(60 * SECOND).lease(LEASE);
     wait(bench.timers().insert("id", "", SECOND, options)).unwrap();
     bench.advance(SECOND);
     for _ in 0..3 {
