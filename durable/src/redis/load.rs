@@ -91,6 +91,8 @@ impl Operations {
         let keys = [workers, owners, self.keys.description()];
         let beat = self.run(&self.scripts.beat, &keys, "", &more, RetryPolicy::Probe).await;
         let (now, owned, paused): (Millis, BTreeSet<u64>, u8) = beat?;
+        // A heartbeat writes, so the server can.
+        self.link.connection(&keys[0]).node.served(true);
         self.ownership.set_owned(worker, &owned);
         self.ownership.set_paused(worker, paused == 1);
         Ok(now)
