@@ -36,7 +36,7 @@ async fn run(arguments: &Arguments) -> Result<(), StartError> {
         _ = ends.recv() => {}
         _ = interrupts.recv() => {}
     }
-    tracing::info!("stops");
+    tracing::info!("stopping");
     service.stop().await;
     Ok(())
 }

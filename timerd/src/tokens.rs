@@ -25,7 +25,7 @@ impl Tokens {
             let mut hash = [0; 32];
             hex::decode_to_slice(&token.sha256, &mut hash).map_err(|error| {
                 format!(
-                    "the sha256 of the token {:?}: {error} (64 digits are expected)",
+                    "the sha256 of the token {:?}: {error} (expected 64 hexadecimal digits)",
                     token.name
                 )
             })?;

@@ -68,7 +68,7 @@ fn post() -> String {
 pub(crate) fn parse_time_limit(text: &str) -> Result<Duration, String> {
     match parse_duration(text) {
         Ok(limit) if limit <= LONGEST_TIMEOUT && !limit.is_zero() => Ok(limit),
-        Ok(_) => Err("more than 0 and at most 10m is allowed".to_owned()),
+        Ok(_) => Err("expected more than 0 and at most 10m".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -83,7 +83,7 @@ impl Webhook {
     /// Reads the payload of a timer.
     pub(crate) fn from_payload(payload: &[u8]) -> Result<Self, String> {
         let Stored::V1(webhook) = serde_json::from_slice(payload)
-            .map_err(|error| format!("the payload is no webhook: {error}"))?;
+            .map_err(|error| format!("the payload is not a webhook: {error}"))?;
         Ok(webhook)
     }
 
@@ -101,9 +101,9 @@ impl Webhook {
         match (uri.scheme_str(), authority) {
             (Some("http" | "https"), Some(authority)) if !authority.contains('@') => Ok(uri),
             (Some("http" | "https"), Some(_)) => {
-                Err("url: must have no user or password".to_owned())
+                Err("url: must not contain a user name or password".to_owned())
             }
-            _ => Err("url: http://HOST/… or https://HOST/… is expected".to_owned()),
+            _ => Err("url: expected http://HOST/… or https://HOST/…".to_owned()),
         }
     }
 
@@ -112,7 +112,7 @@ impl Webhook {
             "GET" | "POST" | "PUT" | "PATCH" | "DELETE" => {
                 Method::from_str(&self.method).map_err(|error| format!("method: {error}"))
             }
-            _ => Err("method: GET, POST, PUT, PATCH or DELETE is expected".to_owned()),
+            _ => Err("method: expected GET, POST, PUT, PATCH or DELETE".to_owned()),
         }
     }
 
@@ -132,7 +132,7 @@ impl Webhook {
 pub(crate) fn checked_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
     let named = HeaderName::from_str(name).map_err(|error| format!("header {name:?}: {error}"))?;
     if RESERVED.contains(&named.as_str()) || named.as_str().starts_with("webhook-") {
-        return Err(format!("header {name:?}: is set by the service"));
+        return Err(format!("header {name:?}: is set by the service itself"));
     }
     let value = HeaderValue::from_str(value);
     Ok((named, value.map_err(|error| format!("header {name:?}: {error}"))?))

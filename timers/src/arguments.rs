@@ -3,10 +3,13 @@
 #![forbid(unsafe_code)]
 
 use super::failure::EXIT_CODES;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
-use timers::{Address, Settings, StoreArguments, parse_duration, parse_time};
+use timers::{
+    Address, STATES, Settings, StoreArguments, parse_duration, parse_state, parse_time, state_name,
+};
 use tourbillon_durable::TimerState;
 
 /// Lists and changes durable timers, in a file or in Redis
@@ -68,8 +71,13 @@ pub(crate) enum StoreCommand {
 #[derive(Args)]
 pub(crate) struct List {
     /// Only timers in this state
-    #[arg(long, value_enum, conflicts_with_all = ["due_from", "due_before"])]
-    pub(crate) state: Option<StateName>,
+    #[arg(
+        long,
+        value_parser = PossibleValuesParser::new(STATES.map(state_name))
+            .try_map(|name| parse_state(&name)),
+        conflicts_with_all = ["due_from", "due_before"]
+    )]
+    pub(crate) state: Option<TimerState>,
     /// Only timers that are due at this time or later
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) due_from: Option<SystemTime>,
@@ -79,15 +87,6 @@ pub(crate) struct List {
     /// The maximum number of timers
     #[arg(long, default_value_t = 100)]
     pub(crate) limit: usize,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-pub(crate) enum StateName {
-    Resting,
-    Running,
-    Pausing,
-    Cancelling,
-    Paused,
 }
 
 #[derive(Args)]
@@ -153,18 +152,6 @@ pub(crate) struct Redrive {
     /// Redrive the letter under another id, in case its own id is in use
     #[arg(long, value_name = "ID", conflicts_with = "all")]
     pub(crate) r#as: Option<String>,
-}
-
-impl From<StateName> for TimerState {
-    fn from(name: StateName) -> Self {
-        match name {
-            StateName::Resting => Self::Resting,
-            StateName::Running => Self::Running,
-            StateName::Pausing => Self::Pausing,
-            StateName::Cancelling => Self::Cancelling,
-            StateName::Paused => Self::Paused,
-        }
-    }
 }
 
 fn header(text: &str) -> Result<(String, String), String> {

@@ -6,11 +6,16 @@
 mod address;
 mod output;
 mod settings;
+mod switch;
 mod time;
 mod view;
 
 pub use address::{Address, Certificates, Opening, Servers, StoreArguments};
-pub use output::printable;
+pub use output::{counted, printable};
 pub use settings::{ExistingName, Settings, SettingsError};
+pub use switch::Switch;
 pub use time::{parse_duration, parse_time, show_time};
-pub use view::{LetterView, PayloadView, RuleView, StatsView, TimerView, reason_name, state_name};
+pub use view::{
+    LetterView, PayloadView, RuleView, STATES, StatsView, TimerView, parse_state, reason_name,
+    state_name,
+};

@@ -13,7 +13,7 @@ use commands::{change, dead, read, schedule, upkeep};
 use failure::Failure;
 use screen::Screen;
 use std::process::ExitCode;
-use timers::{Address, StoreArguments};
+use timers::{Address, StoreArguments, Switch};
 use tourbillon_durable::DurableTimers;
 
 fn main() -> ExitCode {
@@ -31,9 +31,10 @@ fn main() -> ExitCode {
 
 async fn run(arguments: Arguments) -> Result<(), Failure> {
     let Arguments { store, json, command } = arguments;
-    let address = store.store.clone().ok_or_else(|| {
-        Failure::Usage("no store was given (use --store or TIMERS_STORE)".to_owned())
-    })?;
+    let address = store
+        .store
+        .clone()
+        .ok_or_else(|| Failure::Usage("no store given (use --store or TIMERS_STORE)".to_owned()))?;
     let may_create = matches!(command, Command::Store(StoreCommand::Schedule(_)));
     let timers = open(&store, &address, may_create).await?;
     let screen = &mut Screen::new(json);
@@ -57,8 +58,8 @@ async fn execute(
         StoreCommand::Get { id } => read::get(timers, &id, screen).await,
         StoreCommand::Schedule(asked) => schedule::schedule(timers, *asked, screen).await,
         StoreCommand::Cancel { id } => change::cancel(timers, &id, screen).await,
-        StoreCommand::Pause(whose) => change::pause(timers, whose, screen).await,
-        StoreCommand::Resume(whose) => change::resume(timers, whose, screen).await,
+        StoreCommand::Pause(whose) => change::switch(timers, whose, Switch::Pause, screen).await,
+        StoreCommand::Resume(whose) => change::switch(timers, whose, Switch::Resume, screen).await,
         StoreCommand::Dead { command } => dead::run(timers, command, screen).await,
         StoreCommand::Redrive(asked) => dead::redrive(timers, asked, screen).await,
         StoreCommand::Check { repair } => upkeep::check(timers, repair, screen).await,

@@ -1,4 +1,4 @@
-//! Text that is safe to show on a terminal.
+//! Text for people.
 
 #![forbid(unsafe_code)]
 
@@ -16,4 +16,13 @@ pub fn printable(text: &str) -> String {
         }
         shown
     })
+}
+
+/// Returns a number with its noun, such as `1 timer` or `2 timers`.
+#[must_use]
+pub fn counted(number: u64, noun: &str) -> String {
+    match number {
+        1 => format!("1 {noun}"),
+        _ => format!("{number} {noun}s"),
+    }
 }

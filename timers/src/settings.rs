@@ -95,18 +95,18 @@ impl Settings {
 
     fn when(&self) -> Result<When, SettingsError> {
         match (&self.at, &self.after) {
-            (Some(_), Some(_)) => Err(error("at", "excludes after")),
+            (Some(_), Some(_)) => Err(error("at", "cannot be combined with after")),
             (Some(at), None) => parse_time(at).map(When::At).map_err(|why| error("at", why)),
             (None, Some(after)) => duration("after", after).map(When::After),
             (None, None) if self.every.is_some() || self.cron.is_some() => Ok(When::ByRule),
-            (None, None) => Err(error("time", "is missing (expected at, after, every or cron)")),
+            (None, None) => Err(error("time", "missing (expected at, after, every or cron)")),
         }
     }
 
     fn options(&self) -> Result<Options, SettingsError> {
         let mut options = Options::new();
         match (&self.every, &self.cron) {
-            (Some(_), Some(_)) => return Err(error("every", "excludes cron")),
+            (Some(_), Some(_)) => return Err(error("every", "cannot be combined with cron")),
             (Some(every), None) => options = options.every(duration("every", every)?),
             (None, Some(cron)) => {
                 options = options.cron(cron, self.zone.as_deref().unwrap_or("UTC"));
@@ -114,7 +114,7 @@ impl Settings {
             (None, None) => {}
         }
         if self.zone.is_some() && self.cron.is_none() {
-            return Err(error("zone", "needs cron"));
+            return Err(error("zone", "cannot be used without cron"));
         }
         if let Some(window) = self.misfire.as_deref().filter(|misfire| *misfire != "once") {
             options = options.misfire(Misfire::SkipAfter(duration("misfire", window)?));

@@ -243,6 +243,15 @@ fn headers(options: &Options) -> BTreeMap<String, String> {
     options.get_headers().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
+/// The states of timers.
+pub const STATES: [TimerState; 5] = [
+    TimerState::Resting,
+    TimerState::Running,
+    TimerState::Pausing,
+    TimerState::Cancelling,
+    TimerState::Paused,
+];
+
 /// Returns the name of a state in JSON.
 #[must_use]
 pub fn state_name(state: TimerState) -> &'static str {
@@ -254,6 +263,16 @@ pub fn state_name(state: TimerState) -> &'static str {
         TimerState::Paused => "paused",
         _ => "unknown",
     }
+}
+
+/// Returns the state with a name.
+///
+/// # Errors
+///
+/// Fails if no state has this name.
+pub fn parse_state(name: &str) -> Result<TimerState, String> {
+    let found = STATES.into_iter().find(|state| state_name(*state) == name);
+    found.ok_or_else(|| format!("expected one of {}", STATES.map(state_name).join(", ")))
 }
 
 /// Returns the name of a reason in JSON.

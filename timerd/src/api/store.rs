@@ -7,7 +7,7 @@ use super::App;
 use axum::Json;
 use axum::extract::State;
 use serde_json::{Value, json};
-use timers::StatsView;
+use timers::{StatsView, Switch};
 
 /// Returns statistics of the store.
 #[utoipa::path(get, path = "/v1/stats", tag = "store", responses((status = 200, body = StatsView)))]
@@ -21,8 +21,7 @@ pub(super) async fn stats(State(app): State<App>) -> Result<Json<StatsView>, Pro
 /// running continue.
 #[utoipa::path(post, path = "/v1/pause", tag = "store", responses((status = 200)))]
 pub(super) async fn pause(State(app): State<App>) -> Result<Json<Value>, Problem> {
-    app.timers.pause().await?;
-    Ok(Json(json!({ "store": "paused" })))
+    Ok(Json(json!({ "store": Switch::Pause.store(&app.timers).await? })))
 }
 
 /// Resumes the store.
@@ -30,6 +29,5 @@ pub(super) async fn pause(State(app): State<App>) -> Result<Json<Value>, Problem
 /// Overdue timers are called oldest first.
 #[utoipa::path(post, path = "/v1/resume", tag = "store", responses((status = 200)))]
 pub(super) async fn resume(State(app): State<App>) -> Result<Json<Value>, Problem> {
-    app.timers.resume().await?;
-    Ok(Json(json!({ "store": "resumed" })))
+    Ok(Json(json!({ "store": Switch::Resume.store(&app.timers).await? })))
 }

@@ -11,10 +11,8 @@ use axum::extract::{Path, Query, State};
 use http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use std::ops::Bound;
-use timers::{Settings, TimerView, parse_time, show_time, state_name};
-use tourbillon_durable::{
-    Cancelled, DurableError, DurableTimer, Inserted, ListPosition, TimerState,
-};
+use timers::{Settings, Switch, TimerView, parse_state, parse_time, show_time, state_name};
+use tourbillon_durable::{Cancelled, DurableError, DurableTimer, Inserted, ListPosition};
 use utoipa::{IntoParams, ToSchema};
 
 /// The maximum number of timers in a response.
@@ -132,9 +130,10 @@ pub(super) async fn list(
 ) -> Result<Json<Timers>, Problem> {
     let Query(which) = asked.map_err(|error| Problem::invalid(error.body_text()))?;
     let limit = which.limit.unwrap_or(100).min(LONGEST_PAGE);
-    let state = which.state.as_deref().map(state_of).transpose()?;
+    let state = which.state.as_deref().map(parse_state).transpose();
+    let state = state.map_err(|why| Problem::invalid(format!("state: {why}")))?;
     if state.is_some() && (which.due_from.is_some() || which.due_before.is_some()) {
-        return Err(Problem::invalid("state: excludes due_from and due_before"));
+        return Err(Problem::invalid("state: cannot be combined with due_from or due_before"));
     }
     let time = |name: &str, text: &Option<String>| {
         let time = text.as_deref().map(parse_time).transpose();
@@ -189,10 +188,7 @@ pub(super) async fn pause(
     State(app): State<App>,
     Path(id): Path<String>,
 ) -> Result<Json<Done>, Problem> {
-    match app.timers.pause_timer(&id).await? {
-        true => state(&app, id).await,
-        false => Err(missing(&id)),
-    }
+    switch(&app, id, Switch::Pause).await
 }
 
 /// Resumes a timer.
@@ -206,13 +202,13 @@ pub(super) async fn resume(
     State(app): State<App>,
     Path(id): Path<String>,
 ) -> Result<Json<Done>, Problem> {
-    match app.timers.resume_timer(&id).await? {
-        true => state(&app, id).await,
-        false => Err(missing(&id)),
-    }
+    switch(&app, id, Switch::Resume).await
 }
 
-async fn state(app: &App, id: String) -> Result<Json<Done>, Problem> {
+async fn switch(app: &App, id: String, switch: Switch) -> Result<Json<Done>, Problem> {
+    if !switch.timer(&app.timers, &id).await? {
+        return Err(missing(&id));
+    }
     let timer = app.timers.get(&id).await?;
     let result = timer.as_ref().map_or("gone", |timer| state_name(timer.state));
     Ok(Json(Done { id, result, due: timer.map(|timer| show_time(timer.due)) }))
@@ -222,24 +218,9 @@ fn missing(id: &str) -> Problem {
     Problem::not_found(format!("there is no timer {id:?}"))
 }
 
-fn state_of(name: &str) -> Result<TimerState, Problem> {
-    let states = [
-        TimerState::Resting,
-        TimerState::Running,
-        TimerState::Pausing,
-        TimerState::Cancelling,
-        TimerState::Paused,
-    ];
-    let found = states.into_iter().find(|state| state_name(*state) == name);
-    found.ok_or_else(|| {
-        let names = states.map(state_name).join(", ");
-        Problem::invalid(format!("state: one of {names} is expected"))
-    })
-}
-
 /// Reads a `next`, which is the due time and the id of the last timer of a page.
 fn position(text: &str) -> Result<ListPosition, Problem> {
-    let wrong = || Problem::invalid("after: the `next` of a page is expected");
+    let wrong = || Problem::invalid("after: expected the `next` of a page");
     let (due, id) = text.split_once(' ').ok_or_else(wrong)?;
     Ok(ListPosition::new(parse_time(due).map_err(|_| wrong())?, id))
 }

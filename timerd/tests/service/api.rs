@@ -47,16 +47,28 @@ async fn what_cannot_work_is_refused_with_a_reason() {
     let bench = Bench::start().await;
     let api = &bench.api;
     for (url, schedule, reason) in [
-        ("ftp://example.org/", json!({ "after": "1d" }), "url: http://HOST/… or https://HOST/…"),
-        ("https://user:secret@example.org/", json!({ "after": "1d" }), "url: must have no user"),
+        (
+            "ftp://example.org/",
+            json!({ "after": "1d" }),
+            "url: expected http://HOST/… or https://HOST/…",
+        ),
+        (
+            "https://user:secret@example.org/",
+            json!({ "after": "1d" }),
+            "url: must not contain a user",
+        ),
         ("nonsense", json!({ "after": "1d" }), "url: "),
-        (URL, json!({}), "time: is missing"),
-        (URL, json!({ "after": "1d", "at": "2090-01-01T00:00:00Z" }), "at: excludes after"),
+        (URL, json!({}), "time: missing"),
+        (
+            URL,
+            json!({ "after": "1d", "at": "2090-01-01T00:00:00Z" }),
+            "at: cannot be combined with after",
+        ),
         (URL, json!({ "after": "soon" }), "after: \"soon\""),
-        (URL, json!({ "every": "1d", "cron": "0 9 * * *" }), "every: excludes cron"),
+        (URL, json!({ "every": "1d", "cron": "0 9 * * *" }), "every: cannot be combined with cron"),
         (URL, json!({ "cron": "0 9 * *" }), "invalid repetition rule"),
         (URL, json!({ "cron": "0 9 * * *", "zone": "Mars" }), "invalid repetition rule"),
-        (URL, json!({ "after": "1d", "zone": "UTC" }), "zone: needs cron"),
+        (URL, json!({ "after": "1d", "zone": "UTC" }), "zone: cannot be used without cron"),
         (URL, json!({ "after": "1d", "misfire": "1h" }), "invalid option: a misfire window"),
         (URL, json!({ "after": "1d", "attempts": 0 }), "invalid option: the number of attempts"),
     ] {

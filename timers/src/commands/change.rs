@@ -7,7 +7,7 @@ use crate::arguments::Whose;
 use crate::failure::Failure;
 use crate::screen::Screen;
 use serde_json::json;
-use timers::state_name;
+use timers::{Switch, state_name};
 use tourbillon_durable::{Cancelled, DurableTimers};
 
 pub(crate) async fn cancel(
@@ -23,31 +23,18 @@ pub(crate) async fn cancel(
     screen.say(&json!({ "id": id, "result": result }), &format!("{id}: {sentence}"))
 }
 
-pub(crate) async fn pause(
+/// Pauses or resumes a timer or the store.
+pub(crate) async fn switch(
     timers: &DurableTimers,
     whose: Whose,
+    switch: Switch,
     screen: &mut Screen,
 ) -> Result<(), Failure> {
     let Some(id) = whose.id else {
-        timers.pause().await?;
-        return screen.say(&json!({ "store": "paused" }), "the store is paused");
+        let state = switch.store(timers).await?;
+        return screen.say(&json!({ "store": state }), &format!("the store is {state}"));
     };
-    if !timers.pause_timer(&id).await? {
-        return Err(missing(&id));
-    }
-    show_state(timers, &id, screen).await
-}
-
-pub(crate) async fn resume(
-    timers: &DurableTimers,
-    whose: Whose,
-    screen: &mut Screen,
-) -> Result<(), Failure> {
-    let Some(id) = whose.id else {
-        timers.resume().await?;
-        return screen.say(&json!({ "store": "resumed" }), "the store is resumed");
-    };
-    if !timers.resume_timer(&id).await? {
+    if !switch.timer(timers, &id).await? {
         return Err(missing(&id));
     }
     show_state(timers, &id, screen).await

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::screen::Screen;
 use serde_json::json;
 use std::time::Duration;
-use timers::LetterView;
+use timers::{LetterView, counted};
 use tourbillon_durable::{DeadLetter, DurableTimers};
 
 /// The number of letters that are redriven with one call.
@@ -34,7 +34,10 @@ pub(crate) async fn run(
         Dead::Trim { most, age } => {
             let (most, age) = (most.unwrap_or(u64::MAX), age.unwrap_or(Duration::MAX));
             let deleted = timers.trim_dead_letters(most, age).await?;
-            screen.say(&json!({ "deleted": deleted }), &format!("{deleted} dead letters deleted"))
+            screen.say(
+                &json!({ "deleted": deleted }),
+                &format!("{} deleted", counted(deleted, "dead letter")),
+            )
         }
     }
 }
@@ -114,11 +117,11 @@ async fn redrive_all(timers: &DurableTimers, screen: &mut Screen) -> Result<(), 
         }
     }
     let result = json!({ "redriven": redriven, "existing": existing, "unreadable": unreadable });
-    let stay = match (existing, unreadable) {
+    let kept = match (existing, unreadable) {
         (0, 0) => String::new(),
-        _ => format!(", {existing} stay because their id exists, {unreadable} cannot be read"),
+        _ => format!(", {existing} kept because a timer has their id, {unreadable} unreadable"),
     };
-    screen.say(&result, &format!("{redriven} dead letters redriven{stay}"))
+    screen.say(&result, &format!("{} redriven{kept}", counted(redriven, "dead letter")))
 }
 
 fn missing(number: u64) -> Failure {

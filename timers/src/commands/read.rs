@@ -26,7 +26,7 @@ pub(crate) async fn list(
         let last = found.last().map(DurableTimer::position);
         let room = asked.limit - found.len();
         let page = match asked.state {
-            Some(state) => timers.list_state(state.into(), last, room).await?,
+            Some(state) => timers.list_state(state, last, room).await?,
             None => timers.list_due(range, last, room).await?,
         };
         if page.is_empty() {

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::screen::Screen;
 use serde_json::{Value, json};
 use std::time::Duration;
-use timers::{StatsView, printable, show_time};
+use timers::{StatsView, counted, printable, show_time};
 use tourbillon_durable::{DurableTimers, Finding};
 
 pub(crate) async fn check(
@@ -20,7 +20,7 @@ pub(crate) async fn check(
         let found = before.found;
         screen.say(
             &json!({ "repaired_from": found }),
-            &format!("{found} findings before the repair"),
+            &format!("{} before the repair", counted(found, "finding")),
         )?;
         report = timers.check().await?;
     }
@@ -29,7 +29,9 @@ pub(crate) async fn check(
     }
     let (timers, keys, found) = (report.timers, report.keys, report.found);
     let summary = json!({ "timers": timers, "keys": keys, "found": found });
-    screen.say(&summary, &format!("{timers} timers, {keys} index keys, {found} findings"))?;
+    let counts = [(timers, "timer"), (keys, "index key"), (found, "finding")];
+    let counts = counts.map(|(number, noun)| counted(number, noun));
+    screen.say(&summary, &counts.join(", "))?;
     match found {
         0 => Ok(()),
         _ if repair => Err(Failure::Damaged("the repair could not mend all damage".to_owned())),
@@ -59,7 +61,7 @@ fn sentence(finding: &Finding) -> String {
         }
         Finding::Unreadable { id } => format!("{id}: cannot be read"),
         Finding::Leases { counted, found } => {
-            format!("{counted} leased timers are counted, and {found} were found")
+            format!("the store counts {counted} leased timers, but has {found}")
         }
         other => format!("{other:?}"),
     }
@@ -94,14 +96,15 @@ pub(crate) async fn copy(
         .copy_to(other, |progress| {
             let waits = match progress.running {
                 0 => String::new(),
-                running => format!(", waiting for {running} running timers"),
+                running => format!(", waiting for {}", counted(running, "running timer")),
             };
             let (timers, letters) = (progress.timers, progress.dead_letters);
-            eprintln!("{}", printable(&format!("{timers} timers, {letters} dead letters{waits}")));
+            let counts = [counted(timers, "timer"), counted(letters, "dead letter")];
+            eprintln!("{}", printable(&format!("{}{waits}", counts.join(", "))));
         })
         .await?;
     let (timers, letters) = (copied.timers, copied.dead_letters);
-    let sentence =
-        format!("{timers} timers and {letters} dead letters copied, both stores are paused");
+    let counts = [counted(timers, "timer"), counted(letters, "dead letter")];
+    let sentence = format!("{} copied, both stores are paused", counts.join(" and "));
     screen.say(&json!({ "timers": timers, "dead_letters": letters }), &sentence)
 }

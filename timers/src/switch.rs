@@ -1,0 +1,40 @@
+//! [`Switch`], which pauses and resumes.
+
+#![forbid(unsafe_code)]
+
+use tourbillon_durable::{DurableError, DurableTimers};
+
+/// Pauses or resumes a timer or a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switch {
+    /// Begins no attempt from now on. Attempts that are running continue.
+    Pause,
+    /// Makes due what is overdue.
+    Resume,
+}
+
+impl Switch {
+    /// Pauses or resumes a timer. Returns `false` if there is no timer with this id.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`DurableTimers::pause_timer`] and [`DurableTimers::resume_timer`] do.
+    pub async fn timer(self, timers: &DurableTimers, id: &str) -> Result<bool, DurableError> {
+        match self {
+            Self::Pause => timers.pause_timer(id).await,
+            Self::Resume => timers.resume_timer(id).await,
+        }
+    }
+
+    /// Pauses or resumes a store. Returns what it is now, `paused` or `resumed`.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`DurableTimers::pause`] and [`DurableTimers::resume`] do.
+    pub async fn store(self, timers: &DurableTimers) -> Result<&'static str, DurableError> {
+        match self {
+            Self::Pause => timers.pause().await.map(|()| "paused"),
+            Self::Resume => timers.resume().await.map(|()| "resumed"),
+        }
+    }
+}
