@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::api::{App, router};
-use super::call::{Caller, Secrets};
+use super::call::{Caller, Pool, Secrets};
 use super::config::{Arguments, Config};
 use super::figures;
 use super::guard::{Guard, Resolver, system_resolver};
@@ -106,7 +106,10 @@ impl Service {
         let guard = Arc::new(guard);
         let secrets = Secrets::new(&config.secrets.0).map_err(StartError::Config)?;
         let time_limit = config.webhooks.timeout;
-        let caller = Arc::new(Caller { guard: Arc::clone(&guard), secrets, time_limit });
+        let pool = Arc::new(Pool::default());
+        let caller =
+            Caller { guard: Arc::clone(&guard), pool: Arc::clone(&pool), secrets, time_limit };
+        let caller = Arc::new(caller);
         let place = arguments.store.store.clone();
         let place = place.unwrap_or_else(|| Address::File(STORE.into()));
         let timers = arguments.store.open(&place).await.map_err(StartError::Store)?;
@@ -120,6 +123,8 @@ impl Service {
         let mut background = JoinSet::new();
         let (watched, watches) = (timers.clone(), Arc::clone(&health));
         background.spawn(async move { watches.watch(&watched).await });
+
+        background.spawn(async move { pool.watch().await });
 
         let figures = figures::install();
         let store = place.label();

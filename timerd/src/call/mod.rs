@@ -2,24 +2,23 @@
 
 #![forbid(unsafe_code)]
 
+mod pool;
 mod signature;
 mod verdict;
 
-use super::guard::{Guard, GuardError};
+use super::guard::Guard;
 use super::webhook::{Webhook, checked_header};
 use bytes::Bytes;
 use http::header::{HOST, USER_AGENT};
 use http::{Request, Response, Uri};
 use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+pub(crate) use pool::Pool;
+use pool::SendError;
 pub(crate) use signature::Secrets;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::task::JoinSet;
 use tourbillon_durable::{Delivery, Verdict};
 
 /// The characters of a token that are encoded. The dot is one, because it separates the parts of
@@ -28,25 +27,24 @@ const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~'
 
 pub(crate) struct Caller {
     pub(crate) guard: Arc<Guard>,
+    pub(crate) pool: Arc<Pool>,
     pub(crate) secrets: Secrets,
     pub(crate) time_limit: Duration,
 }
 
 /// The reason for which there is no response.
 enum CallError {
-    Guard(GuardError),
     Request(String),
     Secret(String),
-    Http(hyper::Error),
+    Send(SendError),
 }
 
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Guard(error) => error.fmt(f),
             Self::Request(why) => f.write_str(why),
             Self::Secret(name) => write!(f, "the configuration has no secret {name:?}"),
-            Self::Http(error) => write!(f, "the receiver has not responded: {error}"),
+            Self::Send(error) => error.fmt(f),
         }
     }
 }
@@ -63,26 +61,21 @@ impl Caller {
         match tokio::time::timeout(limit, self.call(&webhook, delivery)).await {
             Ok(Ok(response)) => verdict::of(&response, now()),
             Ok(Err(error)) => Verdict::Retry(error.to_string()),
-            Err(_) => Verdict::Retry(format!("the receiver has not responded within {limit:?}")),
+            Err(_) => Verdict::Retry(format!("no response from the receiver within {limit:?}")),
         }
     }
 
-    /// Sends the request on a connection of its own. Redirects are not followed, and the body of
-    /// the response is not read.
+    /// Sends the request. Redirects are not followed.
     async fn call(
         &self,
         webhook: &Webhook,
         delivery: &Delivery,
-    ) -> Result<Response<Incoming>, CallError> {
+    ) -> Result<Response<()>, CallError> {
         let uri = webhook.uri().map_err(CallError::Request)?;
         let request = self.request(webhook, &uri, delivery, now())?;
-        let stream = self.guard.connect(&uri).await.map_err(CallError::Guard)?;
-        let handshake = http1::handshake(TokioIo::new(stream)).await;
-        let (mut sender, connection) = handshake.map_err(CallError::Http)?;
-        // The connection ends with this set.
-        let mut connections = JoinSet::new();
-        connections.spawn(connection);
-        sender.send_request(request).await.map_err(CallError::Http)
+        let route = self.guard.route(&uri).await;
+        let route = route.map_err(|error| CallError::Send(SendError::Guard(error)))?;
+        self.pool.send(&self.guard, &route, request).await.map_err(CallError::Send)
     }
 
     fn request(

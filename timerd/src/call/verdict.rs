@@ -31,7 +31,7 @@ pub(super) fn of<B>(response: &Response<B>, now: SystemTime) -> Verdict {
     if let (true, Some(after)) = (is_busy, retry_after(response.headers(), now)) {
         return Verdict::Again { after: after.clamp(SHORTEST_WAIT, LONGEST_WAIT), counted: false };
     }
-    let error = format!("the receiver has responded {status}");
+    let error = format!("the receiver responded with {status}");
     match status.is_client_error() && !is_busy {
         true => Verdict::Fail(error),
         false => Verdict::Retry(error),

@@ -5,8 +5,8 @@
 //!   host ──► resolve (a literal is itself) ──► drop what is not global ──► connect to what is left
 //! ```
 //!
-//! A name is resolved once for each connection, and the connection goes to the checked address, so
-//! a name that changes in between leads nowhere else. Each attempt has a connection of its own.
+//! A name is resolved once for each attempt. The attempt uses a connection to one of the checked
+//! addresses, so a name that changes in between leads nowhere else.
 
 #![forbid(unsafe_code)]
 
@@ -84,20 +84,22 @@ impl fmt::Display for GuardError {
     }
 }
 
-/// The host and port of an address.
-struct Target<'a> {
-    host: &'a str,
-    port: u16,
-    is_tls: bool,
+/// The host and port of an address, and the addresses of the host that may be called.
+pub(crate) struct Route<'a> {
+    pub(crate) host: &'a str,
+    pub(crate) port: u16,
+    pub(crate) is_tls: bool,
+    pub(crate) addresses: Vec<IpAddr>,
 }
 
-impl<'a> Target<'a> {
+impl<'a> Route<'a> {
+    /// Returns a route without addresses.
     fn of(uri: &'a Uri) -> Result<Self, GuardError> {
         let host = uri.host().ok_or(GuardError::Host)?;
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let is_tls = uri.scheme_str() == Some("https");
         let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
-        Ok(Self { host, port, is_tls })
+        Ok(Self { host, port, is_tls, addresses: Vec::new() })
     }
 }
 
@@ -129,32 +131,42 @@ impl Guard {
 
     /// Checks what is known of an address before its name is resolved.
     pub(crate) fn check(&self, uri: &Uri) -> Result<(), GuardError> {
-        let target = Target::of(uri)?;
-        if !self.ports.contains(&target.port) {
-            return Err(GuardError::Port(target.port));
+        let route = Route::of(uri)?;
+        if !self.ports.contains(&route.port) {
+            return Err(GuardError::Port(route.port));
         }
-        match target.host.parse::<IpAddr>() {
+        match route.host.parse::<IpAddr>() {
             Ok(literal) if self.permitted(literal).is_none() => {
-                Err(GuardError::Internal(target.host.to_owned()))
+                Err(GuardError::Internal(route.host.to_owned()))
             }
             _ => Ok(()),
         }
     }
 
-    /// Connects to a host by an address that is global or allowed.
-    pub(crate) async fn connect(&self, uri: &Uri) -> Result<Stream, GuardError> {
+    /// Resolves the host of an address, and returns where connections are allowed.
+    pub(crate) async fn route<'a>(&self, uri: &'a Uri) -> Result<Route<'a>, GuardError> {
         self.check(uri)?;
-        let target = Target::of(uri)?;
-        let addresses = self.addresses(target.host).await?;
-        let failed = |error| GuardError::Connect(target.host.to_owned(), error);
-        let stream = first_of(&addresses, target.port).await.map_err(failed)?;
-        if !target.is_tls {
-            return Ok(Stream::Plain(stream));
+        let route = Route::of(uri)?;
+        let addresses = self.addresses(route.host).await?;
+        Ok(Route { addresses, ..route })
+    }
+
+    /// Connects to one of the addresses of a route.
+    pub(crate) async fn connect(
+        &self,
+        route: &Route<'_>,
+    ) -> Result<(Stream, SocketAddr), GuardError> {
+        let failed = |error| GuardError::Connect(route.host.to_owned(), error);
+        let (stream, address) = first_of(&route.addresses, route.port).await.map_err(failed)?;
+        // The connection is used for one request after another.
+        stream.set_nodelay(true).map_err(failed)?;
+        if !route.is_tls {
+            return Ok((Stream::Plain(stream), address));
         }
-        let name = ServerName::try_from(target.host.to_owned())
+        let name = ServerName::try_from(route.host.to_owned())
             .map_err(|error| failed(io::Error::other(error)))?;
         let stream = self.tls.connect(name, stream).await.map_err(failed)?;
-        Ok(Stream::Tls(Box::new(stream)))
+        Ok((Stream::Tls(Box::new(stream)), address))
     }
 
     /// Returns the addresses of a host to which connections are allowed.
@@ -183,12 +195,12 @@ impl Guard {
 }
 
 /// Connects to the first address that accepts a connection.
-async fn first_of(addresses: &[IpAddr], port: u16) -> io::Result<TcpStream> {
+async fn first_of(addresses: &[IpAddr], port: u16) -> io::Result<(TcpStream, SocketAddr)> {
     let mut last = io::Error::other("no address");
     for address in addresses {
-        let connecting = TcpStream::connect(SocketAddr::new(*address, port));
-        match tokio::time::timeout(PATIENCE, connecting).await {
-            Ok(Ok(stream)) => return Ok(stream),
+        let address = SocketAddr::new(*address, port);
+        match tokio::time::timeout(PATIENCE, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => return Ok((stream, address)),
             Ok(Err(error)) => last = error,
             Err(_) => last = io::ErrorKind::TimedOut.into(),
         }

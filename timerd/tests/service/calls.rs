@@ -109,7 +109,7 @@ async fn a_refusal_is_final_until_it_is_redriven() {
     let key = text(&receiver.next().await.headers, "idempotency-key").to_owned();
     let dead = bench.api.letters(1).await.remove(0);
     assert_eq!((&dead["reason"], &dead["attempts"]), (&json!("failed"), &json!(1)));
-    assert_eq!(dead["error"], "the receiver has responded 410 Gone");
+    assert_eq!(dead["error"], "the receiver responded with 410 Gone");
     let number = &dead["number"];
     assert_eq!(bench.api.get(&format!("/v1/dead-letters/{number}")).await.json(200), dead);
     bench.api.post(&format!("/v1/dead-letters/{number}/redrive")).await.json(200);
@@ -158,7 +158,7 @@ async fn a_call_has_a_time_limit() {
         timer["error"].is_string().then_some(timer)
     })
     .await;
-    assert_eq!(timer["error"], "the receiver has not responded within 100ms");
+    assert_eq!(timer["error"], "no response from the receiver within 100ms");
     receiver.next().await;
     gone(&bench.api, "a").await;
     bench.stop().await;

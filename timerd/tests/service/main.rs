@@ -14,6 +14,7 @@ mod limits;
 mod page;
 mod program;
 mod receiver;
+mod reuse;
 #[allow(dead_code, reason = "these tests use a part")]
 #[path = "../../../durable/tests/common/servers.rs"]
 mod servers;

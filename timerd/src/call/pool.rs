@@ -1,0 +1,168 @@
+//! [`Pool`], the connections to receivers that are idle and can be used again.
+//!
+//! ```text
+//!   guard ──► the addresses of a host that may be called now ──► an idle connection to one of them
+//!                                                           └──► or a new one
+//! ```
+//!
+//! A connection is used again only for the same host, and only if its address is still among those
+//! that the guard permits.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, reason = "idle connections have an age")]
+
+use super::super::guard::{Guard, GuardError, Route};
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use std::collections::VecDeque;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+
+/// The number of idle connections. The oldest one is closed when there are more.
+const MOST: usize = 512;
+
+/// The time after which an idle connection is closed. Many servers close theirs after five seconds,
+/// and it is better not to send requests to connections that are about to end.
+const IDLE: Duration = Duration::from_secs(4);
+
+/// The interval at which old connections are closed.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The length of a response up to which it is read, so that its connection can be used again.
+const LONGEST_BODY: usize = 64 * 1024;
+
+/// The time for which the rest of a response is awaited.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+#[derive(Default)]
+pub(crate) struct Pool(Mutex<VecDeque<Idle>>);
+
+/// A connection that waits for a request, from the oldest to the latest one.
+struct Idle {
+    since: Instant,
+    connection: Connection,
+}
+
+/// A connection to a receiver.
+struct Connection {
+    host: String,
+    is_tls: bool,
+    address: SocketAddr,
+    sender: SendRequest<Full<Bytes>>,
+    /// The task of the connection, which ends with it.
+    _task: JoinSet<()>,
+}
+
+/// The reason for which there is no response.
+pub(crate) enum SendError {
+    Guard(GuardError),
+    Http(hyper::Error),
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Guard(error) => error.fmt(f),
+            Self::Http(error) => write!(f, "no response from the receiver: {error}"),
+        }
+    }
+}
+
+impl Pool {
+    /// Sends a request, and returns the head of the response. If an idle connection turns out to be
+    /// broken, the request is sent again on a new one.
+    pub(crate) async fn send(
+        self: &Arc<Self>,
+        guard: &Guard,
+        route: &Route<'_>,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<()>, SendError> {
+        if let Some(mut connection) = self.take(route)
+            && let Ok(response) = connection.sender.send_request(request.clone()).await
+        {
+            return Ok(self.keep(connection, response));
+        }
+        let mut connection = Connection::open(guard, route).await?;
+        let sent = connection.sender.send_request(request).await;
+        Ok(self.keep(connection, sent.map_err(SendError::Http)?))
+    }
+
+    /// Closes connections that have been idle for long, again and again.
+    pub(crate) async fn watch(&self) {
+        loop {
+            tokio::time::sleep(INTERVAL).await;
+            self.idle().retain(|idle| idle.since.elapsed() < IDLE);
+        }
+    }
+
+    /// Takes the latest idle connection that leads where a route does.
+    fn take(&self, route: &Route<'_>) -> Option<Connection> {
+        let mut all = self.idle();
+        loop {
+            let fits = |idle: &Idle| idle.connection.fits(route);
+            let idle = all.iter().rposition(fits).and_then(|place| all.remove(place))?;
+            if idle.since.elapsed() < IDLE && idle.connection.sender.is_ready() {
+                return Some(idle.connection);
+            }
+        }
+    }
+
+    /// Keeps a connection once the body of its response has been read.
+    fn keep(
+        self: &Arc<Self>,
+        mut connection: Connection,
+        response: Response<Incoming>,
+    ) -> Response<()> {
+        let (head, body) = response.into_parts();
+        let pool = Arc::clone(self);
+        tokio::spawn(tokio::time::timeout(PATIENCE, async move {
+            let read = Limited::new(body, LONGEST_BODY).collect().await;
+            if read.is_ok() && connection.sender.ready().await.is_ok() {
+                pool.put(connection);
+            }
+        }));
+        Response::from_parts(head, ())
+    }
+
+    fn put(&self, connection: Connection) {
+        let mut all = self.idle();
+        all.push_back(Idle { since: Instant::now(), connection });
+        if all.len() > MOST {
+            all.pop_front();
+        }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, VecDeque<Idle>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Connection {
+    async fn open(guard: &Guard, route: &Route<'_>) -> Result<Self, SendError> {
+        let (stream, address) = guard.connect(route).await.map_err(SendError::Guard)?;
+        let handshake = http1::handshake(TokioIo::new(stream)).await;
+        let (sender, connection) = handshake.map_err(SendError::Http)?;
+        let mut task = JoinSet::new();
+        task.spawn(async {
+            // The request that it carries fails with it.
+            let _ = connection.await;
+        });
+        let (host, is_tls) = (route.host.to_owned(), route.is_tls);
+        Ok(Self { host, is_tls, address, sender, _task: task })
+    }
+
+    /// Returns `true` if the connection leads where a route does.
+    fn fits(&self, route: &Route<'_>) -> bool {
+        self.address.port() == route.port
+            && self.is_tls == route.is_tls
+            && route.addresses.contains(&self.address.ip())
+            && self.host == route.host
+    }
+}
