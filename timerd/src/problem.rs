@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::history::HistoryError;
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -74,6 +75,12 @@ impl From<DurableError> for Problem {
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self::new(status, detail)
+    }
+}
+
+impl From<HistoryError> for Problem {
+    fn from(error: HistoryError) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()).after(1)
     }
 }
 

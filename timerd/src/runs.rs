@@ -10,13 +10,13 @@ use tourbillon_durable::{Event, Outcome};
 
 #[derive(Debug)]
 pub(crate) struct Runs {
-    /// `None` without a history, or once it is closed.
+    /// `None` once the history is closed.
     recorder: Mutex<Option<Recorder>>,
 }
 
 impl Runs {
-    pub(crate) fn new(recorder: Option<Recorder>) -> Self {
-        Self { recorder: Mutex::new(recorder) }
+    pub(crate) fn new(recorder: Recorder) -> Self {
+        Self { recorder: Mutex::new(Some(recorder)) }
     }
 
     /// Records an attempt that has ended.

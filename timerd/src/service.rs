@@ -131,12 +131,8 @@ impl Service {
         let (counted, handle, label) = (timers.clone(), figures.clone(), store.clone());
         background.spawn(async move { figures::watch(&counted, &label, &handle).await });
 
-        let (recorder, recording) = history.clone().map(history::recorder).unzip();
-        let recording = tokio::spawn(async {
-            if let Some(recording) = recording {
-                recording.await;
-            }
-        });
+        let (recorder, recording) = history::recorder(Arc::clone(&history));
+        let recording = tokio::spawn(recording);
         let runs = Arc::new(Runs::new(recorder));
         let (stop, stops) = watch::channel(false);
         let setup = Setup { store, concurrency: config.webhooks.concurrency };
@@ -149,7 +145,7 @@ impl Service {
         let serve = axum::serve(listener, router).with_graceful_shutdown(stopped(stops));
         let serving = tokio::spawn(async move {
             if let Err(error) = serve.await {
-                tracing::error!(%error, "the server has ended");
+                tracing::error!(%error, "the server failed");
             }
         });
         Ok(Self { address, token, stop, serving, working, runs, recording, background })
@@ -172,11 +168,15 @@ impl Service {
     pub async fn stop(mut self) {
         self.stop.send_replace(true);
         tokio::join!(
-            end(&mut self.serving, STOP, "some requests have not ended"),
-            end(&mut self.working, END, "the store has not accepted the end of all calls"),
+            end(&mut self.serving, STOP, "some requests did not end in time"),
+            end(
+                &mut self.working,
+                END,
+                "the store did not accept the outcomes of all calls in time"
+            ),
         );
         self.runs.close();
-        end(&mut self.recording, RECORDED, "the last runs are missing in the history").await;
+        end(&mut self.recording, RECORDED, "the history may lack the last runs").await;
         self.background.shutdown().await;
     }
 }
@@ -216,7 +216,7 @@ async fn work(
             async move { caller.deliver(&delivery).await }
         });
         if let Err(error) = run.await {
-            tracing::error!(%error, "no webhooks are called for a second");
+            tracing::error!(%error, "the worker failed, and starts again in a second");
             let _ = tokio::time::timeout(PAUSE, stopped(stops.clone())).await;
         }
     }

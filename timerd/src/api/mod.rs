@@ -31,7 +31,7 @@ pub(crate) struct App {
     pub(crate) timers: DurableTimers,
     pub(crate) health: Arc<Health>,
     pub(crate) guard: Arc<Guard>,
-    pub(crate) history: Option<Arc<dyn History>>,
+    pub(crate) history: Arc<dyn History>,
     pub(crate) figures: PrometheusHandle,
 }
 

@@ -8,7 +8,6 @@ use super::App;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -45,10 +44,6 @@ pub(super) async fn list(
     asked: Result<Query<Which>, QueryRejection>,
 ) -> Result<Json<Latest>, Problem> {
     let Query(which) = asked.map_err(|error| Problem::invalid(error.body_text()))?;
-    let Some(history) = &app.history else { return Ok(Json(Latest { runs: Vec::new() })) };
-    let latest = history.latest(which.id, which.limit.unwrap_or(100).min(LONGEST_PAGE)).await;
-    let runs = latest.map_err(|error| {
-        Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()).after(1)
-    })?;
-    Ok(Json(Latest { runs }))
+    let limit = which.limit.unwrap_or(100).min(LONGEST_PAGE);
+    Ok(Json(Latest { runs: app.history.latest(which.id, limit).await? }))
 }

@@ -8,11 +8,12 @@ use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, Tab
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Runs by their time of end and a number.
-const RUNS: TableDefinition<'_, (u64, u64), &[u8]> = TableDefinition::new("runs");
+/// The time at which each run ended in milliseconds, and the run, by its number. The time is not
+/// the key, because a clock that is set back would then use a key again.
+const RUNS: TableDefinition<'_, u64, (u64, &[u8])> = TableDefinition::new("runs");
 
-/// The same by the id of their timer.
-const OF_TIMERS: TableDefinition<'_, (&str, u64, u64), ()> = TableDefinition::new("of_timers");
+/// The numbers of the runs of each timer.
+const OF_TIMERS: TableDefinition<'_, (&str, u64), ()> = TableDefinition::new("of_timers");
 
 pub(crate) struct FileHistory {
     database: Arc<Database>,
@@ -52,27 +53,27 @@ fn add(database: &Database, bounds: &HistoryBounds, added: &[Run]) -> Result<(),
     {
         let mut runs = transaction.open_table(RUNS)?;
         let mut of_timers = transaction.open_table(OF_TIMERS)?;
-        let mut number = runs.last()?.map_or(0, |(key, _)| key.value().1);
+        let mut number = runs.last()?.map_or(0, |(number, _)| number.value());
         let mut now = 0;
         for run in added {
             number += 1;
             now = now.max(run.ended_millis);
             let bytes = serde_json::to_vec(run).unwrap_or_default();
-            runs.insert((run.ended_millis, number), &*bytes)?;
-            of_timers.insert((&*run.id, run.ended_millis, number), ())?;
+            runs.insert(number, (run.ended_millis, &*bytes))?;
+            of_timers.insert((&*run.id, number), ())?;
         }
         let age = bounds.age.as_millis().try_into().unwrap_or(u64::MAX);
         let before = now.saturating_sub(age);
         loop {
-            let oldest = runs.first()?.map(|(key, _)| key.value());
-            let Some((ended, number)) = oldest else { break };
+            let Some((_, oldest)) = runs.first()? else { break };
+            let ended = oldest.value().0;
+            drop(oldest);
             if runs.len()? <= bounds.most && ended >= before {
                 break;
             }
-            let run =
-                runs.pop_first()?.map(|(_, bytes)| serde_json::from_slice::<Run>(bytes.value()));
-            if let Some(Ok(run)) = run {
-                of_timers.remove((&*run.id, ended, number))?;
+            let Some((number, oldest)) = runs.pop_first()? else { break };
+            if let Ok(run) = serde_json::from_slice::<Run>(oldest.value().1) {
+                of_timers.remove((&*run.id, number.value()))?;
             }
         }
     }
@@ -93,17 +94,14 @@ fn latest(database: &Database, id: Option<&str>, limit: usize) -> Result<Vec<Run
     match id {
         None => {
             for run in runs.iter()?.rev().take(limit) {
-                read(run?.1.value());
+                read(run?.1.value().1);
             }
         }
         Some(id) => {
             let of_timers = transaction.open_table(OF_TIMERS)?;
-            let all = of_timers.range((id, 0, 0)..=(id, u64::MAX, u64::MAX))?;
-            for key in all.rev().take(limit) {
-                let key = key?.0;
-                let (_, ended, number) = key.value();
-                if let Some(run) = runs.get((ended, number))? {
-                    read(run.value());
+            for key in of_timers.range((id, 0)..=(id, u64::MAX))?.rev().take(limit) {
+                if let Some(run) = runs.get(key?.0.value().1)? {
+                    read(run.value().1);
                 }
             }
         }
@@ -133,10 +131,26 @@ mod tests {
         runs.iter().map(|run| &*run.ended).collect()
     }
 
+    fn database() -> Database {
+        let backend = redb::backends::InMemoryBackend::new();
+        Database::builder().create_with_backend(backend).expect("a database")
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_replaces_no_run() {
+        let (database, bounds) = (database(), HistoryBounds::default());
+        for ended in [2000, 1000, 1000, 1001, 1000] {
+            add(&database, &bounds, &[run("a", ended)]).expect("added");
+        }
+        let latest_first = ["1000", "1001", "1000", "1000", "2000"];
+        for id in [None, Some("a")] {
+            assert_eq!(ended(&latest(&database, id, 9).expect("a page")), latest_first);
+        }
+    }
+
     #[test]
     fn a_history_is_bounded_by_number_and_age() {
-        let backend = redb::backends::InMemoryBackend::new();
-        let database = Database::builder().create_with_backend(backend).expect("a database");
+        let database = database();
         let bounds = HistoryBounds { most: 4, age: Duration::from_millis(100) };
         assert_eq!(latest(&database, None, 9).expect("a page"), []);
         let runs: Vec<Run> = (0..6).map(|number| run(["a", "b"][number % 2], 1000)).collect();

@@ -5,18 +5,20 @@
 #![forbid(unsafe_code)]
 
 mod file;
+mod link;
 mod redis;
 
 use super::config::HistoryBounds;
-pub(crate) use file::FileHistory;
-pub(crate) use redis::RedisHistory;
+use file::FileHistory;
+use link::Link;
+use redis::RedisHistory;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use timers::{Address, Servers, StoreArguments};
+use timers::{Address, StoreArguments};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use utoipa::ToSchema;
 
@@ -81,25 +83,22 @@ pub(crate) trait History: Send + Sync {
     fn latest(&self, id: Option<String>, limit: usize) -> Reply<Vec<Run>>;
 }
 
-/// Opens the history beside a store, or returns `None` if there is none for such a store.
+/// Opens the history beside a store.
 pub(crate) async fn open(
     store: &StoreArguments,
     address: &Address,
     bounds: HistoryBounds,
-) -> Result<Option<Arc<dyn History>>, HistoryError> {
+) -> Result<Arc<dyn History>, HistoryError> {
     Ok(match address {
         Address::File(path) => {
             let mut file = path.clone().into_os_string();
             file.push(".history");
-            Some(Arc::new(FileHistory::open(PathBuf::from(file), bounds)?))
+            Arc::new(FileHistory::open(PathBuf::from(file), bounds)?)
         }
-        Address::Redis { servers: Servers::Node(url), name, .. } => {
+        Address::Redis { servers, name, .. } => {
             let tls = store.certificates().map_err(HistoryError::of)?;
-            Some(Arc::new(RedisHistory::connect(url, name, tls, bounds).await?))
-        }
-        Address::Redis { .. } => {
-            tracing::warn!("there is no history for clusters and sentinels");
-            None
+            let link = Link::connect(servers, tls).await.map_err(HistoryError::of)?;
+            Arc::new(RedisHistory::new(link, name, bounds))
         }
     })
 }

@@ -116,12 +116,7 @@ async fn timer(
 ) -> Result<Html<String>, Problem> {
     let Some(session) = pages.sessions.of(&headers) else { return Ok(page(view::login(None))) };
     let timer = pages.app.timers.get(&id).await?;
-    let runs = match &pages.app.history {
-        Some(history) => history.latest(Some(id.clone()), ROWS).await.map_err(|error| {
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()).after(1)
-        })?,
-        None => Vec::new(),
-    };
+    let runs = pages.app.history.latest(Some(id.clone()), ROWS).await?;
     Ok(page(view::timer(&session.csrf, &id, timer.as_ref(), &runs)))
 }
 

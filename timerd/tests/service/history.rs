@@ -3,7 +3,8 @@
 use super::bench::{Api, Bench, until};
 use super::calls::allowing;
 use super::receiver::Receiver;
-use super::servers::Server;
+use super::sentinels::Watched;
+use super::servers::{Cluster, Server};
 use serde_json::{Value, json};
 
 /// Calls a receiver that refuses the first call, and checks what is recorded.
@@ -23,7 +24,7 @@ async fn runs_are_shown(api: &Api) {
     assert_eq!(runs(api, "/v1/runs", 3).await[0]["id"], "b", "latest first");
     assert_eq!(runs(api, "/v1/runs?limit=1", 1).await[0]["id"], "b");
     let of_one = runs(api, "/v1/runs?id=a", 2).await;
-    let error = "the receiver has responded 500 Internal Server Error";
+    let error = "the receiver responded with 500 Internal Server Error";
     for (run, (outcome, attempt, error)) in
         of_one.iter().zip([("acknowledged", 2, Value::Null), ("retry", 1, json!(error))])
     {
@@ -76,4 +77,39 @@ async fn runs_are_recorded_in_redis_within_bounds() {
     let length = server.order("XLEN tb:timers:history");
     assert_eq!(length.trim(), ":3");
     assert!(server.order("TYPE tb:timers:history").contains("stream"));
+}
+
+#[tokio::test]
+async fn runs_are_recorded_in_a_cluster() {
+    let Some(cluster) = Cluster::start() else { return };
+    let mut receiver = Receiver::with(&[500]).await;
+    let store = format!("cluster:{}", cluster.nodes[0].url());
+    let bench = Bench::at(&store, allowing(receiver.port())).await;
+    runs_are_recorded(&bench, &mut receiver).await;
+    bench.stop().await;
+    let length = cluster.owner("tb:timers:history").order("XLEN tb:timers:history");
+    assert_eq!(length.trim(), ":3");
+}
+
+#[tokio::test]
+async fn runs_are_recorded_by_the_master_that_sentinels_know() {
+    let Some(watched) = Watched::start() else { return };
+    let mut receiver = Receiver::with(&[500]).await;
+    let store = format!("sentinel:redis://mymaster/,{}", watched.urls().join(","));
+    let bench = Bench::at(&store, allowing(receiver.port())).await;
+    runs_are_recorded(&bench, &mut receiver).await;
+    watched.wait_until_copied();
+    watched.fail_over();
+    until("an insert on the new master", async || {
+        let put = bench.api.put("c", &receiver.url("/"), json!({ "after": "0s" })).await;
+        [201, 409].contains(&put.status.as_u16()).then_some(())
+    })
+    .await;
+    until("a run on the new master", async || {
+        let length = watched.replica.order("XLEN tb:timers:history");
+        (length.trim() == ":4").then_some(())
+    })
+    .await;
+    assert_eq!(runs(&bench.api, "/v1/runs", 4).await[0]["id"], "c");
+    bench.stop().await;
 }

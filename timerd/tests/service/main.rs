@@ -16,5 +16,8 @@ mod program;
 mod receiver;
 mod reuse;
 #[allow(dead_code, reason = "these tests use a part")]
+#[path = "../../../durable/tests/common/sentinels.rs"]
+mod sentinels;
+#[allow(dead_code, reason = "these tests use a part")]
 #[path = "../../../durable/tests/common/servers.rs"]
 mod servers;
