@@ -142,6 +142,9 @@ pub struct Limits {
     pub burst: NonZeroU32,
     /// The number of requests that are served at the same time.
     pub concurrent_requests: usize,
+    /// The time limit of a request, in which its body must have come.
+    #[serde(deserialize_with = "duration")]
+    pub timeout: Duration,
 }
 
 impl Default for Limits {
@@ -151,6 +154,7 @@ impl Default for Limits {
             requests_per_second: NonZeroU32::MIN.saturating_add(999),
             burst: NonZeroU32::MIN.saturating_add(1999),
             concurrent_requests: 1024,
+            timeout: Duration::from_secs(30),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The gate that each request of the API passes: its token, the rate of that token, and the number
-//! of concurrent requests.
+//! The gate of requests: the token, the rate of that token, the number of concurrent requests, and
+//! their time limit. Requests of the page have a session in place of a token.
 
 #![forbid(unsafe_code)]
 
@@ -18,10 +18,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// The maximum duration of a request, with its body. A call of the store that is not answered takes
-/// five seconds.
-const LONGEST: Duration = Duration::from_secs(30);
-
 type Rates = RateLimiter<String, HashMapStateStore<String>, DefaultClock>;
 
 /// The name under which requests without a valid token are counted.
@@ -32,6 +28,7 @@ pub(crate) struct Gate {
     rates: Rates,
     clock: DefaultClock,
     places: Semaphore,
+    timeout: Duration,
 }
 
 impl Gate {
@@ -42,6 +39,7 @@ impl Gate {
             rates: RateLimiter::hashmap(quota),
             clock: DefaultClock::default(),
             places: Semaphore::new(limits.concurrent_requests),
+            timeout: limits.timeout,
         }
     }
 
@@ -54,7 +52,7 @@ impl Gate {
             let detail = "too many requests with this token";
             Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).after(seconds.max(1))
         })?;
-        let detail = "a valid token is expected (Authorization: Bearer TOKEN)";
+        let detail = "missing or invalid token (expected Authorization: Bearer TOKEN)";
         name.ok_or_else(|| Problem::new(StatusCode::UNAUTHORIZED, detail))
     }
 }
@@ -79,7 +77,7 @@ fn method_label(method: &Method) -> &'static str {
     }
 }
 
-/// Lets a request pass, or answers it.
+/// Serves a request of the API, if it has a token, within the limits.
 pub(crate) async fn pass(
     State(gate): State<Arc<Gate>>,
     path: Option<MatchedPath>,
@@ -88,25 +86,26 @@ pub(crate) async fn pass(
 ) -> Response {
     let method = method_label(request.method()).to_owned();
     let path = path.map_or_else(String::new, |path| path.as_str().to_owned());
-    let response = answer(&gate, request, next).await;
+    let response = match gate.admit(token(&request)) {
+        Ok(_) => serve(State(Arc::clone(&gate)), request, next).await,
+        Err(problem) => problem.into_response(),
+    };
     let status = response.status().as_u16().to_string();
     let labels = [("method", method), ("path", path), ("status", status)];
     metrics::counter!("timerd_requests_total", &labels).increment(1);
     response
 }
 
-async fn answer(gate: &Gate, request: Request, next: Next) -> Response {
-    if let Err(problem) = gate.admit(token(&request)) {
-        return problem.into_response();
-    }
+/// Serves a request within the limits of concurrency and time.
+pub(crate) async fn serve(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
     let Ok(_place) = gate.places.try_acquire() else {
-        let detail = "too many requests at the same time";
+        let detail = "too many concurrent requests";
         return Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).after(1).into_response();
     };
-    match tokio::time::timeout(LONGEST, next.run(request)).await {
+    match tokio::time::timeout(gate.timeout, next.run(request)).await {
         Ok(response) => response,
         Err(_) => {
-            let detail = "the request took longer than 30 s";
+            let detail = format!("the request took longer than {:?}", gate.timeout);
             Problem::new(StatusCode::REQUEST_TIMEOUT, detail).into_response()
         }
     }

@@ -6,11 +6,11 @@ mod session;
 mod view;
 
 use super::api::App;
-use super::limits::Gate;
+use super::limits::{Gate, serve};
 use super::problem::Problem;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Form, Query, State};
-use axum::middleware::{Next, from_fn};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use http::header::{
@@ -23,6 +23,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use session::{Session, Sessions};
 use std::sync::Arc;
+use timers::Switch;
 use tourbillon_durable::TimerState;
 
 /// The number of rows in a table.
@@ -57,15 +58,25 @@ struct Search {
 #[derive(Deserialize)]
 struct Click {
     csrf: String,
-    #[serde(default)]
-    id: String,
-    #[serde(default)]
+}
+
+/// What a button is for. It is in the address and not in the form, because browsers change line
+/// feeds in forms.
+#[derive(Deserialize)]
+struct Subject {
+    /// The timer, or `None` for the store.
+    id: Option<String>,
+}
+
+/// The dead letter of a button.
+#[derive(Deserialize)]
+struct Letter {
     number: u64,
 }
 
 /// Returns the routes of the page.
 pub(crate) fn router(app: App, gate: Arc<Gate>) -> Router {
-    let pages = Pages { app, gate, sessions: Arc::default() };
+    let pages = Pages { app, gate: Arc::clone(&gate), sessions: Arc::default() };
     Router::new()
         .route("/", get(overview))
         .route("/timer", get(timer))
@@ -75,6 +86,7 @@ pub(crate) fn router(app: App, gate: Arc<Gate>) -> Router {
         .route("/resume", post(resume))
         .route("/redrive", post(redrive))
         .route("/style.css", get(style))
+        .layer(from_fn_with_state(gate, serve))
         .layer(DefaultBodyLimit::max(LONGEST_FORM))
         .layer(from_fn(protect))
         .with_state(pages)
@@ -143,44 +155,47 @@ async fn logout(
     Ok(Redirect::to("/"))
 }
 
-/// Pauses a timer, or the store.
 async fn pause(
     State(pages): State<Pages>,
     headers: HeaderMap,
+    Query(subject): Query<Subject>,
     Form(click): Form<Click>,
 ) -> Result<Redirect, Problem> {
     pages.allowed(&headers, &click)?;
-    if click.id.is_empty() {
-        pages.app.timers.pause().await?;
-    } else {
-        pages.app.timers.pause_timer(&click.id).await?;
-    }
-    Ok(click.back())
+    subject.switch(&pages, Switch::Pause).await
 }
 
-/// Resumes a timer, or the store.
 async fn resume(
     State(pages): State<Pages>,
     headers: HeaderMap,
+    Query(subject): Query<Subject>,
     Form(click): Form<Click>,
 ) -> Result<Redirect, Problem> {
     pages.allowed(&headers, &click)?;
-    if click.id.is_empty() {
-        pages.app.timers.resume().await?;
-    } else {
-        pages.app.timers.resume_timer(&click.id).await?;
-    }
-    Ok(click.back())
+    subject.switch(&pages, Switch::Resume).await
 }
 
 async fn redrive(
     State(pages): State<Pages>,
     headers: HeaderMap,
+    Query(Letter { number }): Query<Letter>,
     Form(click): Form<Click>,
 ) -> Result<Redirect, Problem> {
     pages.allowed(&headers, &click)?;
-    pages.app.timers.redrive(click.number).await?;
-    Ok(click.back())
+    pages.app.timers.redrive(number).await?;
+    Ok(Redirect::to("/"))
+}
+
+impl Subject {
+    /// Pauses or resumes a timer or the store, and leads back to its page.
+    async fn switch(&self, pages: &Pages, switch: Switch) -> Result<Redirect, Problem> {
+        let Some(id) = &self.id else {
+            switch.store(&pages.app.timers).await?;
+            return Ok(Redirect::to("/"));
+        };
+        switch.timer(&pages.app.timers, id).await?;
+        Ok(Redirect::to(&address("/timer", id)))
+    }
 }
 
 impl Pages {
@@ -192,19 +207,9 @@ impl Pages {
     }
 }
 
-impl Click {
-    /// Leads back to the page of the click.
-    fn back(&self) -> Redirect {
-        match &*self.id {
-            "" => Redirect::to("/"),
-            id => Redirect::to(&address(id)),
-        }
-    }
-}
-
-/// Returns the address of the page of a timer.
-fn address(id: &str) -> String {
-    format!("/timer?id={}", utf8_percent_encode(id, NON_ALPHANUMERIC))
+/// Returns an address for a timer.
+fn address(path: &str, id: &str) -> String {
+    format!("{path}?id={}", utf8_percent_encode(id, NON_ALPHANUMERIC))
 }
 
 fn page(markup: Markup) -> Html<String> {

@@ -6,7 +6,7 @@ use super::super::history::Run;
 use super::super::webhook::Webhook;
 use super::address;
 use maud::{DOCTYPE, Markup, html};
-use timers::{LetterView, TimerView, printable};
+use timers::{LetterView, TimerView, counted, printable};
 use tourbillon_durable::{DeadLetter, DurableTimer, Stats};
 
 /// What the overview lists.
@@ -47,11 +47,10 @@ pub(super) fn login(refused: Option<&str>) -> Markup {
 }
 
 /// A button that is a form of its own.
-fn button(csrf: &str, action: &str, name: &str, value: &str, text: &str) -> Markup {
+fn button(csrf: &str, action: &str, text: &str) -> Markup {
     html! {
         form method="post" action=(action) {
             input type="hidden" name="csrf" value=(csrf);
-            @if !name.is_empty() { input type="hidden" name=(name) value=(value); }
             button { (text) }
         }
     }
@@ -65,7 +64,7 @@ fn search(csrf: &str) -> Markup {
                 label { "Timer " input type="search" name="id" placeholder="id" required; }
                 button { "Find" }
             }
-            (button(csrf, "/logout", "", "", "Log out"))
+            (button(csrf, "/logout", "Log out"))
         }
     }
 }
@@ -78,14 +77,14 @@ pub(super) fn overview(csrf: &str, stats: &Stats, trouble: Option<&str>, lists: 
             (search(csrf))
             @if let Some(trouble) = trouble { p.trouble role="alert" { (trouble) } }
             p {
-                (stats.timers) " timers, of which " (stats.overdue) " are overdue, and "
-                (stats.dead_letters) " dead letters. "
+                (counted(stats.timers, "timer")) " (" (stats.overdue) " overdue), "
+                (counted(stats.dead_letters, "dead letter")) ". "
                 @if stats.store_paused { strong { "The store is paused." } }
             }
             @if stats.store_paused {
-                (button(csrf, "/resume", "", "", "Resume the store"))
+                (button(csrf, "/resume", "Resume the store"))
             } @else {
-                (button(csrf, "/pause", "", "", "Pause the store"))
+                (button(csrf, "/pause", "Pause the store"))
             }
             h2 { "Running" }
             (timers(csrf, &lists.running))
@@ -97,32 +96,51 @@ pub(super) fn overview(csrf: &str, stats: &Stats, trouble: Option<&str>, lists: 
     )
 }
 
-fn timers(csrf: &str, list: &[DurableTimer]) -> Markup {
+/// A table with a title for each column, or a note that there are no rows.
+fn table<const N: usize>(titles: [&str; N], rows: &[[Markup; N]]) -> Markup {
     html! {
-        @if list.is_empty() { p { "None." } } @else {
+        @if rows.is_empty() { p { "None." } } @else {
             table {
-                thead { tr {
-                    th { "Due" } th { "Id" } th { "State" } th { "Attempts" } th { "Calls" } th {}
-                } }
-                tbody { @for timer in list.iter().map(TimerView::new) { tr {
-                    td { time datetime=(timer.due) { (timer.due) } }
-                    td { a href=(address(&timer.id)) { (printable(&timer.id)) } }
-                    td { (timer.state) }
-                    td { (timer.attempts) " of " (timer.most_attempts) }
-                    td { (target(timer.payload.text().as_bytes())) }
-                    td { (switch(csrf, &timer)) }
-                } } }
+                thead { tr { @for title in titles { th { (title) } } } }
+                tbody { @for row in rows { tr { @for (title, cell) in titles.iter().zip(row) {
+                    td data-title=[(!title.is_empty()).then_some(title)] { (cell) }
+                } } } }
             }
         }
     }
 }
 
+/// A point in time.
+fn time(text: &str) -> Markup {
+    html! { time datetime=(text) { (text) } }
+}
+
+/// A link to the page of a timer.
+fn link(id: &str) -> Markup {
+    html! { a href=(address("/timer", id)) { (printable(id)) } }
+}
+
+fn timers(csrf: &str, list: &[DurableTimer]) -> Markup {
+    let row = |timer: TimerView| {
+        [
+            time(&timer.due),
+            link(&timer.id),
+            html! { (timer.state) },
+            html! { (timer.attempts) " of " (timer.most_attempts) },
+            html! { (target(timer.payload.text().as_bytes())) },
+            switch(csrf, &timer),
+        ]
+    };
+    let rows: Vec<_> = list.iter().map(TimerView::new).map(row).collect();
+    table(["Due", "Id", "State", "Attempts", "Calls", ""], &rows)
+}
+
 /// The button that pauses or resumes a timer.
 fn switch(csrf: &str, timer: &TimerView) -> Markup {
     match timer.state {
-        "paused" | "pausing" => button(csrf, "/resume", "id", &timer.id, "Resume"),
+        "paused" | "pausing" => button(csrf, &address("/resume", &timer.id), "Resume"),
         "cancelling" => html! {},
-        _ => button(csrf, "/pause", "id", &timer.id, "Pause"),
+        _ => button(csrf, &address("/pause", &timer.id), "Pause"),
     }
 }
 
@@ -138,20 +156,31 @@ fn target(payload: &[u8]) -> String {
 }
 
 fn dead(csrf: &str, letters: &[DeadLetter]) -> Markup {
-    html! {
-        @if letters.is_empty() { p { "None." } } @else {
-            table {
-                thead { tr { th { "Died" } th { "Id" } th { "Reason" } th { "Error" } th {} } }
-                tbody { @for letter in letters.iter().map(LetterView::new) { tr {
-                    td { time datetime=(letter.died) { (letter.died) } }
-                    td { a href=(address(&letter.id)) { (printable(&letter.id)) } }
-                    td { (letter.reason) }
-                    td { (printable(&letter.error)) }
-                    td { (button(csrf, "/redrive", "number", &letter.number.to_string(), "Redrive")) }
-                } } }
-            }
-        }
-    }
+    let row = |letter: LetterView| {
+        [
+            time(&letter.died),
+            link(&letter.id),
+            html! { (letter.reason) },
+            html! { (printable(&letter.error)) },
+            button(csrf, &format!("/redrive?number={}", letter.number), "Redrive"),
+        ]
+    };
+    let rows: Vec<_> = letters.iter().map(LetterView::new).map(row).collect();
+    table(["Died", "Id", "Reason", "Error", ""], &rows)
+}
+
+fn history(runs: &[Run]) -> Markup {
+    let row = |run: &Run| {
+        [
+            time(&run.ended),
+            html! { (run.attempt) },
+            html! { (run.outcome) },
+            html! { (run.millis) " ms" },
+            html! { (printable(&run.error)) },
+        ]
+    };
+    let rows: Vec<_> = runs.iter().map(row).collect();
+    table(["Ended", "Attempt", "Outcome", "Took", "Error"], &rows)
 }
 
 /// The page of a timer, which may be gone.
@@ -177,18 +206,7 @@ pub(super) fn timer(csrf: &str, id: &str, timer: Option<&DurableTimer>, runs: &[
                 }
             }
             h2 { "Runs" }
-            @if runs.is_empty() { p { "None." } } @else {
-                table {
-                    thead { tr { th { "Ended" } th { "Attempt" } th { "Outcome" } th { "Took" } th { "Error" } } }
-                    tbody { @for run in runs { tr {
-                        td { time datetime=(run.ended) { (run.ended) } }
-                        td { (run.attempt) }
-                        td { (run.outcome) }
-                        td { (run.millis) " ms" }
-                        td { (printable(&run.error)) }
-                    } } }
-                }
-            }
+            (history(runs))
         },
     )
 }

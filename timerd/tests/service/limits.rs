@@ -1,8 +1,10 @@
 //! Tokens, and the limits of requests.
 
-use super::bench::Bench;
+use super::bench::{Bench, TOKEN, until};
 use serde_json::json;
 use timerd::Config;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 /// The hash of `sesame`.
 const CONFIG: &str = r#"
@@ -75,6 +77,58 @@ async fn long_bodies_are_refused() {
     };
     put("a", 800).await.json(201);
     put("b", 1000).await.problem(413);
+    bench.stop().await;
+}
+
+/// Begins a request whose body does not come.
+async fn begin(bench: &Bench, first: &str, kind: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(bench.service.address()).await.unwrap();
+    let head = format!(
+        "{first} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {TOKEN}\r\n\
+         content-type: {kind}\r\ncontent-length: 100\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come_is_not_awaited() {
+    let bench = Bench::with(toml::from_str("limits.timeout = \"100ms\"").unwrap()).await;
+    for (first, kind) in [
+        ("PUT /v1/timers/a", "application/json"),
+        ("POST /login", "application/x-www-form-urlencoded"),
+    ] {
+        let mut stream = begin(&bench, first, kind).await;
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).await.unwrap();
+        assert_eq!(&status, b"HTTP/1.1 408", "{first}");
+    }
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn requests_of_the_page_and_the_api_share_a_limit() {
+    let bench = Bench::with(toml::from_str("limits.concurrent_requests = 1").unwrap()).await;
+    for (first, kind) in [
+        ("PUT /v1/timers/a", "application/json"),
+        ("POST /login", "application/x-www-form-urlencoded"),
+    ] {
+        let stream = begin(&bench, first, kind).await;
+        for path in ["/", "/v1/timers"] {
+            let reply = until("the limit", async || {
+                let reply = bench.api.get(path).await;
+                (reply.status == 503).then_some(reply)
+            })
+            .await;
+            assert_eq!(reply.problem(503), "too many concurrent requests", "{first}, {path}");
+        }
+        assert_eq!(bench.api.get("/healthz").await.status, 200);
+        drop(stream);
+        for path in ["/", "/v1/timers"] {
+            until("the end", async || (bench.api.get(path).await.status == 200).then_some(()))
+                .await;
+        }
+    }
     bench.stop().await;
 }
 

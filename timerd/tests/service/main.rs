@@ -4,6 +4,7 @@
 
 mod api;
 mod bench;
+mod browser;
 mod calls;
 #[path = "../../../durable/tests/common/certificates.rs"]
 mod certificates;

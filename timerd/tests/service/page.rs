@@ -35,9 +35,9 @@ impl<'a> Browser<'a> {
         rest.split('"').next().unwrap().to_owned()
     }
 
-    async fn click(&self, action: &str, fields: &str) -> (u16, String) {
+    async fn click(&self, action: &str) -> (u16, String) {
         let csrf = self.csrf().await;
-        let reply = form(self.api, &self.cookie, action, &format!("csrf={csrf}{fields}")).await;
+        let reply = form(self.api, &self.cookie, action, &format!("csrf={csrf}")).await;
         (reply.0, reply.1)
     }
 }
@@ -76,8 +76,8 @@ async fn the_page_shows_what_is_due_and_what_died_and_why() {
     })
     .await;
 
-    let number = format!("&number={}", letter["number"]);
-    assert_eq!(browser.click("/redrive", &number).await, (303, "/".to_owned()));
+    let redrive = format!("/redrive?number={}", letter["number"]);
+    assert_eq!(browser.click(&redrive).await, (303, "/".to_owned()));
     receiver.next().await;
     assert!(!browser.page("/").await.contains("410 Gone"), "it was redriven");
     bench.stop().await;
@@ -90,15 +90,27 @@ async fn timers_and_the_store_are_paused_by_a_click() {
     let browser = Browser::log_in(api).await;
     api.put("a%2Fb", "https://example.org/", json!({ "after": "30d" })).await.json(201);
     let back = (303, "/timer?id=a%2Fb".to_owned());
-    assert_eq!(browser.click("/pause", "&id=a%2Fb").await, back);
+    assert_eq!(browser.click("/pause?id=a%2Fb").await, back);
     assert_eq!(api.get("/v1/timers/a%2Fb").await.json(200)["state"], "paused");
     assert!(browser.page("/timer?id=a%2Fb").await.contains("Resume"));
-    assert_eq!(browser.click("/resume", "&id=a%2Fb").await, back);
+    assert_eq!(browser.click("/resume?id=a%2Fb").await, back);
     assert_eq!(api.get("/v1/timers/a%2Fb").await.json(200)["state"], "resting");
-    assert_eq!(browser.click("/pause", "").await, (303, "/".to_owned()));
+    assert_eq!(browser.click("/pause").await, (303, "/".to_owned()));
     assert!(browser.page("/").await.contains("The store is paused."));
-    assert_eq!(browser.click("/resume", "").await, (303, "/".to_owned()));
+    assert_eq!(browser.click("/resume").await, (303, "/".to_owned()));
     assert!(!browser.page("/").await.contains("The store is paused."));
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn an_id_may_have_line_feeds() {
+    let bench = Bench::start().await;
+    let api = &bench.api;
+    let browser = Browser::log_in(api).await;
+    api.put("a%0Ab", "https://example.org/", json!({ "after": "30d" })).await.json(201);
+    assert!(browser.page("/").await.contains(r#"action="/pause?id=a%0Ab""#));
+    assert_eq!(browser.click("/pause?id=a%0Ab").await, (303, "/timer?id=a%0Ab".to_owned()));
+    assert_eq!(api.get("/v1/timers/a%0Ab").await.json(200)["state"], "paused");
     bench.stop().await;
 }
 
@@ -115,13 +127,12 @@ async fn a_click_needs_a_session_and_its_form() {
     }
     let csrf = browser.csrf().await;
     for (cookie, csrf) in [("", &csrf), (&browser.cookie, &String::new()), (&other.cookie, &csrf)] {
-        let fields = format!("csrf={csrf}&id=a");
-        assert_eq!(form(api, cookie, "/pause", &fields).await.0, 403);
-        assert_eq!(form(api, cookie, "/redrive", &format!("csrf={csrf}&number=1")).await.0, 403);
-        assert_eq!(form(api, cookie, "/logout", &format!("csrf={csrf}")).await.0, 403);
+        for action in ["/pause", "/pause?id=a", "/resume?id=a", "/redrive?number=1", "/logout"] {
+            assert_eq!(form(api, cookie, action, &format!("csrf={csrf}")).await.0, 403, "{action}");
+        }
     }
     assert_eq!(api.get("/v1/timers/a").await.json(200)["state"], "resting");
-    assert_eq!(browser.click("/logout", "").await.0, 303);
+    assert_eq!(browser.click("/logout").await.0, 303);
     assert!(browser.page("/").await.contains("Log in"));
     assert!(other.page("/").await.contains("Log out"));
     bench.stop().await;
