@@ -1,18 +1,20 @@
-//! Uses of xtimer, ported to this service. Each row of its table in `docs/COMING-FROM.md` is a test
-//! of that name.
+//! Uses of xtimer and of a timing wheel in Redis, ported to this service. Each row of their tables
+//! in `docs/COMING-FROM.md` is a test of that name.
 
 use super::bench::{Bench, until};
 use super::calls::allowing;
-use super::receiver::Receiver;
+use super::receiver::{Receiver, Seen};
+use super::servers::Server;
 use serde_json::{Value, json};
 
 const URL: &str = "https://example.org/";
 
 #[test]
-fn every_row_of_xtimer_has_its_test_and_every_test_its_row() {
+fn every_row_has_its_test_and_every_test_its_row() {
     let table = include_str!("../../../docs/COMING-FROM.md");
     let of_row = |line: &str| Some(line.strip_prefix("| ")?.rsplit('`').nth(1)?.to_owned());
-    let rows = table.lines().filter_map(of_row).filter(|row| row.starts_with("xtimer_"));
+    let is_here = |row: &String| row.starts_with("xtimer_") || row.starts_with("redis_wheel_");
+    let rows = table.lines().filter_map(of_row).filter(is_here);
     let source = include_str!("coming_from.rs").lines();
     let of_test =
         |line: &str| Some(line.strip_prefix("async fn ")?.strip_suffix("() {")?.to_owned());
@@ -153,7 +155,7 @@ async fn xtimer_records() {
         runs["runs"].get_mut(0).map(Value::take)
     })
     .await;
-    let error = "the receiver has responded 404 Not Found";
+    let error = "the receiver responded with 404 Not Found";
     assert_eq!((&run["outcome"], &run["error"]), (&json!("dead"), &json!(error)));
     bench.stop().await;
 }
@@ -167,4 +169,108 @@ async fn xtimer_monitor() {
     })
     .await;
     bench.stop().await;
+}
+
+#[tokio::test]
+async fn redis_wheel_new() {
+    const TASKS: usize = 40;
+    let Some(server) = Server::start(&[]) else { return };
+    let mut receiver = Receiver::with(&[]).await;
+    let one = Bench::at(&server.url(), allowing(receiver.port())).await;
+    let other = Bench::at(&server.url(), allowing(receiver.port())).await;
+    for number in 0..TASKS {
+        let api = if number % 2 == 0 { &one.api } else { &other.api };
+        let url = receiver.url(&format!("/{number}"));
+        api.put(&format!("{number}"), &url, json!({ "after": "100ms" })).await.json(201);
+    }
+    let mut paths = Vec::new();
+    for _ in 0..TASKS {
+        paths.push(receiver.next().await.path);
+    }
+    until("the end of all timers", async || {
+        (one.api.get("/v1/stats").await.json(200)["timers"] == 0).then_some(())
+    })
+    .await;
+    paths.sort();
+    paths.dedup();
+    assert_eq!((paths.len(), receiver.left()), (TASKS, 0), "each is called by one of the services");
+    one.stop().await;
+    other.stop().await;
+}
+
+#[tokio::test]
+async fn redis_wheel_add_task() {
+    let Some(server) = Server::start(&[]) else { return };
+    let mut receiver = Receiver::with(&[]).await;
+    let bench = Bench::at(&server.url(), allowing(receiver.port())).await;
+    let webhook = json!({
+        "url": receiver.url("/callback"), "method": "POST", "body": "{\"a\":1}",
+        "headers": { "content-type": "application/json" },
+    });
+    // The time has passed already.
+    let timer = json!({ "webhook": webhook, "schedule": { "at": "2020-01-01T00:00:00Z" } });
+    bench.api.send("PUT", "/v1/timers/task", &timer.to_string()).await.json(201);
+    let Seen { method, path, headers, body } = receiver.next().await;
+    assert_eq!((&*method, &*path, &*body), ("POST", "/callback", "{\"a\":1}"));
+    assert_eq!(headers["content-type"], "application/json");
+    until("the end of the timer", async || {
+        (bench.api.get("/v1/timers/task").await.status == 404).then_some(())
+    })
+    .await;
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn redis_wheel_add_task_again() {
+    let Some(server) = Server::start(&[]) else { return };
+    let mut receiver = Receiver::with(&[]).await;
+    let bench = Bench::at(&server.url(), allowing(receiver.port())).await;
+    let put = async |path, after| {
+        bench.api.put("task", &receiver.url(path), json!({ "after": after })).await
+    };
+    put("/cancelled", "1d").await.json(201);
+    put("/refused", "2d").await.problem(409);
+    bench.api.send("DELETE", "/v1/timers/task", "").await.json(200);
+    put("/new", "0s").await.json(201);
+    assert_eq!(receiver.next().await.path, "/new");
+    let left = until("the end of the timer", async || {
+        let stats = bench.api.get("/v1/stats").await.json(200);
+        (stats["leased"] == 0).then_some(stats["timers"].clone())
+    });
+    assert_eq!(left.await, 0, "the cancelled one does not come back");
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn redis_wheel_remove_task() {
+    let Some(server) = Server::start(&[]) else { return };
+    let mut receiver = Receiver::with(&[]).await;
+    let bench = Bench::at(&server.url(), allowing(receiver.port())).await;
+    for (id, after) in [("task", "500ms"), ("month", "30d"), ("clock", "1s")] {
+        let url = receiver.url(&format!("/{id}"));
+        bench.api.put(id, &url, json!({ "after": after })).await.json(201);
+    }
+    for id in ["task", "month"] {
+        let path = format!("/v1/timers/{id}");
+        assert_eq!(bench.api.send("DELETE", &path, "").await.json(200)["result"], "removed");
+        bench.api.send("DELETE", &path, "").await.problem(404);
+        bench.api.get(&path).await.problem(404);
+    }
+    assert_eq!(receiver.next().await.path, "/clock");
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn redis_wheel_stop() {
+    let Some(server) = Server::start(&[]) else { return };
+    let mut receiver = Receiver::with(&[]).await;
+    let bench = Bench::at(&server.url(), allowing(receiver.port())).await;
+    bench.api.post("/v1/pause").await.json(200);
+    bench.api.put("task", &receiver.url("/"), json!({ "after": "0s" })).await.json(201);
+    bench.stop().await;
+    let next = Bench::at(&server.url(), allowing(receiver.port())).await;
+    assert_eq!(receiver.left(), 0);
+    next.api.post("/v1/resume").await.json(200);
+    receiver.next().await;
+    next.stop().await;
 }
