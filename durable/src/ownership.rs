@@ -23,6 +23,7 @@
 //! or all its handlers are busy. Each worker with spare capacity therefore checks one foreign
 //! partition per second, in turn, and takes over timers that are long overdue.
 
+#![cfg_attr(not(feature = "redis"), allow(dead_code, reason = "what only Redis needs"))]
 #![forbid(unsafe_code)]
 
 use super::clock::Millis;

@@ -39,7 +39,7 @@ impl Operations {
             "WITH page AS (
                 SELECT id, row_number() OVER (ORDER BY id) AS place,
                     sum(octet_length(payload) + 200) OVER (ORDER BY id) - octet_length(payload) AS length
-                FROM (SELECT id, payload FROM tb.timers WHERE id > $1 ORDER BY id LIMIT $2) AS some)
+                FROM (SELECT id, payload FROM tb.timers WHERE id > $1 ORDER BY id LIMIT $2) AS chosen)
             SELECT record.id, {RECORD} FROM page JOIN tb.records AS record ON record.id = page.id
             WHERE length < $3 ORDER BY place"
         );
@@ -146,7 +146,7 @@ impl Operations {
                 SELECT number AS of, sum(octet_length(payload) + 200) OVER (ORDER BY number)
                     - octet_length(payload) AS length
                 FROM (SELECT number, payload FROM tb.letters WHERE number > $1 ORDER BY number LIMIT $2)
-                    AS some)
+                    AS chosen)
             SELECT {LETTER} FROM page JOIN tb.letters ON number = of WHERE length < $3 ORDER BY number"
         );
         let (after, limit, longest) =

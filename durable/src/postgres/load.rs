@@ -80,7 +80,7 @@ impl Operations {
             (&late, Type::BOOL),
             (&at, Type::INT8),
         ];
-        let rows = self.link.query(Retry::Caller, &self.statements.load, &params).await?;
+        let rows = self.link.query(Retry::Worker, &self.statements.load, &params).await?;
         if late {
             let ended = MonotonicClock.now();
             self.late.took(ended.saturating_duration_since(begun), ended);
