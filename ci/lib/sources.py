@@ -31,7 +31,7 @@ class Item(NamedTuple):
 
 @cache
 def module_files(module):
-    """The files of a module, scripts in Lua included: `wheel/shard` is src/wheel/shard.rs and all
+    """The files of a module, scripts in Lua and SQL included: `wheel/shard` is src/wheel/shard.rs and all
     files below src/wheel/shard. Those of `durable` are below durable/src, and likewise with each of
     CRATES."""
     parts = Path(module).parts
@@ -39,7 +39,7 @@ def module_files(module):
     below = Path(parts[0], "src", *parts[1:]) if other else Path("src", *parts)
     below = ROOT / below
     single = below.with_suffix(".rs")
-    inside = (path for path in below.rglob("*") if path.suffix in (".rs", ".lua"))
+    inside = (path for path in below.rglob("*") if path.suffix in (".rs", ".lua", ".sql"))
     return [*([single] if single.is_file() else []), *sorted(inside)]
 
 
