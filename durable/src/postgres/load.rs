@@ -52,8 +52,9 @@ impl Operations {
 
     /// Removes a worker.
     pub(super) async fn leave(&self, worker: u64) -> Result<(), DurableError> {
-        let sql = "SELECT FROM tb.leave($1)";
-        self.read(Retry::Caller, sql, &[(&signed(worker), Type::INT8)]).await.map(drop)
+        let (sql, at) = ("SELECT FROM tb.leave($1, $2)", self.at());
+        let params: [Param<'_>; 2] = [(&signed(worker), Type::INT8), (&at, Type::INT8)];
+        self.read(Retry::Caller, sql, &params).await.map(drop)
     }
 
     pub(super) async fn load(

@@ -100,7 +100,7 @@ impl Schema {
             let table = self.sql("tb.store");
             let row = connection.query_typed_one(EXISTS, &[(&table, Type::TEXT)]).await?;
             if tables && !row.get::<_, bool>(0) {
-                let first = format!("INSERT INTO tb.store VALUES (true, {LAYOUT}, 0, false, '')");
+                let first = format!("INSERT INTO tb.store VALUES (true, {LAYOUT}, 0, false)");
                 let schema = format!("CREATE SCHEMA IF NOT EXISTS \"{}\"", self.name);
                 let all = format!("{schema};\n{TABLES}\n{first}");
                 connection.batch_execute(&self.sql(&all)).await?;

@@ -35,7 +35,7 @@ BEGIN
   state := tb.state_of(an_id);
   IF state.fence IS NOT NULL THEN RETURN (0, NULL, NULL, NULL)::tb.answer; END IF;
   UPDATE tb.timers SET due = a_due, planned = a_due WHERE id = an_id;
-  IF state.paused THEN
+  IF state.paused OR state.follows THEN
     UPDATE tb.states SET due = a_due, planned = a_due, attempt = 0, error = '' WHERE id = an_id;
   ELSIF state.id IS NOT NULL THEN
     DELETE FROM tb.states WHERE id = an_id;

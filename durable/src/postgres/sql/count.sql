@@ -2,7 +2,7 @@
 CREATE OR REPLACE FUNCTION tb.stats(at bigint) RETURNS TABLE (
   now bigint, timers bigint, leased bigint, parked bigint, overdue bigint, oldest bigint,
   dead bigint, paused boolean
-) LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+) LANGUAGE plpgsql SET search_path = pg_catalog SET jit = off AS $$
 #variable_conflict use_variable
 BEGIN
   now := coalesce(at, tb.clock());

@@ -1,3 +1,24 @@
+-- Returns a fencing token that is greater than all before. It is also greater than those that were
+-- granted more than a second ago and lost by a failover to a standby that did not have them yet,
+-- because the sequence is moved on to the number of seconds since 1970, with 20 bits for the leases
+-- of each second.
+CREATE OR REPLACE FUNCTION tb.next_fence() RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  token bigint;
+  least_token bigint := floor(extract(epoch FROM clock_timestamp()))::bigint << 20;
+BEGIN
+  LOOP
+    token := nextval('tb.fences');
+    IF token >= least_token THEN RETURN token; END IF;
+    -- The holder of the lock does this at once, so nothing waits for its transaction.
+    IF pg_try_advisory_xact_lock(hashtextextended('tb.', 4)) THEN
+      -- Some more, because others take tokens meanwhile and the sequence must not be set back.
+      PERFORM setval('tb.fences', least_token + 65536)
+        FROM tb.fences WHERE last_value < least_token;
+    END IF;
+  END LOOP;
+END $$;
+
 -- Resting and due → leased, with one more attempt. Leased with an expired lease → leased again.
 --
 -- takes_over: true if a paused store grants an expired lease
@@ -25,7 +46,7 @@ BEGIN
   IF (SELECT paused FROM tb.store) AND NOT (takes_over AND state.fence IS NOT NULL) THEN
     RETURN (4, NULL, NULL, NULL)::tb.answer;
   END IF;
-  token := nextval('tb.fences');
+  token := tb.next_fence();
   until := now + timer.lease;
   IF state.id IS NULL THEN
     INSERT INTO tb.states (id, due, planned, fence, attempt, paused, cancelled, follows, error)

@@ -17,7 +17,7 @@ CREATE OR REPLACE FUNCTION tb.load(
 ) RETURNS TABLE (
   now bigint, paused boolean, parts integer[], last bigint, dues bigint[], ids text[],
   late_dues bigint[], late_ids text[]
-) LANGUAGE plpgsql SET search_path = pg_catalog SET enable_seqscan = off SET enable_bitmapscan = off
+) LANGUAGE plpgsql SET search_path = pg_catalog SET enable_seqscan = off SET jit = off SET enable_bitmapscan = off
 AS $$
 #variable_conflict use_variable
 BEGIN
@@ -44,7 +44,7 @@ END $$;
 -- Returns up to `enough` keys in order, of some parts or of all.
 CREATE OR REPLACE FUNCTION tb.keys(
   from_due bigint, from_id text, after boolean, last bigint, enough integer, parts integer[]
-) RETURNS TABLE (due bigint, id text) LANGUAGE plpgsql SET enable_seqscan = off AS $$
+) RETURNS TABLE (due bigint, id text) LANGUAGE plpgsql SET enable_seqscan = off SET jit = off AS $$
 #variable_conflict use_column
 BEGIN
   RETURN QUERY
@@ -73,17 +73,23 @@ BEGIN
   -- A heartbeat need not survive the server.
   PERFORM set_config('synchronous_commit', 'off', true);
   INSERT INTO tb.workers (id, process, listens, beat) VALUES (me, a_process, a_listens, now)
-    ON CONFLICT (id) DO UPDATE SET beat = now;
+    -- A request of a worker that has left may arrive after that.
+    ON CONFLICT (id) DO UPDATE SET beat = now WHERE workers.beat >= 0;
   DELETE FROM tb.workers WHERE id IN
-    (SELECT id FROM tb.workers WHERE beat < now - 5000 FOR UPDATE SKIP LOCKED);
+    (SELECT id FROM tb.workers
+      WHERE beat BETWEEN 0 AND now - 5001 OR beat < 0 AND -beat NOT BETWEEN now - 60000 AND now
+      FOR UPDATE SKIP LOCKED);
   -- The clock was set back. These workers have from now on as much time as the others.
   UPDATE tb.workers SET beat = now WHERE id IN
     (SELECT id FROM tb.workers WHERE beat > now AND id <> me FOR UPDATE SKIP LOCKED);
 END $$;
 
--- Removes a worker.
-CREATE OR REPLACE FUNCTION tb.leave(worker bigint) RETURNS void LANGUAGE plpgsql AS $$
+-- Removes a worker. For a minute it is remembered by the negative time.
+CREATE OR REPLACE FUNCTION tb.leave(worker bigint, at bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  now bigint := coalesce(at, tb.clock());
 BEGIN
-  DELETE FROM tb.workers WHERE id = worker;
+  INSERT INTO tb.workers (id, process, listens, beat) VALUES (worker, 0, false, -now)
+    ON CONFLICT (id) DO UPDATE SET listens = false, beat = -now;
   PERFORM pg_notify('tb_channel', 'left');
 END $$;

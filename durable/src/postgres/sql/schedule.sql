@@ -27,10 +27,9 @@ CREATE OR REPLACE FUNCTION tb.insert(
   zone text DEFAULT NULL,
   misfire interval DEFAULT NULL,
   headers jsonb DEFAULT NULL
-) RETURNS text LANGUAGE plpgsql SET search_path = pg_catalog SET enable_seqscan = off AS $$
+) RETURNS text LANGUAGE plpgsql SET search_path = pg_catalog SET enable_seqscan = off SET jit = off AS $$
 #variable_conflict use_variable
 DECLARE
-  one tb.answer;
   wait bigint := tb.millis(delay);
   fixed bigint := greatest(ceil(extract(epoch FROM due) * 1000), 0);
   by_rule boolean := due IS NULL AND delay IS NULL;
@@ -54,24 +53,49 @@ BEGIN
       USING ERRCODE = 'invalid_parameter_value';
   END IF;
   IF by_rule THEN fixed := tb.coming() + tb.millis(every); END IF;
-  one := tb.insert_row((coalesce(fixed, 0), 0, tb.millis(backoff_first), tb.millis(backoff_most),
-    tb.millis(every), tb.millis(time_to_live), tb.millis(misfire), attempts, tb.millis(lease),
-    backoff_jitter, id, cron, zone, headers, payload)::tb.timers, wait, by_rule, existing, NULL);
+  RETURN tb.insert_checked((coalesce(fixed, 0), 0, tb.millis(backoff_first),
+    tb.millis(backoff_most), tb.millis(every), tb.millis(time_to_live), tb.millis(misfire),
+    attempts, tb.millis(lease), backoff_jitter, id, cron, zone, headers, payload)::tb.timers, wait,
+    by_rule, existing);
+END $$;
+
+-- The same with the options as `PostgresInsert` of the Rust crate writes them, in milliseconds.
+CREATE OR REPLACE FUNCTION tb.insert_with(id text, payload bytea, options text) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog SET enable_seqscan = off SET jit = off AS $$
+#variable_conflict use_variable
+DECLARE
+  o record;
+BEGIN
+  SELECT * INTO o FROM jsonb_to_record(options::jsonb) AS o (due bigint, wait bigint,
+    by_rule boolean, existing text, first bigint, most bigint, jitter boolean, attempts bigint,
+    lease integer, lives bigint, every bigint, cron text, zone text, misfire bigint, headers jsonb);
+  RETURN tb.insert_checked((coalesce(o.due, 0), 0, o.first, o.most, o.every, o.lives, o.misfire,
+    o.attempts, o.lease, o.jitter, id, o.cron, o.zone, o.headers, payload)::tb.timers, o.wait,
+    o.by_rule, o.existing);
+END $$;
+
+-- Inserts a timer, and reports what a transaction cannot contain as an error.
+CREATE OR REPLACE FUNCTION tb.insert_checked(
+  new tb.timers, wait bigint, by_rule boolean, existing text
+) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+  one tb.answer := tb.insert_row(new, wait, by_rule, existing, NULL);
+BEGIN
   IF one.answer = 3 THEN
-    RAISE EXCEPTION 'a timer with the id % exists', quote_literal(id)
+    RAISE EXCEPTION 'a timer with the id % exists', quote_literal(new.id)
       USING ERRCODE = 'unique_violation';
   ELSIF one.answer = 4 THEN
     RAISE EXCEPTION 'the time is after the end of the year 9999'
       USING ERRCODE = 'datetime_field_overflow';
   END IF;
-  PERFORM tb.notify_near(0, tb.clock(), ARRAY[id], ARRAY[one.due]);
+  PERFORM tb.notify_near(0, tb.clock(), ARRAY[new.id], ARRAY[one.due]);
   RETURN (ARRAY['new', 'kept', 'replaced', NULL, NULL, 'next', 'updated'])[one.answer + 1];
 END $$;
 
 -- Cancels a timer as part of the caller's transaction. Returns 'removed', 'running' (its attempt is
 -- the last) or NULL if there is none.
 CREATE OR REPLACE FUNCTION tb.cancel(id text) RETURNS text
-LANGUAGE plpgsql SET search_path = pg_catalog SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog SET enable_seqscan = off SET jit = off AS $$
 BEGIN
   RETURN (ARRAY['removed', 'running'])[(tb.cancel_row(id)).answer];
 END $$;

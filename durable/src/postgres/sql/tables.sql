@@ -12,8 +12,7 @@ CREATE TABLE tb.store (
   one boolean PRIMARY KEY DEFAULT true CHECK (one),
   layout integer NOT NULL,
   revision integer NOT NULL,
-  paused boolean NOT NULL DEFAULT false,
-  timeline text NOT NULL
+  paused boolean NOT NULL DEFAULT false
 );
 
 CREATE TABLE tb.timers (
