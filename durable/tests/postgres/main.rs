@@ -6,6 +6,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod interleavings;
 mod pooler;
 mod processes;
 mod server;

@@ -13,7 +13,7 @@ use tokio_postgres::{Client, NoTls};
 use tourbillon_durable::{Cancelled, Existing, Inserted};
 
 /// Connects as another client.
-fn client(process: &Process, server: &PostgresServer) -> Client {
+pub(super) fn client(process: &Process, server: &PostgresServer) -> Client {
     process.runtime.block_on(async {
         let (client, connection) = tokio_postgres::connect(&server.url(), NoTls).await.unwrap();
         tokio::spawn(connection);
@@ -22,7 +22,7 @@ fn client(process: &Process, server: &PostgresServer) -> Client {
 }
 
 impl Process {
-    fn execute(&self, client: &Client, sql: &str) -> Result<Option<String>, String> {
+    pub(super) fn execute(&self, client: &Client, sql: &str) -> Result<Option<String>, String> {
         let told = self.runtime.block_on(client.simple_query(sql));
         let rows = told.map_err(|error| error.code().unwrap().code().to_owned())?;
         Ok(rows.into_iter().find_map(|message| match message {
