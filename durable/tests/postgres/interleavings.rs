@@ -1,5 +1,6 @@
 //! The SQL functions of a store in transactions that overlap, and the plans that they have.
 
+use super::transactions::client;
 use crate::common::host::Host;
 use crate::common::postgres_server::PostgresServer;
 
@@ -12,4 +13,29 @@ fn no_function_that_avoids_scans_compiles_its_plans() {
     let compiling = "select count(*), count(*) filter (where not 'jit=off' = any (proconfig)) \
                      from pg_proc where 'enable_seqscan=off' = any (proconfig)";
     assert_eq!(server.order(compiling), "5|0");
+}
+
+/// A lease is renewed while another worker takes it over, because it has expired.
+#[test]
+fn a_lease_that_is_renewed_is_not_taken_over() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    let timer = "insert into timers.timers values \
+                 (1000, 1000, 0, 0, null, null, null, 8, 15000, true, 'id', null, null, null, '')";
+    server.order(timer);
+    let lease = |at: u32| format!("select answer, due from timers.lease_row('id', false, {at})");
+    assert_eq!(server.order(&lease(2000)), "2|17000");
+    let renewing = client(&process, &server);
+    let renew = "begin; select timers.renew_row(id, fence, 17500) from timers.states";
+    let renewed = process.execute(&renewing, renew).unwrap();
+    assert_eq!(renewed.as_deref(), Some("(1,32500,15000,)"));
+    let taken = std::thread::scope(|scope| {
+        let taken = scope.spawn(|| server.order(&lease(17_600)));
+        let waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'";
+        server.wait_for("the other lease waits", |server| server.order(waits) == "1");
+        process.execute(&renewing, "commit").unwrap();
+        taken.join().unwrap()
+    });
+    assert_eq!(taken, "1|32500");
+    assert_eq!(server.order(&lease(32_500)), "3|47500");
 }

@@ -54,7 +54,12 @@ BEGIN
     RETURN (2, until, token, key)::tb.answer;
   END IF;
   UPDATE tb.states SET fence = token, due = until, attempt = attempt + (state.fence IS NULL)::integer
-    WHERE id = an_id;
+    WHERE id = an_id AND due = state.due;
+  IF NOT FOUND THEN
+    -- It was renewed meanwhile, for which the row of the timer is not locked.
+    SELECT renewed.key INTO key FROM tb.states AS renewed WHERE id = an_id;
+    RETURN (1, key, NULL, NULL)::tb.answer;
+  END IF;
   RETURN (CASE WHEN state.fence IS NULL THEN 2 ELSE 3 END, until, token, key)::tb.answer;
 END $$;
 
