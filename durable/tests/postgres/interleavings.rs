@@ -39,3 +39,27 @@ fn a_lease_that_is_renewed_is_not_taken_over() {
     assert_eq!(taken, "1|32500");
     assert_eq!(server.order(&lease(32_500)), "3|47500");
 }
+
+/// A transaction sees a timer that rests after a failed attempt. Meanwhile it is leased again.
+#[test]
+fn a_transaction_that_sees_an_old_state_is_refused() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    let client = client(&process, &server);
+    let insert = "select timers.insert('id', '', delay => '0', existing => 'keep')";
+    let lease = "select answer from timers.lease_row('id', false, null)";
+    assert_eq!(server.order(insert), "new");
+    assert_eq!(server.order(lease), "2");
+    let retry = "select done.answer from timers.states, timers.finish_row(id, fence, 'retry', null, \
+                 0, '', null, null, null, null, 0) as done";
+    assert_eq!(server.order(retry), "1");
+    for level in ["repeatable read", "serializable"] {
+        let begins = format!("begin isolation level {level}; select count(*) from timers.states");
+        process.execute(&client, &begins).unwrap();
+        assert_eq!(server.order(lease), "2");
+        // It would be kept for the attempt that runs already.
+        assert_eq!(process.execute(&client, insert), Err("40001".to_owned()));
+        process.execute(&client, "rollback").unwrap();
+        assert_eq!(server.order(retry), "1");
+    }
+}

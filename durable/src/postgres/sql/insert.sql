@@ -49,10 +49,13 @@ CREATE OR REPLACE FUNCTION tb.state_of(an_id text) RETURNS tb.states LANGUAGE pl
 DECLARE
   state tb.states;
 BEGIN
-  SELECT * INTO state FROM tb.states WHERE id = an_id;
-  IF NOT FOUND AND current_setting('transaction_isolation') <> 'read committed' THEN
-    PERFORM tb.check_resting(an_id);
+  IF current_setting('transaction_isolation') = 'read committed' THEN
+    SELECT * INTO state FROM tb.states WHERE id = an_id;
+    RETURN state;
   END IF;
+  -- Fails if the state has changed after this transaction began.
+  SELECT * INTO state FROM tb.states WHERE id = an_id FOR UPDATE;
+  IF NOT FOUND THEN PERFORM tb.check_resting(an_id); END IF;
   RETURN state;
 END $$;
 
