@@ -63,3 +63,14 @@ fn a_transaction_that_sees_an_old_state_is_refused() {
         assert_eq!(server.order(retry), "1");
     }
 }
+
+/// Each heartbeat leaves a dead row while a transaction is open.
+#[test]
+fn the_workers_are_not_read_for_each_part() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let _process = server.process();
+    let load = "select cardinality(parts) \
+                from timers.load(1, 1, false, 0, '', false, 9000, 10, true, 5000)";
+    let read = "select pg_stat_get_xact_numscans('timers.workers'::regclass) < 10";
+    assert_eq!(server.order(&format!("begin; {load}; {read}")), "64\nt");
+}

@@ -20,12 +20,16 @@ CREATE OR REPLACE FUNCTION tb.load(
 ) LANGUAGE plpgsql SET search_path = pg_catalog SET enable_seqscan = off SET jit = off SET enable_bitmapscan = off
 AS $$
 #variable_conflict use_variable
+DECLARE
+  alive bigint[];
 BEGIN
   now := coalesce(at, tb.clock());
   PERFORM tb.beat(me, a_process, a_listens, now);
+  -- Once, because each heartbeat leaves a dead row that a long transaction keeps.
+  SELECT array_agg(worker.id) INTO alive FROM tb.workers AS worker WHERE worker.beat >= now - 5000;
   SELECT array_agg(part ORDER BY part) INTO parts FROM generate_series(0, 63) AS part
-    WHERE me = (SELECT worker.id FROM tb.workers AS worker WHERE worker.beat >= now - 5000
-      ORDER BY hashint8extended(worker.id, part), worker.id LIMIT 1);
+    WHERE me = (SELECT worker FROM unnest(alive) AS worker
+      ORDER BY hashint8extended(worker, part), worker LIMIT 1);
   parts := coalesce(parts, '{}');
   last := least(until, now + 15000);
   SELECT store.paused INTO paused FROM tb.store AS store;
