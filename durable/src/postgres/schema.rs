@@ -53,8 +53,10 @@ impl Schema {
 
     /// Returns a statement in which `tb` is the name of this schema.
     pub(super) fn sql(&self, statement: &str) -> String {
-        let channel = statement.replace("tb_channel", &self.channel());
-        channel.replace("tb.", &format!("\"{}\".", self.name))
+        // The name may contain what is replaced, so that of the channel comes last.
+        let marked = statement.replace("tb_channel", "\0");
+        let named = marked.replace("tb.", &format!("\"{}\".", self.name));
+        named.replace('\0', &self.channel())
     }
 
     /// Returns the channel of the notices.
@@ -132,5 +134,7 @@ mod tests {
             "SELECT '\"re.minders\".numbers', \"re.minders\".part(id)"
         );
         assert_eq!(schema.sql("'tb_channel'"), "'tourbillon re.minders'");
+        let schema = Schema::new("tb.tb_channel");
+        assert_eq!(schema.sql("'tb_channel' tb.id"), "'tourbillon tb.tb_channel' \"tb.tb_channel\".id");
     }
 }
