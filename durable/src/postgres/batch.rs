@@ -120,12 +120,14 @@ impl Operations {
         }
     }
 
-    /// Executes a batch by its number. Returns its requests if they must be executed one by one.
+    /// Executes a batch by its number. Returns its requests if they must be executed one by one, or
+    /// if one has to wait for a lock in a lane that it must not block.
     async fn execute(
         self: &Arc<Self>,
         lane: &Lane,
         number: i64,
         mut requests: Vec<Option<Request>>,
+        alone: bool,
     ) -> Option<Vec<Option<Request>>> {
         let (mut pause, mut answer) = (PAUSES[0], ANSWER);
         loop {
@@ -139,7 +141,8 @@ impl Operations {
                 Err(fault) => fault,
             };
             let why = match fault {
-                Fault::Fatal(_) | Fault::Locked(_) if requests.len() > 1 => return Some(requests),
+                Fault::Fatal(_) if requests.len() > 1 => return Some(requests),
+                Fault::Locked(_) if !alone => return Some(requests),
                 Fault::Fatal(error) => {
                     respond(&mut requests, |_| true, &error);
                     return None;
@@ -183,7 +186,7 @@ impl Operations {
             let operations = Arc::clone(self);
             tokio::spawn(async move {
                 let lane = Lane::new();
-                operations.execute(&lane, 1, vec![Some(request)]).await
+                operations.execute(&lane, 1, vec![Some(request)], true).await
             });
         }
     }
@@ -201,7 +204,7 @@ impl Sender {
         let operations = Arc::clone(&self.operations);
         let lane = &operations.lanes[self.lane];
         while let Some((number, requests)) = lane.take(MAX_OPERATIONS, MAX_BYTES) {
-            if let Some(requests) = operations.execute(lane, number, requests).await {
+            if let Some(requests) = operations.execute(lane, number, requests, false).await {
                 operations.execute_each(lane, requests).await;
             }
         }

@@ -13,7 +13,7 @@ pub(super) enum Fault {
     Fatal(DurableError),
     /// The request can be executed after an operator has fixed the server. Workers wait.
     Rejected(DurableError),
-    /// Another transaction holds a lock of one of the operations.
+    /// Another transaction holds a lock of one of the operations, or all of them take too long.
     Locked(String),
     /// Another connection may succeed, or the same one later. `lost` is set if the request may have
     /// been executed.
@@ -29,7 +29,8 @@ impl Fault {
         };
         let passing = |why| Self::Passing { why, lost: false };
         match state {
-            &SqlState::LOCK_NOT_AVAILABLE => Self::Locked(what),
+            // Alone it may take less time than `statement_timeout`.
+            &SqlState::LOCK_NOT_AVAILABLE | &SqlState::QUERY_CANCELED => Self::Locked(what),
             // The server has become a standby, or forbids writing.
             &SqlState::READ_ONLY_SQL_TRANSACTION if alone => {
                 Self::Rejected(DurableError::ReadOnly(what))
@@ -38,7 +39,6 @@ impl Fault {
             | &SqlState::T_R_SERIALIZATION_FAILURE
             | &SqlState::T_R_DEADLOCK_DETECTED
             | &SqlState::OBJECT_IN_USE
-            | &SqlState::QUERY_CANCELED
             | &SqlState::TOO_MANY_CONNECTIONS
             | &SqlState::CANNOT_CONNECT_NOW => passing(what),
             &SqlState::ADMIN_SHUTDOWN | &SqlState::CRASH_SHUTDOWN => {

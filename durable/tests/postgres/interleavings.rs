@@ -1,8 +1,12 @@
 //! The SQL functions of a store in transactions that overlap, and the plans that they have.
 
-use super::transactions::client;
+use crate::common::bench::{SECOND, wait};
 use crate::common::host::Host;
 use crate::common::postgres_server::PostgresServer;
+use crate::common::process::{ids, quick};
+use crate::transactions::client;
+use std::collections::BTreeSet;
+use tourbillon_durable::Options;
 
 /// The planner counts a small table that is read as a whole as if it was expensive, because it has
 /// to avoid such plans for large ones. It must not compile code for it in each call.
@@ -73,4 +77,45 @@ fn the_workers_are_not_read_for_each_part() {
                 from timers.load(1, 1, false, 0, '', false, 9000, 10, true, 5000)";
     let read = "select pg_stat_get_xact_numscans('timers.workers'::regclass) < 10";
     assert_eq!(server.order(&format!("begin; {load}; {read}")), "64\nt");
+}
+
+/// A worker waits for the lock of a timer as long as another client's transaction holds it.
+#[test]
+fn a_timer_that_is_locked_does_not_block_others() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    let client = client(&process, &server);
+    let timers = &process.timers;
+    wait(timers.insert("held", "", SECOND / 10, quick())).unwrap();
+    process.execute(&client, "begin; select from timers.timers for update").unwrap();
+    let work = process.work();
+    let waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'";
+    server.wait_for("a lease waits", |server| server.order(waits) == "1");
+    let all = ids(20);
+    for id in &all {
+        wait(timers.insert(id, "", SECOND / 10, quick())).unwrap();
+    }
+    let acknowledged: BTreeSet<String> = all.iter().map(|_| work.next()).collect();
+    assert_eq!(acknowledged, all.into_iter().collect());
+    process.execute(&client, "commit").unwrap();
+    assert_eq!(work.next(), "held");
+    assert_eq!(work.stop(), [""; 0]);
+}
+
+#[test]
+fn a_batch_that_takes_too_long_is_taken_apart() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    server.order(
+        "create function slow() returns trigger language plpgsql as \
+         $$ begin perform pg_sleep(0.02); return new; end $$; \
+         create trigger slow before insert on timers.timers for each row execute function slow()",
+    );
+    server.order("alter role postgres set statement_timeout = '500ms'");
+    server.cut();
+    let all = ids(120);
+    let inserted =
+        all.iter().map(|id| process.timers.insert(id, "", 86_400 * SECOND, Options::new()));
+    wait(futures_util::future::try_join_all(inserted)).unwrap();
+    assert_eq!(wait(process.timers.len()), Ok(120));
 }

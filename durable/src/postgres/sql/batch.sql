@@ -45,6 +45,8 @@ BEGIN
   IF last_number = a_number THEN
     SELECT * INTO reply FROM tb.batches AS b WHERE b.process = a_process AND b.number = a_number;
   ELSE
+    -- It is sent again and again, and must not occupy a connection meanwhile.
+    IF cardinality(kinds) = 1 THEN PERFORM set_config('lock_timeout', '20ms', true); END IF;
     IF 'lease' = ANY (kinds) THEN
       PERFORM pg_advisory_xact_lock_shared(hashtextextended('tb.', 1));
     END IF;
