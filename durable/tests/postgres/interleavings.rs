@@ -119,3 +119,22 @@ fn a_batch_that_takes_too_long_is_taken_apart() {
     wait(futures_util::future::try_join_all(inserted)).unwrap();
     assert_eq!(wait(process.timers.len()), Ok(120));
 }
+
+/// The server commits a transaction whose wait for a synchronous standby is terminated. What is sent
+/// again must not be confirmed before the standby has it.
+#[test]
+fn a_batch_that_is_sent_again_waits_for_the_standby() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    server.configure("synchronous_standby_names", "missing");
+    let timers = process.timers.clone();
+    let inserted = std::thread::spawn(move || wait(timers.insert("id", "", SECOND, quick())));
+    let waiting = "pg_stat_activity where wait_event = 'SyncRep' and backend_type = 'client backend'";
+    server.wait_for("the commit waits for the standby", |server| {
+        server.order(&format!("select count(*) from {waiting}")) == "1"
+    });
+    server.order(&format!("select pg_terminate_backend(pid) from {waiting}"));
+    inserted.join().unwrap().unwrap_err();
+    server.configure("synchronous_standby_names", "");
+    assert_eq!(server.order("select count(*) from timers.timers"), "1");
+}

@@ -43,7 +43,10 @@ BEGIN
     RAISE EXCEPTION 'the batch was overtaken' USING ERRCODE = 'invalid_transaction_state';
   END IF;
   IF last_number = a_number THEN
-    SELECT * INTO reply FROM tb.batches AS b WHERE b.process = a_process AND b.number = a_number;
+    -- A write, so that the commit waits for a synchronous standby. That of the first transaction
+    -- stopped waiting if its connection was terminated.
+    UPDATE tb.batches AS b SET written = clock_timestamp()
+      WHERE b.process = a_process AND b.number = a_number RETURNING b.* INTO reply;
   ELSE
     -- It is sent again and again, and must not occupy a connection meanwhile.
     IF cardinality(kinds) = 1 THEN PERFORM set_config('lock_timeout', '20ms', true); END IF;
