@@ -3,7 +3,7 @@
 use crate::common::bench::{SECOND, wait};
 use crate::common::host::Host;
 use crate::common::postgres_server::PostgresServer;
-use crate::common::process::{ids, quick};
+use crate::common::process::{Process, ids, quick};
 use crate::transactions::client;
 use std::collections::BTreeSet;
 use tourbillon_durable::Options;
@@ -137,4 +137,35 @@ fn a_batch_that_is_sent_again_waits_for_the_standby() {
     inserted.join().unwrap().unwrap_err();
     server.configure("synchronous_standby_names", "");
     assert_eq!(server.order("select count(*) from timers.timers"), "1");
+}
+
+#[test]
+fn fencing_tokens_grow_across_a_failover_that_loses_leases() {
+    let Some(first) = PostgresServer::start(&[]) else { return };
+    let second = first.standby(&[]);
+    let last = |server: &PostgresServer| {
+        let last = server.order("select last_value from timers.fences");
+        last.parse::<u64>().unwrap()
+    };
+    let deliver = |process: &Process, all: &[String]| {
+        let work = process.work();
+        for id in all {
+            wait(process.timers.insert(id, "", SECOND / 100, quick())).unwrap();
+        }
+        let acknowledged: BTreeSet<String> = all.iter().map(|_| work.next()).collect();
+        assert_eq!(acknowledged, all.iter().cloned().collect());
+        assert_eq!(work.stop(), [""; 0]);
+    };
+    let process = first.process();
+    deliver(&process, &ids(1));
+    first.wait_until_copied();
+    second.kill();
+    deliver(&process, &ids(100));
+    let before = last(&first);
+    drop(process);
+    first.kill();
+    second.resume();
+    second.promote();
+    deliver(&second.process(), &ids(1));
+    assert!(last(&second) > before, "{before} {}", last(&second));
 }

@@ -4,19 +4,16 @@
 -- of each second.
 CREATE OR REPLACE FUNCTION tb.next_fence() RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
-  token bigint;
+  token bigint := nextval('tb.fences');
   least_token bigint := floor(extract(epoch FROM clock_timestamp()))::bigint << 20;
 BEGIN
-  LOOP
-    token := nextval('tb.fences');
-    IF token >= least_token THEN RETURN token; END IF;
-    -- The holder of the lock does this at once, so nothing waits for its transaction.
-    IF pg_try_advisory_xact_lock(hashtextextended('tb.', 4)) THEN
-      -- Some more, because others take tokens meanwhile and the sequence must not be set back.
-      PERFORM setval('tb.fences', least_token + 65536)
-        FROM tb.fences WHERE last_value < least_token;
-    END IF;
-  END LOOP;
+  -- Another transaction that holds the lock has just done it, and may take long to end.
+  IF token >= least_token OR NOT pg_try_advisory_xact_lock(hashtextextended('tb.', 4)) THEN
+    RETURN token;
+  END IF;
+  -- Some more, because others take tokens meanwhile and the sequence must not be set back.
+  PERFORM setval('tb.fences', least_token + 65536) FROM tb.fences WHERE last_value < least_token;
+  RETURN nextval('tb.fences');
 END $$;
 
 -- Resting and due → leased, with one more attempt. Leased with an expired lease → leased again.
