@@ -6,7 +6,7 @@ use crate::common::postgres_server::PostgresServer;
 use crate::common::process::{Process, ids, quick};
 use crate::transactions::client;
 use std::collections::BTreeSet;
-use tourbillon_durable::Options;
+use tourbillon_durable::{Existing, Options};
 
 /// The planner counts a small table that is read as a whole as if it was expensive, because it has
 /// to avoid such plans for large ones. It must not compile code for it in each call.
@@ -168,4 +168,18 @@ fn fencing_tokens_grow_across_a_failover_that_loses_leases() {
     second.promote();
     deliver(&second.process(), &ids(1));
     assert!(last(&second) > before, "{before} {}", last(&second));
+}
+
+#[test]
+fn replies_that_are_kept_for_ended_processes_are_deleted() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    let old = "insert into timers.batches select i, i, now() - interval '8 days', 0, '{}', '{}', '{}', '{}' \
+               from generate_series(1, 5) as i";
+    server.order(old);
+    let left = || server.order("select count(*) from timers.batches where process < 6");
+    for all in ["5", "3", "3"] {
+        assert_eq!(left(), all);
+        wait(process.timers.insert("id", "", SECOND, quick().existing(Existing::Keep))).unwrap();
+    }
 }

@@ -105,6 +105,12 @@ BEGIN
     reply.now := coalesce(at, tb.clock());
     IF last_number IS NOT NULL THEN
       DELETE FROM tb.batches AS b WHERE b.process = a_process AND b.number = last_number;
+    ELSE
+      -- Each lane leaves a row at its end.
+      DELETE FROM tb.batches AS b WHERE (b.process, b.number) IN
+        (SELECT old.process, old.number FROM tb.batches AS old
+          WHERE old.written < transaction_timestamp() - interval '7 days'
+          ORDER BY old.written LIMIT 2 FOR UPDATE SKIP LOCKED);
     END IF;
     INSERT INTO tb.batches VALUES (a_process, a_number, clock_timestamp(), reply.now,
       reply.answers, reply.dues, reply.fences, reply.befores);

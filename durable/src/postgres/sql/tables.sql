@@ -85,6 +85,8 @@ CREATE TABLE tb.batches (
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
   autovacuum_vacuum_cost_delay = 0);
 
+CREATE INDEX batches_written ON tb.batches (written);
+
 CREATE TABLE tb.workers (
   id bigint PRIMARY KEY,
   process bigint NOT NULL,
