@@ -28,7 +28,7 @@
 
 use super::super::error::DurableError;
 use super::fault::Fault;
-use super::link::{ANSWER, PAUSES, Retry};
+use super::link::{ANSWER, LONGEST_ANSWER, PAUSES, Retry};
 use super::operations::Operations;
 use super::queue::{Lane, Operation, Reply, Request};
 use super::rows::{Columns, reply};
@@ -46,9 +46,6 @@ const MAX_OPERATIONS: usize = 256;
 
 /// The maximum number of bytes in a batch, unless a single operation is longer.
 const MAX_BYTES: usize = 1 << 20;
-
-/// The longest reply timeout of a batch that is sent again and again.
-const LONGEST_ANSWER: Duration = Duration::from_secs(30);
 
 impl Operations {
     /// Executes an operation with the next batch of its lane. Gives up after a while if `retry`

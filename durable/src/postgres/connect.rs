@@ -6,7 +6,7 @@ use super::super::error::DurableError;
 use super::super::ownership::Ownership;
 use super::link::Link;
 use super::listen::{AsLink, listen, poll};
-use super::load::LateChecks;
+use super::load::{Floors, LateChecks};
 use super::operations::{Operations, Statements};
 use super::queue::Lane;
 use super::schema::Schema;
@@ -66,6 +66,7 @@ impl Postgres {
             process: RandomState::new().hash_one(std::process::id()).cast_signed(),
             listens: !polls,
             late: LateChecks::default(),
+            floors: Floors::default(),
         });
         let (channel, subscriber) = (operations.schema.channel(), Arc::clone(&operations));
         let listening = match polls {

@@ -22,6 +22,9 @@ use tokio_postgres::{Client, Config, Connection, Error, NoTls, Row, Socket};
 /// The reply timeout, also for a connection to one address.
 pub(super) const ANSWER: Duration = Duration::from_secs(2);
 
+/// The longest reply timeout of what is sent again and again.
+pub(super) const LONGEST_ANSWER: Duration = Duration::from_secs(30);
+
 /// The time for which a caller waits.
 const CALLER: Duration = Duration::from_secs(5);
 
@@ -163,15 +166,19 @@ impl Link {
         sql: &str,
         params: &[Param<'_>],
     ) -> Result<Vec<Row>, DurableError> {
-        let (mut pause, mut why) = (PAUSES[0], String::new());
+        let (mut pause, mut why, mut answer) = (PAUSES[0], String::new(), retry.answer());
         let asked = async {
             loop {
-                match self.once(retry.answer(), sql, params).await {
+                match self.once(answer, sql, params).await {
                     Ok(rows) => return Ok(rows),
                     Err(Fault::Rejected(error)) if retry.limit().is_none() => {
                         why = error.to_string();
                     }
                     Err(Fault::Fatal(error) | Fault::Rejected(error)) => return Err(error),
+                    Err(Fault::Passing { why: error, lost: true }) => {
+                        why = error;
+                        answer = (answer * 2).min(retry.answer().max(LONGEST_ANSWER));
+                    }
                     Err(Fault::Locked(error) | Fault::Passing { why: error, .. }) => why = error,
                 }
                 tokio::time::sleep(pause).await;

@@ -39,6 +39,7 @@ pub(super) struct Operations {
     pub(super) process: i64,
     pub(super) listens: bool,
     pub(super) late: super::load::LateChecks,
+    pub(super) floors: super::load::Floors,
 }
 
 /// The statements that are used often, with the name of the schema.
@@ -53,7 +54,7 @@ impl Statements {
     pub(super) fn new(schema: &Schema) -> Self {
         Self {
             batch: schema.sql(&rows::batch_statement()),
-            load: schema.sql("SELECT * FROM tb.load($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"),
+            load: schema.sql("SELECT * FROM tb.load($1, $2, $3, $4, $5, $6, $7, $8, $9)"),
             get: schema.sql(&format!("SELECT id, {RECORD} FROM tb.records WHERE id = $1")),
             now: schema.sql("SELECT tb.clock()"),
         }

@@ -135,6 +135,9 @@ mod tests {
         );
         assert_eq!(schema.sql("'tb_channel'"), "'tourbillon re.minders'");
         let schema = Schema::new("tb.tb_channel");
-        assert_eq!(schema.sql("'tb_channel' tb.id"), "'tourbillon tb.tb_channel' \"tb.tb_channel\".id");
+        assert_eq!(
+            schema.sql("'tb_channel' tb.id"),
+            "'tourbillon tb.tb_channel' \"tb.tb_channel\".id"
+        );
     }
 }

@@ -8,17 +8,14 @@
 -- from_due, from_id, after: the keys begin with this one, or after it
 -- until: the last due time, at most 15 seconds from now
 -- most: the maximum number of keys
--- late: true if keys that have been overdue for long are to be returned as well, whatever `from_due`
---   is and, if they have been for very long, whoever owns them
 
 CREATE OR REPLACE FUNCTION tb.load(
   me bigint, a_process bigint, a_listens boolean, from_due bigint, from_id text, after boolean,
-  until bigint, most integer, late boolean, at bigint
+  until bigint, most integer, at bigint
 ) RETURNS TABLE (
-  now bigint, paused boolean, parts integer[], last bigint, dues bigint[], ids text[],
-  late_dues bigint[], late_ids text[]
-) LANGUAGE plpgsql SET search_path = pg_catalog SET enable_seqscan = off SET jit = off SET enable_bitmapscan = off
-AS $$
+  now bigint, paused boolean, parts integer[], last bigint, dues bigint[], ids text[]
+) LANGUAGE plpgsql
+SET search_path = pg_catalog SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 #variable_conflict use_variable
 DECLARE
   alive bigint[];
@@ -37,11 +34,22 @@ BEGIN
   SELECT array_agg(key.due), array_agg(key.id) INTO dues, ids
     FROM tb.keys(from_due, from_id, after, last, most, CASE WHEN cardinality(parts) < 64 THEN parts END)
       AS key;
-  IF late AND cardinality(coalesce(ids, '{}')) + 64 < most THEN
-    SELECT array_agg(key.due), array_agg(key.id) INTO late_dues, late_ids
-      FROM tb.keys(0, '', false, now - 1000, 64, NULL) AS key
-      WHERE key.due < now - 5000 OR tb.part(key.id) = ANY (parts);
-  END IF;
+  RETURN NEXT;
+END $$;
+
+-- Returns the first keys that have been overdue for a second, of some parts, and those that have been
+-- for five seconds, of all parts. Passes all keys that have ended and that a long transaction keeps.
+CREATE OR REPLACE FUNCTION tb.late(parts integer[], at bigint) RETURNS TABLE (
+  dues bigint[], ids text[]
+) LANGUAGE plpgsql
+SET search_path = pg_catalog SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+#variable_conflict use_variable
+DECLARE
+  now bigint := coalesce(at, tb.clock());
+BEGIN
+  SELECT array_agg(key.due), array_agg(key.id) INTO dues, ids
+    FROM tb.keys(0, '', false, now - 1000, 64, NULL) AS key
+    WHERE key.due < now - 5000 OR tb.part(key.id) = ANY (parts);
   RETURN NEXT;
 END $$;
 
