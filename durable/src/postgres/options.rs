@@ -78,9 +78,9 @@ impl PostgresOptions {
     /// Sets the maximum number of dead letters that are kept, by default unlimited, because a
     /// letter is the only trace of a delivery that failed. Zero is treated as 1.
     ///
-    /// When a letter is written, up to two of the oldest letters beyond the bound are deleted. Once
-    /// a minute, workers delete up to 1000 of them per second. Each process applies its own bounds,
-    /// so set the same ones in all of them.
+    /// When a letter is written, up to two of the oldest letters beyond a bound of at most 1000 are
+    /// deleted. Once a minute, workers delete up to 1000 of them per second, whatever the bound is.
+    /// Each process applies its own bounds, so set the same ones in all of them.
     ///
     /// # Examples
     ///

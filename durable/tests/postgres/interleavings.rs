@@ -184,3 +184,22 @@ fn replies_that_are_kept_for_ended_processes_are_deleted() {
         wait(process.timers.insert("id", "", SECOND, quick().existing(Existing::Keep))).unwrap();
     }
 }
+
+#[test]
+fn letters_beyond_the_bounds_are_deleted_without_waiting_or_counting_many() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    let client = client(&process, &server);
+    server.order(
+        "insert into timers.letters (number, died, attempt, reason, error, due, planned, first, \
+           most, attempts, lease, jitter, id, payload) \
+         select i, i, 1, 0, '', 1, 1, 1, 1, 8, 15000, true, i, '' from generate_series(1, 3000) i",
+    );
+    let trim = |most| format!("select timers.trim_letters({most}, null, 0)");
+    process.execute(&client, &format!("begin; {}", trim(900))).unwrap();
+    server.order(&format!("set lock_timeout = '2s'; {}", trim(900)));
+    process.execute(&client, "commit").unwrap();
+    assert_eq!(server.order("select min(number) from timers.letters"), "3");
+    let read = "select pg_stat_get_xact_tuples_returned('timers.letters_pkey'::regclass) < 100";
+    assert_eq!(server.order(&format!("begin; {}; {read}", trim(2000))), "\nt");
+}

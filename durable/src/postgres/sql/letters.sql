@@ -11,19 +11,23 @@ CREATE OR REPLACE FUNCTION tb.add_letter(
   FROM tb.timers WHERE id = state.id
 $$;
 
--- Deletes up to two of the oldest letters beyond the bounds.
+-- Deletes up to two of the oldest letters beyond the bounds. Workers apply a bound of more than 1000
+-- letters, because counting them takes long.
 CREATE OR REPLACE FUNCTION tb.trim_letters(most_letters bigint, age bigint, now bigint)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   last_excess bigint;
 BEGIN
   IF most_letters IS NULL AND age IS NULL THEN RETURN; END IF;
-  IF most_letters IS NOT NULL THEN
+  IF most_letters <= 1000 THEN
     SELECT number INTO last_excess FROM tb.letters ORDER BY number DESC OFFSET most_letters LIMIT 1;
   END IF;
+  -- Another transaction may delete the same ones.
   DELETE FROM tb.letters WHERE number IN (
-    SELECT number FROM (SELECT number, died FROM tb.letters ORDER BY number LIMIT 2) AS oldest
-    WHERE number <= last_excess OR died < now - age);
+    SELECT number FROM tb.letters WHERE number IN (
+      SELECT number FROM (SELECT number, died FROM tb.letters ORDER BY number LIMIT 2) AS oldest
+      WHERE number <= last_excess OR died < now - age)
+    FOR UPDATE SKIP LOCKED);
 END $$;
 
 -- Dead letter → resting and due now.
