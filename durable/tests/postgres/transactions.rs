@@ -139,6 +139,12 @@ fn other_clients_get_the_results_and_the_errors() {
         "'', due => '20000-01-01'",
         "'', delay => '1 day', attempts => 0, existing => 'replace'",
         "'', delay => '1 day', lease => '0', existing => 'replace'",
+        // Workers could not read them.
+        "'', delay => '1 day', headers => '{\"trace\": 7}'",
+        "'', delay => '1 day', headers => '[[\"trace\"]]'",
+        "'', delay => '1 day', headers => '7'",
+        "'', delay => '1 day', backoff_first => '-1 s'",
+        "'', delay => '1 day', time_to_live => '-1 s'",
     ] {
         let refused = insert(wrong);
         assert!(

@@ -48,8 +48,11 @@ BEGIN
     RAISE EXCEPTION 'misfire needs a rule' USING ERRCODE = 'invalid_parameter_value';
   ELSIF tb.millis(every) NOT BETWEEN 1 AND 3153600000000 THEN
     RAISE EXCEPTION 'every must be 1 ms to 36500 days' USING ERRCODE = 'invalid_parameter_value';
-  ELSIF octet_length(headers::text) > 8192 OR jsonb_typeof(headers) NOT IN ('object', 'array') THEN
-    RAISE EXCEPTION 'headers must be an object of at most 4096 bytes'
+  ELSIF octet_length(headers::text) > 8192 OR NOT tb.are_headers(headers) THEN
+    RAISE EXCEPTION 'headers must be an object of texts, or pairs of texts, of at most 4096 bytes'
+      USING ERRCODE = 'invalid_parameter_value';
+  ELSIF least(backoff_first, backoff_most, time_to_live, misfire) < '0'::interval THEN
+    RAISE EXCEPTION 'backoff_first, backoff_most, time_to_live and misfire must not be negative'
       USING ERRCODE = 'invalid_parameter_value';
   END IF;
   IF by_rule THEN fixed := tb.coming() + tb.millis(every); END IF;
@@ -103,3 +106,17 @@ END $$;
 -- Converts a length of time to milliseconds, rounded up.
 CREATE OR REPLACE FUNCTION tb.millis(length interval) RETURNS bigint LANGUAGE sql IMMUTABLE AS
   $$ SELECT ceil(extract(epoch FROM length) * 1000)::bigint $$;
+
+-- Returns true if workers can read the headers, or if there are none.
+CREATE OR REPLACE FUNCTION tb.are_headers(headers jsonb) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE jsonb_typeof(headers)
+    WHEN 'object' THEN NOT EXISTS
+      (SELECT FROM jsonb_each(headers) WHERE jsonb_typeof(value) <> 'string')
+    WHEN 'array' THEN NOT EXISTS
+      (SELECT FROM jsonb_array_elements(headers) AS pair WHERE CASE
+        WHEN jsonb_typeof(pair) = 'array' AND jsonb_array_length(pair) = 2
+        THEN jsonb_typeof(pair -> 0) <> 'string' OR jsonb_typeof(pair -> 1) <> 'string'
+        ELSE true END)
+    ELSE headers IS NULL
+  END
+$$;
