@@ -6,7 +6,7 @@ use super::super::error::DurableError;
 use super::super::ownership::Ownership;
 use super::link::Link;
 use super::listen::{AsLink, listen, poll};
-use super::load::{Floors, LateChecks};
+use super::load::Floors;
 use super::operations::{Operations, Statements};
 use super::queue::Lane;
 use super::schema::Schema;
@@ -65,7 +65,7 @@ impl Postgres {
             lanes: std::array::from_fn(|_| Lane::new()),
             process: RandomState::new().hash_one(std::process::id()).cast_signed(),
             listens: !polls,
-            late: LateChecks::default(),
+            late: Default::default(),
             floors: Floors::default(),
         });
         let (channel, subscriber) = (operations.schema.channel(), Arc::clone(&operations));

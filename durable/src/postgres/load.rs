@@ -25,7 +25,7 @@ const REST: u32 = 20;
 const LATE: usize = 64;
 
 /// The distance from now to the latest position from which a window is loaded again.
-const FLOOR: Millis = 10_000;
+const FLOOR: Millis = 60_000;
 
 /// Returns a key as the arguments of a query, whose keys begin with it, or after it if the last is
 /// `true`. No id has the character with which a window names the position after a key.
@@ -146,12 +146,18 @@ impl Operations {
                 break (parts, page);
             }
         };
-        if !page.paused && !page.more && page.keys.len() + LATE < limit {
-            page.keys.extend(self.late.take());
-        }
-        if !page.paused && self.late.begin(MonotonicClock.now()) {
-            let (operations, parts) = (Arc::clone(self), parts.clone());
-            tokio::spawn(async move { operations.check_late(&parts).await });
+        // Most keys that appear late are after the floor, and a check of all others may take long.
+        for (place, from) in [self.floors.of(worker), 0].into_iter().enumerate() {
+            if page.paused {
+                break;
+            }
+            if !page.more && page.keys.len() + LATE < limit {
+                page.keys.extend(self.late[place].take());
+            }
+            if self.late[place].begin(MonotonicClock.now()) {
+                let (operations, parts) = (Arc::clone(self), parts.clone());
+                tokio::spawn(async move { operations.check_late(place, from, &parts).await });
+            }
         }
         self.ownership.set_owned(worker, &parts);
         self.ownership.set_paused(worker, page.paused);
@@ -185,16 +191,17 @@ impl Operations {
     }
 
     /// Finds keys that have been overdue for long, for the next page.
-    async fn check_late(&self, parts: &BTreeSet<u64>) {
+    async fn check_late(&self, place: usize, from: Millis, parts: &BTreeSet<u64>) {
         let begun = MonotonicClock.now();
         let parts: Vec<i32> = parts.iter().filter_map(|part| i32::try_from(*part).ok()).collect();
-        let at = self.at();
-        let params: [Param<'_>; 2] = [(&parts, Type::INT4_ARRAY), (&at, Type::INT8)];
-        let rows = self.read(Retry::Count, "SELECT * FROM tb.late($1, $2)", &params).await;
+        let (from, at) = (signed(from), self.at());
+        let params: [Param<'_>; 3] =
+            [(&from, Type::INT8), (&parts, Type::INT4_ARRAY), (&at, Type::INT8)];
+        let rows = self.read(Retry::Count, "SELECT * FROM tb.late($1, $2, $3)", &params).await;
         let rows = rows.unwrap_or_default();
         let found = rows.first().and_then(|row| keys(&mut Reader::new(row, 0)));
         let found = found.unwrap_or_default();
-        if self.late.end(found, begun, MonotonicClock.now()) {
+        if self.late[place].end(found, begun, MonotonicClock.now()) {
             self.ownership.request_checks();
         }
     }
@@ -240,12 +247,12 @@ mod tests {
         assert!(floors.note(7, &all, &page(100_000, &[], true)), "it is paused");
         assert_eq!(floors.of(7), 5000);
         assert!(floors.note(7, &all, &page(100_000, &[101_000], false)));
-        assert_eq!(floors.of(7), 90_000);
+        assert_eq!(floors.of(7), 40_000);
         assert!(!floors.note(7, &half, &page(100_000, &[], false)), "it may have gained parts");
         assert_eq!(floors.of(7), 0);
         assert!(floors.note(7, &half, &page(100_000, &[], false)));
-        assert_eq!(floors.of(7), 90_000);
-        assert!(!floors.note(7, &half, &page(89_000, &[], false)), "the clock was set back");
+        assert_eq!(floors.of(7), 40_000);
+        assert!(!floors.note(7, &half, &page(39_000, &[], false)), "the clock was set back");
         assert_eq!(floors.of(7), 0);
     }
 

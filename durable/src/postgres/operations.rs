@@ -38,7 +38,7 @@ pub(super) struct Operations {
     /// The number of this process among the users of the store.
     pub(super) process: i64,
     pub(super) listens: bool,
-    pub(super) late: super::load::LateChecks,
+    pub(super) late: [super::load::LateChecks; 2],
     pub(super) floors: super::load::Floors,
 }
 

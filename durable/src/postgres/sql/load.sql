@@ -37,9 +37,9 @@ BEGIN
   RETURN NEXT;
 END $$;
 
--- Returns the first keys that have been overdue for a second, of some parts, and those that have been
--- for five seconds, of all parts. Passes all keys that have ended and that a long transaction keeps.
-CREATE OR REPLACE FUNCTION tb.late(parts integer[], at bigint) RETURNS TABLE (
+-- Returns the first keys from a due time on that have been overdue for a second, of some parts, and
+-- those that have been for five seconds, of all parts.
+CREATE OR REPLACE FUNCTION tb.late(from_due bigint, parts integer[], at bigint) RETURNS TABLE (
   dues bigint[], ids text[]
 ) LANGUAGE plpgsql
 SET search_path = pg_catalog SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
@@ -48,7 +48,7 @@ DECLARE
   now bigint := coalesce(at, tb.clock());
 BEGIN
   SELECT array_agg(key.due), array_agg(key.id) INTO dues, ids
-    FROM tb.keys(0, '', false, now - 1000, 64, NULL) AS key
+    FROM tb.keys(from_due, '', false, now - 1000, 64, NULL) AS key
     WHERE key.due < now - 5000 OR tb.part(key.id) = ANY (parts);
   RETURN NEXT;
 END $$;
