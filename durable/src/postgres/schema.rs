@@ -7,7 +7,7 @@
 
 use super::super::error::DurableError;
 use super::fault::Fault;
-use super::link::{Link, Retry};
+use super::link::{Link, Param, Retry};
 use std::sync::Arc;
 use tokio_postgres::types::Type;
 
@@ -36,8 +36,11 @@ const FUNCTIONS: &str = concat!(
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED;
     SELECT pg_advisory_xact_lock(hashtextextended('tb.', 3))";
 
-/// Tells if a table exists.
-const EXISTS: &str = "SELECT to_regclass($1) IS NOT NULL";
+/// Tells if a schema has a store. Reads the rows of the catalogue, because `to_regclass` may not yet
+/// know of a table that was created after the transaction began.
+const EXISTS: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_class AS class
+    JOIN pg_catalog.pg_namespace AS space ON space.oid = class.relnamespace
+    WHERE space.nspname = $1 AND class.relname = 'store')";
 
 /// The name of a store in SQL.
 #[derive(Clone, Debug)]
@@ -82,8 +85,7 @@ impl Schema {
 
     /// Returns the versions of the tables and of the functions, or `None` if there is no store.
     async fn versions(&self, link: &Link) -> Result<Option<(i32, i32)>, DurableError> {
-        let table = self.sql("tb.store");
-        let exists = link.query(Retry::Caller, EXISTS, &[(&table, Type::TEXT)]).await?;
+        let exists = link.query(Retry::Caller, EXISTS, &[(&&*self.name, Type::TEXT)]).await?;
         if !exists.iter().any(|row| row.get(0)) {
             return Ok(None);
         }
@@ -99,8 +101,8 @@ impl Schema {
         let created = async {
             connection.batch_execute(&self.sql(BEGIN)).await?;
             // Only now, because another process may have created it while this one waited.
-            let table = self.sql("tb.store");
-            let row = connection.query_typed_one(EXISTS, &[(&table, Type::TEXT)]).await?;
+            let named: [Param<'_>; 1] = [(&&*self.name, Type::TEXT)];
+            let row = connection.query_typed_one(EXISTS, &named).await?;
             if tables && !row.get::<_, bool>(0) {
                 let first = format!("INSERT INTO tb.store VALUES (true, {LAYOUT}, 0, false)");
                 let schema = format!("CREATE SCHEMA IF NOT EXISTS \"{}\"", self.name);
