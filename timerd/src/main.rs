@@ -3,14 +3,15 @@
 #![forbid(unsafe_code)]
 
 use clap::Parser;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use timerd::{Arguments, Config, Service, StartError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    tracing_subscriber::fmt().with_writer(io::stderr).init();
+    // Colours are for people.
+    tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(io::stderr().is_terminal()).init();
     let arguments = Arguments::parse();
     match run(&arguments).await {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! The address of a store, which is a file or in Redis, and how to open it.
+//! The address of a store, which is a file, in Redis or in PostgreSQL, and how to open it.
 
 #![forbid(unsafe_code)]
 
@@ -7,11 +7,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::str::FromStr;
-use tourbillon::Builder;
-use tourbillon::future::Timer;
-use tourbillon_durable::{DurableError, DurableTimers, Redis, RedisOptions, RedisTls};
+use tourbillon_durable::{DurableError, DurableTimers, Postgres, Redis, RedisOptions, RedisTls};
 
-/// The name of a store in Redis whose address has none.
+/// The name of a store on a server whose address has none.
 const NAME: &str = "timers";
 
 /// The address of a store.
@@ -22,9 +20,10 @@ const NAME: &str = "timers";
 /// | `redis://user:password@host:6379/0`, `rediss://…` | one node |
 /// | `cluster:redis://a/,redis://b/` | a cluster, by some of its nodes |
 /// | `sentinel:redis://mymaster/,redis://s1:26379/,…` | the master of that name, and its sentinels |
+/// | `postgres://user:password@host:5432/database` | a schema in PostgreSQL |
 ///
-/// `#name` at the end of an address in Redis is the name of the store, by default `timers`. With
-/// `#name:64` the store is created with 64 partitions if it does not exist.
+/// `#name` at the end of the address of a server is the name of the store, by default `timers`. With
+/// `#name:64` a store in Redis is created with 64 partitions if it does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A file on this machine.
@@ -37,6 +36,13 @@ pub enum Address {
         name: String,
         /// The number of partitions of a store that is created.
         partitions: Option<u16>,
+    },
+    /// A PostgreSQL server.
+    Postgres {
+        /// The address of the server and the database.
+        url: String,
+        /// The name of the store, which is that of its schema.
+        name: String,
     },
 }
 
@@ -64,8 +70,9 @@ pub type Opening<'a> =
 /// The arguments that name a store.
 #[derive(Args, Clone, Debug)]
 pub struct StoreArguments {
-    /// The store: a file, `redis://…`, `rediss://…`, `cluster:URL,URL` or
-    /// `sentinel:MASTER,URL,URL`. An address in Redis may end with `#NAME` or `#NAME:PARTITIONS`
+    /// The store: a file, `redis://…`, `rediss://…`, `cluster:URL,URL`, `sentinel:MASTER,URL,URL`
+    /// or `postgres://…`. The address of a server may end with `#NAME`, and in Redis with
+    /// `#NAME:PARTITIONS`
     #[arg(long, global = true, env = "TIMERS_STORE", hide_env_values = true)]
     pub store: Option<Address>,
     /// The authorities to trust for TLS instead of the platform's (PEM)
@@ -96,17 +103,22 @@ impl FromStr for Address {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (kind, rest) = text.split_once(':').unwrap_or(("", text));
+        let (place, fragment) = text.split_once('#').unwrap_or((text, NAME));
+        if matches!(kind, "postgres" | "postgresql") {
+            return Ok(Self::Postgres { url: place.to_owned(), name: fragment.to_owned() });
+        }
         if !matches!(kind, "redis" | "rediss" | "redis+unix" | "unix" | "cluster" | "sentinel") {
             let path = if kind == "file" { rest } else { text };
             return if path.is_empty() {
                 Err("expected the address of a store".to_owned())
             } else if path.contains("://") {
-                Err(format!("{kind}:// is not a store (expected a file, redis:// or rediss://)"))
+                Err(format!(
+                    "{kind}:// is not a store (expected a file, redis://, rediss:// or postgres://)"
+                ))
             } else {
                 Ok(Self::File(path.into()))
             };
         }
-        let (place, fragment) = text.split_once('#').unwrap_or((text, NAME));
         let (name, partitions) = match fragment.split_once(':') {
             None => (fragment, None),
             Some((name, number)) => {
@@ -143,7 +155,7 @@ impl Address {
     pub fn label(&self) -> String {
         match self {
             Self::File(path) => path.display().to_string(),
-            Self::Redis { name, .. } => name.clone(),
+            Self::Redis { name, .. } | Self::Postgres { name, .. } => name.clone(),
         }
     }
 
@@ -155,7 +167,7 @@ impl Address {
 }
 
 impl StoreArguments {
-    /// Opens a store, or creates it if there is none. A store in Redis needs a tokio runtime.
+    /// Opens a store, or creates it if there is none. A store on a server needs a tokio runtime.
     ///
     /// # Errors
     ///
@@ -167,6 +179,9 @@ impl StoreArguments {
     async fn open_now(&self, address: &Address) -> Result<DurableTimers, DurableError> {
         let (servers, options) = match address {
             Address::File(path) => return DurableTimers::open(path),
+            Address::Postgres { url, name } => {
+                return DurableTimers::spawn(Postgres::connect(url, name.as_str()).await?);
+            }
             Address::Redis { servers, name, partitions } => {
                 let options = RedisOptions::new(name);
                 (servers, partitions.map_or(options.clone(), |number| options.partitions(number)))
@@ -186,9 +201,7 @@ impl StoreArguments {
                 Redis::connect_sentinel(sentinels, master, options).await
             }
         }?;
-        let timer = Timer::spawn(Builder::new().driver());
-        let timer = timer.map_err(|error| DurableError::Io(error.to_string()))?;
-        Ok(DurableTimers::new(store, &timer))
+        DurableTimers::spawn(store)
     }
 
     /// Reads the certificates, or returns `None` if the platform's authorities are all that is

@@ -12,7 +12,7 @@ use timers::{
 };
 use tourbillon_durable::TimerState;
 
-/// Lists and changes durable timers, in a file or in Redis
+/// Lists and changes durable timers, in a file, Redis or PostgreSQL
 #[derive(Parser)]
 #[command(version, after_help = EXIT_CODES)]
 pub(crate) struct Arguments {

@@ -2,17 +2,22 @@
 
 #![forbid(unsafe_code)]
 
-use redis::aio::ConnectionManager;
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::cluster::ClusterClientBuilder;
 use redis::cluster_async::ClusterConnection;
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
-    Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo,
-    Pipeline, RedisError, RedisResult, TlsCertificates, TlsMode, Value,
+    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, ErrorKind,
+    IntoConnectionInfo, Pipeline, RedisError, RedisResult, TlsCertificates, TlsMode, Value,
 };
 use std::sync::Arc;
+use std::time::Duration;
 use timers::{Certificates, Servers};
 use tokio::sync::Mutex;
+
+/// The time in which the server must reply to a batch. By default it is half a second, which a busy
+/// server may need for a thousand runs.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A connection that can be shared.
 #[derive(Clone)]
@@ -40,11 +45,12 @@ impl Link {
                     Some(tls) => Client::build_with_tls(&**url, tls),
                     None => Client::open(&**url),
                 };
-                Self::Node(client?.get_connection_manager().await?)
+                let config = ConnectionManagerConfig::new().set_response_timeout(Some(PATIENCE));
+                Self::Node(client?.get_connection_manager_with_config(config).await?)
             }
             Servers::Cluster(urls) => {
                 let urls = urls.iter().map(String::as_str);
-                let mut builder = ClusterClientBuilder::new(urls);
+                let mut builder = ClusterClientBuilder::new(urls).response_timeout(PATIENCE);
                 if let Some(tls) = tls {
                     builder = builder.certs(tls);
                 }
@@ -63,7 +69,10 @@ impl Link {
             Self::Node(connection) => commands.query_async(connection).await,
             Self::Cluster(connection) => commands.query_async(connection).await,
             Self::Sentinel(client) => {
-                let mut connection = client.lock().await.get_async_connection().await?;
+                let config = AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
+                let mut client = client.lock().await;
+                let mut connection = client.get_async_connection_with_config(&config).await?;
+                drop(client);
                 commands.query_async(&mut connection).await
             }
         }

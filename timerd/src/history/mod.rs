@@ -1,4 +1,4 @@
-//! The history of runs, bounded by number and age. It lies beside the store, in a file or in Redis,
+//! The history of runs, bounded by number and age. It lies beside the store, in a file or on its server,
 //! and is written in batches behind the calls, so a crash loses the last of it. The timers
 //! themselves do not depend on it.
 
@@ -6,11 +6,13 @@
 
 mod file;
 mod link;
+mod postgres;
 mod redis;
 
 use super::config::HistoryBounds;
 use file::FileHistory;
 use link::Link;
+use postgres::PostgresHistory;
 use redis::RedisHistory;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -99,6 +101,9 @@ pub(crate) async fn open(
             let tls = store.certificates().map_err(HistoryError::of)?;
             let link = Link::connect(servers, tls).await.map_err(HistoryError::of)?;
             Arc::new(RedisHistory::new(link, name, bounds))
+        }
+        Address::Postgres { url, name } => {
+            Arc::new(PostgresHistory::connect(url, name, bounds).await?)
         }
     })
 }

@@ -35,11 +35,11 @@ impl History for RedisHistory {
             for run in &runs {
                 now = now.max(run.ended_millis);
                 let bytes = serde_json::to_vec(run).map_err(HistoryError::of)?;
-                pipe.cmd("XADD").arg(&key).arg("MAXLEN").arg("~").arg(bounds.most);
-                pipe.arg("*").arg("run").arg(bytes).ignore();
+                pipe.cmd("XADD").arg(&key).arg("*").arg("run").arg(bytes).ignore();
             }
             let age = bounds.age.as_millis().try_into().unwrap_or(u64::MAX);
             let before = now.saturating_sub(age);
+            pipe.cmd("XTRIM").arg(&key).arg("MAXLEN").arg("~").arg(bounds.most).ignore();
             pipe.cmd("XTRIM").arg(&key).arg("MINID").arg("~").arg(before).ignore();
             link.send(&pipe).await.map(drop).map_err(HistoryError::of)
         })

@@ -2,6 +2,7 @@
 
 use super::bench::{Api, Bench, until};
 use super::calls::allowing;
+use super::postgres_server::PostgresServer;
 use super::receiver::Receiver;
 use super::sentinels::Watched;
 use super::servers::{Cluster, Server};
@@ -111,5 +112,25 @@ async fn runs_are_recorded_by_the_master_that_sentinels_know() {
     })
     .await;
     assert_eq!(runs(&bench.api, "/v1/runs", 4).await[0]["id"], "c");
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn runs_are_recorded_in_postgres_within_bounds() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let mut receiver = Receiver::with(&[500]).await;
+    let mut config = allowing(receiver.port());
+    config.history.most = 3;
+    let bench = Bench::at(&server.url(), config).await;
+    runs_are_recorded(&bench, &mut receiver).await;
+    bench.api.put("c", &receiver.url("/"), json!({ "after": "0s" })).await.json(201);
+    receiver.next().await;
+    until("the last run", async || {
+        let runs = bench.api.get("/v1/runs").await.json(200)["runs"].take();
+        (runs[0]["id"] == "c").then_some(())
+    })
+    .await;
+    runs(&bench.api, "/v1/runs", 3).await;
+    runs(&bench.api, "/v1/runs?id=a", 1).await;
     bench.stop().await;
 }

@@ -13,6 +13,9 @@ mod guard;
 mod history;
 mod limits;
 mod page;
+#[allow(dead_code, reason = "these tests use a part")]
+#[path = "../../../durable/tests/common/postgres_server.rs"]
+mod postgres_server;
 mod program;
 mod receiver;
 mod reuse;

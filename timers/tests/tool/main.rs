@@ -3,6 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod file;
+mod postgres;
+#[allow(dead_code, reason = "these tests use a part")]
+#[path = "../../../durable/tests/common/postgres_server.rs"]
+mod postgres_server;
 mod redis;
 #[allow(dead_code, reason = "these tests use a part")]
 #[path = "../../../durable/tests/common/sentinels.rs"]
