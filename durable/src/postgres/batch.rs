@@ -30,16 +30,13 @@ use super::super::error::DurableError;
 use super::fault::Fault;
 use super::link::{ANSWER, LONGEST_ANSWER, PAUSES, Retry};
 use super::operations::Operations;
-use super::queue::{Lane, Operation, Reply, Request};
+use super::queue::{LANES, Lane, Operation, Reply, Request};
 use super::rows::{Columns, reply};
 use crate::panics::ignore_poison;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::timeout;
-
-/// The number of lanes.
-pub(super) const LANES: usize = 2;
 
 /// The maximum number of operations in a batch.
 const MAX_OPERATIONS: usize = 256;

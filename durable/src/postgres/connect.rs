@@ -4,9 +4,9 @@
 
 use super::super::error::DurableError;
 use super::super::ownership::Ownership;
+use super::floors::Floors;
 use super::link::Link;
 use super::listen::{AsLink, listen, poll};
-use super::load::Floors;
 use super::operations::{Operations, Statements};
 use super::queue::Lane;
 use super::schema::Schema;

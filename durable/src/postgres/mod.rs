@@ -34,6 +34,7 @@ mod batch;
 mod connect;
 mod copying;
 mod fault;
+mod floors;
 mod link;
 mod listen;
 mod lists;

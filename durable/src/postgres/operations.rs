@@ -14,10 +14,9 @@ use super::super::record::{DeadReason, Record};
 use super::super::store::{
     Cancelled, Due, Finish, Finished, Insert, Inserted, Lease, Leasing, Renewed,
 };
-use super::batch::LANES;
 use super::link::{Link, Param, Retry};
 use super::listen::Subscriber;
-use super::queue::{Body, Lane, Operation, Reply};
+use super::queue::{Body, LANES, Lane, Operation, Reply};
 use super::rows::{self, RECORD, named_record, signed, storable};
 use super::schema::Schema;
 use std::sync::Arc;
@@ -38,8 +37,8 @@ pub(super) struct Operations {
     /// The number of this process among the users of the store.
     pub(super) process: i64,
     pub(super) listens: bool,
-    pub(super) late: [super::load::LateChecks; 2],
-    pub(super) floors: super::load::Floors,
+    pub(super) late: [super::floors::LateChecks; 2],
+    pub(super) floors: super::floors::Floors,
 }
 
 /// The statements that are used often, with the name of the schema.

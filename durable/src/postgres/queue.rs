@@ -14,6 +14,9 @@ use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+/// The number of lanes.
+pub(super) const LANES: usize = 2;
+
 /// An operation of `sql/batch.sql`, with its arguments.
 #[derive(Debug, Default)]
 pub(super) struct Operation {

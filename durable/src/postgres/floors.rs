@@ -1,0 +1,143 @@
+//! The position at which the keys of a worker begin, and the checks for keys that appear before it.
+
+#![forbid(unsafe_code)]
+
+use super::super::clock::Millis;
+use super::super::key::{Key, Page};
+use crate::panics::ignore_poison;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+use std::time::Instant;
+
+/// The time between two checks for overdue keys, in durations of such a check. While a transaction
+/// is open for long, each of them passes all keys that have ended since.
+const REST: u32 = 20;
+
+/// The distance from now to the latest position from which a window is loaded again.
+const FLOOR: Millis = 60_000;
+
+/// The checks for overdue keys, wherever a window begins. They are statements of their own, because
+/// they may take long.
+#[derive(Debug, Default)]
+pub(super) struct LateChecks(Mutex<LateCheck>);
+
+#[derive(Debug, Default)]
+struct LateCheck {
+    /// The time of the next check.
+    next: Option<Instant>,
+    running: bool,
+    /// The keys that are added to the next page.
+    found: Vec<Key>,
+    /// The keys that the last check found.
+    known: BTreeSet<Key>,
+}
+
+impl LateChecks {
+    /// Returns `true` if the caller has to run a check.
+    pub(super) fn begin(&self, now: Instant) -> bool {
+        let mut check = ignore_poison(self.0.lock());
+        let due = !check.running && check.next.is_none_or(|next| next <= now);
+        check.running |= due;
+        due
+    }
+
+    /// Ends a check. Returns `true` if it found a key that the last one did not.
+    pub(super) fn end(&self, found: Vec<Key>, begun: Instant, now: Instant) -> bool {
+        let mut check = ignore_poison(self.0.lock());
+        let is_new = found.iter().any(|key| !check.known.contains(key));
+        let next = Some(now + now.saturating_duration_since(begun) * REST);
+        let known = found.iter().cloned().collect();
+        *check = LateCheck { next, running: false, found, known };
+        is_new
+    }
+
+    pub(super) fn take(&self) -> Vec<Key> {
+        std::mem::take(&mut ignore_poison(self.0.lock()).found)
+    }
+}
+
+/// The positions from which windows are loaded again. A worker has no key before its position, except
+/// those that appear later, which the checks for overdue keys find.
+///
+/// Without it each page from the first key on would pass the entries of all timers that repeat or are
+/// paused, and of those that have ended while a transaction is open for long.
+#[derive(Debug, Default)]
+pub(super) struct Floors(Mutex<BTreeMap<u64, Floor>>);
+
+#[derive(Debug)]
+struct Floor {
+    due: Millis,
+    parts: BTreeSet<u64>,
+}
+
+impl Floors {
+    pub(super) fn of(&self, worker: u64) -> Millis {
+        ignore_poison(self.0.lock()).get(&worker).map_or(0, |floor| floor.due)
+    }
+
+    /// Notes the page of a worker that was loaded from its floor on. Returns `false` if it may lack
+    /// keys, because the worker has other parts than before, or the clock was set back.
+    pub(super) fn note(&self, worker: u64, parts: &BTreeSet<u64>, page: &Page) -> bool {
+        let mut floors = ignore_poison(self.0.lock());
+        let holds =
+            floors.get(&worker).is_none_or(|floor| floor.parts == *parts && floor.due <= page.now);
+        if !holds {
+            floors.remove(&worker);
+        } else if !page.paused && !parts.is_empty() {
+            let first = page.keys.first().map_or(page.until, |(due, _)| *due);
+            let due = first.min(page.now.saturating_sub(FLOOR));
+            floors.insert(worker, Floor { due, parts: parts.clone() });
+        }
+        holds
+    }
+
+    pub(super) fn remove(&self, worker: u64) {
+        ignore_poison(self.0.lock()).remove(&worker);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use tourbillon::{Clock, MonotonicClock};
+
+    #[test]
+    fn a_window_is_loaded_again_from_its_first_key_or_shortly_before_now() {
+        let floors = Floors::default();
+        let (all, half) = (BTreeSet::from([1, 2]), BTreeSet::from([1]));
+        let page = |now: Millis, keys: &[Millis], paused| Page {
+            now,
+            until: now + 15_000,
+            keys: keys.iter().map(|due| (*due, Arc::from("id"))).collect(),
+            paused,
+            ..Page::default()
+        };
+        assert_eq!(floors.of(7), 0);
+        assert!(floors.note(7, &all, &page(100_000, &[5000, 110_000], false)));
+        assert_eq!((floors.of(7), floors.of(8)), (5000, 0));
+        assert!(floors.note(7, &all, &page(100_000, &[], true)), "it is paused");
+        assert_eq!(floors.of(7), 5000);
+        assert!(floors.note(7, &all, &page(100_000, &[101_000], false)));
+        assert_eq!(floors.of(7), 40_000);
+        assert!(!floors.note(7, &half, &page(100_000, &[], false)), "it may have gained parts");
+        assert_eq!(floors.of(7), 0);
+        assert!(floors.note(7, &half, &page(100_000, &[], false)));
+        assert_eq!(floors.of(7), 40_000);
+        assert!(!floors.note(7, &half, &page(39_000, &[], false)), "the clock was set back");
+        assert_eq!(floors.of(7), 0);
+    }
+
+    #[test]
+    fn a_check_for_overdue_keys_reports_new_ones_and_rests() {
+        let checks = LateChecks::default();
+        let now = MonotonicClock.now();
+        let after = |millis| now + std::time::Duration::from_millis(millis);
+        let key: Key = (7, Arc::from("id"));
+        assert!(checks.begin(now) && !checks.begin(now));
+        assert!(checks.end(vec![key.clone()], now, after(10)));
+        assert_eq!((checks.take().len(), checks.take().len()), (1, 0));
+        assert!(!checks.begin(after(209)) && checks.begin(after(210)));
+        assert!(!checks.end(vec![key], after(210), after(210)), "it is known");
+    }
+}
