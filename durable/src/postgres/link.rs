@@ -141,6 +141,10 @@ impl Link {
         params: &[Param<'_>],
     ) -> Result<Vec<Row>, Fault> {
         let connection = self.connection().await?;
+        // A connection that broke silently must not be waited for as long.
+        let stands = answer <= ANSWER
+            || matches!(timeout(ANSWER, connection.batch_execute("")).await, Ok(Ok(())));
+        let answer = if stands { answer } else { Duration::ZERO };
         match timeout(answer, connection.query_typed(sql, params)).await {
             Ok(Ok(rows)) => Ok(rows),
             Ok(Err(error)) => {
