@@ -355,21 +355,37 @@ impl PostgresServer {
         self.psql(sql).unwrap_or_else(|error| panic!("{sql}: {error}"))
     }
 
+    /// Starts to execute SQL on a connection that lasts until the process is killed.
+    pub(crate) fn session(&self, sql: &str) -> Child {
+        self.client(sql).spawn().expect("it starts")
+    }
+
     fn psql(&self, sql: &str) -> Result<String, String> {
+        let told = self.client(sql).output().expect("it starts");
+        let text = |bytes| String::from_utf8_lossy(bytes).trim_end().to_owned();
+        if told.status.success() { Ok(text(&told.stdout)) } else { Err(text(&told.stderr)) }
+    }
+
+    fn client(&self, sql: &str) -> Command {
         let mut command = self.programs.command("psql", &self.folder);
         command.args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-c", sql]).arg(self.address());
         command.env("PGCONNECT_TIMEOUT", "5").env("PGAPPNAME", "test").stdout(Stdio::piped());
         // Whatever the server's defaults are.
         command.env("PGOPTIONS", "-c statement_timeout=0 -c default_transaction_read_only=off");
-        let told = command.output().expect("it starts");
-        let text = |bytes| String::from_utf8_lossy(bytes).trim_end().to_owned();
-        if told.status.success() { Ok(text(&told.stdout)) } else { Err(text(&told.stderr)) }
+        command
     }
 
     /// Changes a setting of the running server.
     pub(crate) fn configure(&self, setting: &str, value: &str) {
         self.order(&format!("alter system set {setting} = '{value}'"));
         self.order("select pg_reload_conf()");
+    }
+
+    /// Returns the processor time of all its processes in seconds.
+    pub(crate) fn cpu(&self) -> f64 {
+        let id = self.id();
+        let own = ticks(id, 4);
+        (own + children(id).into_iter().map(|child| ticks(child, 2)).sum::<f64>()) / 100.0
     }
 
     /// Ends all connections of other programs. Returns their number.
@@ -423,6 +439,14 @@ fn children(process: u32) -> Vec<u32> {
 fn has_ended(process: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/stat"));
     status.map_or(true, |status| status.contains(") Z "))
+}
+
+/// Returns the processor time of a process in Linux's ticks, of which a second has a hundred: that of
+/// the user and of the system, and with four fields also of its children that have ended.
+fn ticks(process: u32, fields: usize) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let after_name = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    after_name.skip(11).take(fields).filter_map(|ticks| ticks.parse::<f64>().ok()).sum()
 }
 
 /// Sends a signal to processes, some of which may have ended.
