@@ -1,5 +1,8 @@
 //! Programs that measure durable timers at full size, and test them under faults.
 
+pub mod firing;
+pub mod subject;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::task::JoinSet;

@@ -1,6 +1,6 @@
 //! Durable timers beside the job queues that are often used for them. Measures inserts one by one
 //! and in groups, cancels, and the lateness of deliveries, in BullMQ on the same Redis, pg-boss on
-//! Postgres, and tourbillon on Redis and in a file.
+//! the same Postgres, and tourbillon on Redis, on Postgres and in a file.
 //!
 //! The program starts its own servers on this machine, so that all share its processors. Each
 //! system runs in a process of its own, and they take turns within a round. The scripts for Node
@@ -37,6 +37,8 @@ pub(crate) enum System {
     Bullmq,
     /// tourbillon-durable in a file.
     File,
+    /// tourbillon-durable in Postgres.
+    Postgres,
     /// pg-boss in Postgres.
     PgBoss,
 }
@@ -57,7 +59,12 @@ struct Options {
     #[arg(long, default_value = "target/durable-peers")]
     node: PathBuf,
     /// The systems.
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "redis,bullmq,file,pg-boss")]
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "redis,bullmq,file,postgres,pg-boss"
+    )]
     systems: Vec<System>,
     /// The number of rounds.
     #[arg(long, default_value_t = 3)]
@@ -131,15 +138,23 @@ impl System {
                 std::fs::remove_dir_all(folder).unwrap();
                 figures
             }
+            Self::Postgres => {
+                let server = postgres();
+                run(ours(), &options.settings(server.url()))
+            }
             Self::PgBoss => {
-                let server = PostgresServer::start(&["shared_buffers=128MB"])
-                    .expect("PostgreSQL is installed");
+                let server = postgres();
                 let settings = options.settings(server.url());
                 let (count, callers) = (settings.count / 5, settings.callers.div_ceil(4));
                 run(script("pg-boss.js"), &Settings { count, callers, ..settings })
             }
         }
     }
+}
+
+/// Starts a server with its default settings, by which a commit is on the disk.
+fn postgres() -> PostgresServer {
+    PostgresServer::start(&["shared_buffers=128MB"]).expect("PostgreSQL is installed")
 }
 
 impl Options {

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 use tourbillon::Builder;
 use tourbillon::future::Timer;
-use tourbillon_durable::{AnyStore, DurableTimers, Embedded, Options, Redis};
+use tourbillon_durable::{AnyStore, DurableTimers, Embedded, Options, Postgres, Redis};
 use tourbillon_durable_measure::each;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -22,6 +22,8 @@ pub(crate) fn run(settings: &Settings) -> Figures {
     runtime.block_on(async {
         let store: AnyStore = if settings.url.starts_with("redis:") {
             Redis::connect(&settings.url, "timers").await.unwrap().into()
+        } else if settings.url.starts_with("postgres:") {
+            Postgres::connect(&settings.url, "timers").await.unwrap().into()
         } else {
             Embedded::open(&settings.url).unwrap().into()
         };

@@ -44,6 +44,7 @@ impl System {
             Self::Redis => "**tourbillon-durable, Redis**",
             Self::Bullmq => "BullMQ, Redis",
             Self::File => "**tourbillon-durable, file**",
+            Self::Postgres => "**tourbillon-durable, Postgres**",
             Self::PgBoss => "pg-boss, Postgres",
         }
     }

@@ -1,11 +1,12 @@
-//! The workers, from the view of their parent process. They can be killed, paused, and cut from
-//! Redis by their [`Line`].
+//! The workers, from the view of their parent process. They can be killed, paused, and cut from the
+//! servers by their [`Line`].
 
 use crate::Failure;
 use crate::line::{Line, State};
 use crate::log::{self, Entry};
 use crate::plan::WORKERS;
 use crate::servers::compiled_clock;
+use crate::site::Site;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,6 +15,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[derive(Debug)]
 pub(crate) struct Member {
     line: Line,
+    /// The addresses of the servers on that line.
+    urls: Vec<String>,
     folder: PathBuf,
     pub(crate) number: usize,
     /// The number of seconds by which its clock is ahead.
@@ -41,7 +44,7 @@ impl Member {
         let mut process = self.lock();
         let log = self.folder.join(format!("{}-{}", self.number, process.logs.len()));
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg("worker").arg("--log").arg(&log).args(self.line.urls());
+        command.arg("worker").arg("--log").arg(&log).args(&self.urls);
         command.env("LD_PRELOAD", self.folder.join("clock.so"));
         command.env("PROCESS_CLOCK", self.clock());
         process.child = Some(command.stdin(Stdio::piped()).spawn()?);
@@ -121,16 +124,17 @@ pub(crate) struct Crew {
 
 impl Crew {
     /// Starts workers whose clocks are some seconds ahead.
-    pub(crate) async fn start(ports: &[u16], clocks: [i64; WORKERS]) -> Result<Self, Failure> {
+    pub(crate) async fn start(site: &Site, clocks: [i64; WORKERS]) -> Result<Self, Failure> {
         let name = format!("tourbillon-faults-{}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir(&folder)?;
         let mut crew = Self { members: Vec::new(), folder: folder.clone() };
         compiled_clock(&folder);
         for (number, ahead) in clocks.into_iter().enumerate() {
-            let line = Line::new(number, ports.to_vec()).await?;
-            let (folder, process) = (folder.clone(), Mutex::default());
-            let member = Member { line, folder, number, ahead, process };
+            let line = Line::new(number, &site.ports()).await?;
+            let (urls, folder, process) =
+                (site.urls(line.address), folder.clone(), Mutex::default());
+            let member = Member { line, urls, folder, number, ahead, process };
             std::fs::write(member.clock(), ahead.to_string())?;
             crew.members.push(member);
         }

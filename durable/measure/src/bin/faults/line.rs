@@ -1,8 +1,8 @@
-//! [`Line`], the connections from one worker to the nodes of the cluster, which can be cut.
+//! [`Line`], the connections from one worker to the servers, which can be cut.
 //!
-//! A worker has its own loopback address, `127.0.1.n`, where each node's port is forwarded to the
-//! node. The nodes do not report their addresses (`unknown-endpoint`), so a client stays with the
-//! one that it knows, and all of a worker's connections go through its line.
+//! A worker has its own loopback address, `127.0.1.n`, where each server's port is forwarded to the
+//! server. The nodes of Redis do not report their addresses (`unknown-endpoint`), so a client stays
+//! with the one that it knows, and all of a worker's connections go through its line.
 
 use crate::Failure;
 use std::net::Ipv4Addr;
@@ -24,26 +24,20 @@ pub(crate) enum State {
 /// All connections of one worker.
 #[derive(Debug)]
 pub(crate) struct Line {
-    address: Ipv4Addr,
-    ports: Vec<u16>,
+    /// The address at which the ports of the servers are forwarded.
+    pub(crate) address: Ipv4Addr,
     state: watch::Sender<State>,
 }
 
 impl Line {
-    pub(crate) async fn new(worker: usize, ports: Vec<u16>) -> Result<Self, Failure> {
+    pub(crate) async fn new(worker: usize, ports: &[u16]) -> Result<Self, Failure> {
         let address = Ipv4Addr::new(127, 0, 1, u8::try_from(worker + 1)?);
         let (state, _) = watch::channel(State::Open);
-        for port in &ports {
+        for port in ports {
             let listener = TcpListener::bind((address, *port)).await?;
             tokio::spawn(forward(listener, *port, state.subscribe()));
         }
-        Ok(Self { address, ports, state })
-    }
-
-    /// Returns the addresses of the nodes for this worker.
-    pub(crate) fn urls(&self) -> Vec<String> {
-        let url = |port| format!("redis://{}:{port}/", self.address);
-        self.ports.iter().map(url).collect()
+        Ok(Self { address, state })
     }
 
     pub(crate) fn set(&self, state: State) {
@@ -51,7 +45,7 @@ impl Line {
     }
 }
 
-/// Forwards connections to one node.
+/// Forwards connections to one server.
 async fn forward(first: TcpListener, port: u16, mut state: watch::Receiver<State>) {
     let Ok(address) = first.local_addr() else { return };
     let mut listener = Some(first);

@@ -1,13 +1,14 @@
 //! A handler that takes ten leases, while its worker is killed, stopped and cut off in turn, and
-//! then all masters are silent for most of a lease.
+//! then all servers are silent for most of a lease.
 
 use crate::Failure;
 use crate::crew::{Crew, Member};
 use crate::line::State;
 use crate::log::{self, What};
 use crate::plan::{Handling, Task, WORKERS};
-use crate::servers::{Cluster, Server};
+use crate::site::Site;
 use crate::worker;
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 use tourbillon_durable::{Backoff, DurableTimers, Options};
@@ -20,21 +21,19 @@ const TAKES: u64 = 30_000;
 /// The time for which a worker is stopped or cut off, longer than its lease.
 const AWAY: Duration = Duration::from_secs(6);
 
-/// The time for which the masters are silent, shorter than the lease.
+/// The time for which the servers are silent, shorter than the lease.
 const SILENT: Duration = Duration::from_secs(2);
 
 /// The time limit for each step.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns `true` if the handler was acknowledged once.
-pub(crate) async fn run(cluster: &Cluster) -> Result<bool, Failure> {
-    let ports: Vec<u16> = cluster.nodes.iter().map(|node| node.port).collect();
-    let urls: Vec<String> = cluster.nodes.iter().map(Server::url).collect();
-    let timers = worker::connect(&urls).await?;
-    let crew = Crew::start(&ports, [0; WORKERS]).await?;
+pub(crate) async fn run(site: &Site) -> Result<bool, Failure> {
+    let timers = worker::connect(&site.urls(Ipv4Addr::LOCALHOST)).await?;
+    let crew = Crew::start(site, [0; WORKERS]).await?;
     sleep(LEASE).await;
     insert(&timers).await?;
-    trouble(&crew, cluster).await?;
+    trouble(&crew, site).await?;
     let asked = Instant::now();
     while !timers.is_empty().await? && asked.elapsed() < 2 * PATIENCE {
         sleep(Duration::from_millis(100)).await;
@@ -55,8 +54,8 @@ async fn insert(timers: &DurableTimers) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Kills, stops and cuts off the worker that has the handler, and silences the masters.
-async fn trouble(crew: &Crew, cluster: &Cluster) -> Result<(), Failure> {
+/// Kills, stops and cuts off the worker that has the handler, and silences the servers.
+async fn trouble(crew: &Crew, site: &Site) -> Result<(), Failure> {
     let killed = begun(crew, 1).await?;
     // Some renewals later.
     sleep(2 * LEASE).await;
@@ -75,9 +74,9 @@ async fn trouble(crew: &Crew, cluster: &Cluster) -> Result<(), Failure> {
     cut.set_line(State::Open);
     begun(crew, 4).await?;
     sleep(2 * LEASE).await;
-    cluster.nodes.iter().for_each(Server::pause);
+    site.pause();
     sleep(SILENT).await;
-    cluster.nodes.iter().for_each(Server::go_on);
+    site.go_on();
     Ok(())
 }
 

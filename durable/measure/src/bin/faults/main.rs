@@ -1,10 +1,10 @@
-//! Durable timers on a Redis cluster under faults. Each must end acknowledged once, cancelled, or
+//! Durable timers on servers under faults. Each must end acknowledged once, cancelled, or
 //! as a dead letter, and none may begin early. Each planned time of a repetition must end like this
 //! as well, or be made up for by a late one. Otherwise the program exits with 1.
 //!
 //! ```text
-//!  this process                       3 masters, 3 replicas
-//!   schedules, cancels, moves ──────►  append-only files, each write on the disk
+//!  this process                       servers with their copies,
+//!   schedules, cancels, moves ──────►  each write on the disk
 //!   makes the faults                        ▲
 //!   judges                                  │ a line for each worker, which can be cut
 //!     ▲                                     │
@@ -16,13 +16,14 @@
 //! with the logs of the workers (`log.rs`) and with the final contents of the store. `chain.rs`
 //! does it for repetitions, and lists what is audited.
 //!
-//! **Redis loses nothing here.** A master that is killed returns with its file, and a replica takes
-//! over once it has everything that its master has. Replication without waiting can lose
-//! acknowledged changes. The guide has the bounds, which are not tested here.
+//! The servers are a Redis cluster, or with `--postgres` a primary and its synchronous standby
+//! (`site.rs`). They lose nothing here. Replication without waiting can lose acknowledged changes. The
+//! guide has the bounds, which are not tested here.
 //!
 //! ```text
 //! ci/load durable --help
 //! ci/load durable --timers 3000 --seed 8 --json faults.json
+//! ci/load durable --postgres
 //! ci/load durable --scenario silent-node
 //! ```
 
@@ -35,11 +36,15 @@ mod line;
 mod log;
 mod long_handler;
 mod plan;
+#[allow(dead_code, reason = "the tests use more of it")]
+#[path = "../../../../tests/common/postgres_server.rs"]
+mod postgres_server;
 mod scenario;
 mod seen;
 #[allow(dead_code, reason = "the tests use more of it")]
 #[path = "../../../../tests/common/servers.rs"]
 mod servers;
+mod site;
 mod story;
 mod trouble;
 mod verdict;
@@ -51,8 +56,9 @@ use futures_util::future::try_join_all;
 use plan::Plan;
 use scenario::Scenario;
 use seen::Conditions;
-use servers::{Cluster, Server};
+use site::{Site, Sort};
 use std::error::Error;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -67,7 +73,7 @@ use verdict::{Left, Verdict};
 /// An error that the program shows before it ends.
 pub(crate) type Failure = Box<dyn Error + Send + Sync>;
 
-/// The configuration of the servers. They lose nothing, take over only on request, and do not
+/// The configuration of Redis. The servers lose nothing, take over only on request, and do not
 /// report their addresses.
 const SERVERS: [&str; 8] = [
     "--appendonly",
@@ -86,7 +92,7 @@ const CALLS: usize = 128;
 /// The time limit for the remaining timers after the faults.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Durable timers on a Redis cluster under faults.
+/// Durable timers on servers under faults.
 #[derive(Debug, Parser)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Options {
@@ -97,6 +103,10 @@ struct Options {
     /// The number of timers, on which the duration of a run depends.
     #[arg(long, default_value_t = 100_000)]
     timers: usize,
+    /// Uses a primary of Postgres with a standby instead of a Redis cluster. Of the scenarios only
+    /// `long-handler` can.
+    #[arg(long)]
+    postgres: bool,
     /// The file for the counts as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -115,10 +125,11 @@ enum Role {
 
 fn main() -> ExitCode {
     let options = Options::parse();
+    let servers = if options.postgres { Sort::Postgres } else { Sort::Redis };
     let done = match (&options.role, options.scenario) {
         (Some(Role::Worker(orders)), _) => worker::run(orders).map(|()| true),
-        (None, Some(scenario)) => scenario::run(scenario),
-        (None, None) => judge(&options),
+        (None, Some(scenario)) => scenario::run(scenario, servers),
+        (None, None) => judge(&options, servers),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
@@ -131,12 +142,11 @@ fn main() -> ExitCode {
 }
 
 /// Runs, reports, and returns `true` if everything was as required.
-fn judge(options: &Options) -> Result<bool, Failure> {
+fn judge(options: &Options, servers: Sort) -> Result<bool, Failure> {
     let begun = Instant::now();
-    let plan = Plan::draw(options.seed, options.timers);
-    let cluster = Cluster::with_clocks(&SERVERS, &plan.clocks.nodes);
-    let cluster = cluster.ok_or("redis-server is not on the path")?;
-    let mut verdict = Runtime::new()?.block_on(run(plan, Arc::new(cluster)))?;
+    let plan = Plan::draw(options.seed, options.timers, servers);
+    let site = servers.start(&plan.clocks.nodes)?;
+    let mut verdict = Runtime::new()?.block_on(run(plan, Arc::new(site)))?;
     verdict.seed = options.seed;
     verdict.seconds = begun.elapsed().as_secs();
     print!("{verdict}");
@@ -146,11 +156,9 @@ fn judge(options: &Options) -> Result<bool, Failure> {
     Ok(verdict.holds())
 }
 
-async fn run(plan: Plan, cluster: Arc<Cluster>) -> Result<Verdict, Failure> {
-    let ports: Vec<u16> = cluster.nodes.iter().map(|node| node.port).collect();
-    let urls: Vec<String> = cluster.nodes.iter().map(Server::url).collect();
-    let timers = worker::connect(&urls).await?;
-    let crew = Arc::new(Crew::start(&ports, plan.clocks.workers).await?);
+async fn run(plan: Plan, site: Arc<Site>) -> Result<Verdict, Failure> {
+    let timers = worker::connect(&site.urls(Ipv4Addr::LOCALHOST)).await?;
+    let crew = Arc::new(Crew::start(&site, plan.clocks.workers).await?);
     let start = log::millis(SystemTime::now());
     let calls = Arc::new(Semaphore::new(CALLS));
     let lives = plan.lives.iter().enumerate().map(|(timer, life)| {
@@ -161,8 +169,8 @@ async fn run(plan: Plan, cluster: Arc<Cluster>) -> Result<Verdict, Failure> {
     });
     let lives = tokio::spawn(try_join_all(lives.collect::<Vec<_>>()));
     let rows = plan.faults.map(|row| {
-        let (cluster, crew, timers) = (Arc::clone(&cluster), Arc::clone(&crew), timers.clone());
-        spawn_blocking(move || trouble::make(&row, &cluster, &crew, &timers))
+        let (site, crew, timers) = (Arc::clone(&site), Arc::clone(&crew), timers.clone());
+        spawn_blocking(move || trouble::make(&row, &site, &crew, &timers))
     });
     let rows = tokio::spawn(try_join_all(rows));
     while !(lives.is_finished() && rows.is_finished()) {

@@ -2,6 +2,7 @@
 //!
 //! The same seed gives the same plan. Its outcome differs from run to run, because processes race.
 
+use crate::site::Sort;
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -154,6 +155,14 @@ pub(crate) enum Kind {
     MoveSlot,
     /// A replica takes over from its master once it is up to date.
     FailOver,
+    /// The primary is killed with all its processes, and started again with its data.
+    RestartPostgres,
+    /// All connections of the primary are ended, again and again.
+    CutPostgres,
+    /// The primary is stopped for longer than a lease.
+    SilencePostgres,
+    /// The primary is killed, its standby is promoted, and the old primary becomes its standby.
+    Promote,
     /// The store is paused for longer than a lease.
     PauseStore,
 }
@@ -168,27 +177,23 @@ impl Kind {
 const OF_WORKERS: [Kind; 4] =
     [Kind::KillWorker, Kind::PauseWorker, Kind::CutWorker, Kind::SilenceWorker];
 
-const OF_REDIS: [Kind; 3] = [Kind::RestartRedis, Kind::MoveSlot, Kind::FailOver];
-
 const OF_STORE: [Kind; 1] = [Kind::PauseStore];
-
-/// The number of nodes of the cluster.
-const NODES: usize = 6;
 
 /// The clocks, each by the number of seconds by which it is ahead.
 #[derive(Debug)]
 pub(crate) struct Clocks {
     pub(crate) workers: [i64; WORKERS],
-    /// Those of the nodes, of which the masters' count.
-    pub(crate) nodes: [i64; NODES],
+    /// Those of the servers, of which the masters' or the primary's count.
+    pub(crate) nodes: Vec<i64>,
 }
 
 impl Clocks {
-    /// Draws clocks of workers, and for each other seed those of nodes.
-    fn draw(random: &mut Rng, seed: u64) -> Self {
+    /// Draws clocks of workers, and for each other seed those of servers.
+    fn draw(random: &mut Rng, seed: u64, servers: Sort) -> Self {
         let workers = std::array::from_fn(|_| random.i64(-5..=5));
-        let nodes = std::array::from_fn(|_| random.i64(-2..=2));
-        Self { workers, nodes: if seed.is_multiple_of(2) { nodes } else { [0; NODES] } }
+        let differ = i64::from(seed.is_multiple_of(2));
+        let nodes = (0..servers.nodes()).map(|_| differ * random.i64(-2..=2)).collect();
+        Self { workers, nodes }
     }
 
     /// Returns the number of milliseconds by which a timer may come before its time by the clock of
@@ -202,7 +207,7 @@ impl Clocks {
     /// expired by the clock of the next master.
     pub(crate) fn slack(&self) -> u64 {
         let millis = u64::try_from(LEASE.as_millis()).unwrap_or(u64::MAX);
-        if self.nodes == [0; NODES] { 0 } else { millis }
+        if self.nodes.iter().all(|&ahead| ahead == 0) { 0 } else { millis }
     }
 }
 
@@ -212,7 +217,7 @@ pub(crate) struct Fault {
     /// The time without a fault before it.
     pub(crate) after: Duration,
     pub(crate) kind: Kind,
-    /// The worker, or the partition with the slot or master.
+    /// The worker, or the partition with the slot or master of Redis.
     pub(crate) whom: usize,
     pub(crate) lasts: Duration,
 }
@@ -221,22 +226,22 @@ pub(crate) struct Fault {
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) lives: Vec<Life>,
-    /// The faults of workers, those of Redis, and the pauses of the store, in parallel.
+    /// The faults of workers, those of servers, and the pauses of the store, in parallel.
     pub(crate) faults: [Vec<Fault>; 3],
     pub(crate) clocks: Clocks,
 }
 
 impl Plan {
-    pub(crate) fn draw(seed: u64, timers: usize) -> Self {
+    pub(crate) fn draw(seed: u64, timers: usize, servers: Sort) -> Self {
         let mut random = Rng::with_seed(seed);
         let rounds = 1 + timers / TIMERS_A_ROUND;
         let lasts = LEAD + ROUND * rounds as u64;
         let faults = [
             row(&mut random, rounds, &OF_WORKERS, WORKERS),
-            row(&mut random, rounds, &OF_REDIS, usize::from(PARTITIONS)),
+            row(&mut random, rounds, servers.kinds(), servers.parts()),
             row(&mut random, rounds, &OF_STORE, 1),
         ];
-        let clocks = Clocks::draw(&mut random, seed);
+        let clocks = Clocks::draw(&mut random, seed, servers);
         let lives = (0..timers).map(|_| Life::draw(&mut random, lasts)).collect();
         Self { lives, faults, clocks }
     }
@@ -254,7 +259,9 @@ fn row(random: &mut Rng, rounds: usize, kinds: &[Kind], whom: usize) -> Vec<Faul
                 _ => random.u64(300..1_500),
             });
             let lasts = Duration::from_millis(match kind {
-                Kind::KillWorker | Kind::RestartRedis => random.u64(200..1_500),
+                Kind::KillWorker | Kind::RestartRedis | Kind::RestartPostgres | Kind::Promote => {
+                    random.u64(200..1_500)
+                }
                 Kind::MoveSlot | Kind::FailOver => 0,
                 _ => random.u64(2_500..4_500),
             });

@@ -9,11 +9,12 @@
 //! - `seeds-gone`. The only node that was named is killed, and its replica elected. For 70 s after
 //!   that timers are less than 1.5 s late (p99).
 //! - `long-handler` (`long_handler.rs`). A handler of 30 s under a lease of 3 s. Its worker is
-//!   killed, stopped, and cut off in turn, and all masters are silent for 2 s. It is acknowledged
-//!   once.
+//!   killed, stopped, and cut off in turn, and all servers are silent for 2 s. It is acknowledged
+//!   once. On Redis or on Postgres.
 
 use crate::servers::{Cluster, Server};
-use crate::{Failure, SERVERS, long_handler, worker};
+use crate::site::Sort;
+use crate::{Failure, long_handler, worker};
 use clap::ValueEnum;
 use futures_util::future::join_all;
 use std::collections::BTreeSet;
@@ -46,8 +47,11 @@ pub(crate) enum Scenario {
 }
 
 /// Runs a scenario, and returns `true` if its conditions hold.
-pub(crate) fn run(scenario: Scenario) -> Result<bool, Failure> {
+pub(crate) fn run(scenario: Scenario, servers: Sort) -> Result<bool, Failure> {
     let runtime = Runtime::new()?;
+    if matches!(servers, Sort::Postgres) && !matches!(scenario, Scenario::LongHandler) {
+        return Err("a scenario of Redis alone".into());
+    }
     match scenario {
         Scenario::SilentNode => {
             let cluster = Cluster::start().ok_or(NO_SERVER)?;
@@ -67,8 +71,8 @@ pub(crate) fn run(scenario: Scenario) -> Result<bool, Failure> {
             runtime.block_on(seeds_gone(&cluster))
         }
         Scenario::LongHandler => {
-            let cluster = Cluster::with_replicas(&SERVERS).ok_or(NO_SERVER)?;
-            runtime.block_on(long_handler::run(&cluster))
+            let site = servers.start(&vec![0; servers.nodes()])?;
+            runtime.block_on(long_handler::run(&site))
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::crew::{Crew, Member};
 use crate::line::State;
 use crate::log::millis;
 use crate::plan::{Fault, Kind, LEASE};
-use crate::servers::Cluster;
+use crate::site::Site;
 use std::collections::BTreeMap;
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
@@ -24,7 +24,7 @@ pub(crate) struct Made {
 /// Injects one fault after the other.
 pub(crate) fn make(
     faults: &[Fault],
-    cluster: &Cluster,
+    site: &Site,
     crew: &Crew,
     timers: &DurableTimers,
 ) -> Result<Made, Failure> {
@@ -37,7 +37,7 @@ pub(crate) fn make(
         match crew.members.get(*whom).filter(|_| kind.is_of_worker()) {
             Some(member) => trouble_worker(*fault, member)?,
             None if *kind == Kind::PauseStore => made.paused.push(pause_store(*fault, timers)?),
-            None => trouble_redis(*fault, cluster),
+            None => site.trouble(*fault),
         }
         eprintln!("{kind:?} {whom}: {:.1} s", begun.elapsed().as_secs_f64());
         *made.counts.entry(*kind).or_default() += 1;
@@ -64,21 +64,6 @@ fn trouble_worker(fault: Fault, worker: &Member) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-fn trouble_redis(fault: Fault, cluster: &Cluster) {
-    let key = format!("{{tb:timers:{}}}", fault.whom);
-    match fault.kind {
-        Kind::RestartRedis => {
-            let master = cluster.owner(&key);
-            master.kill();
-            sleep(fault.lasts);
-            master.resume();
-            cluster.settle();
-        }
-        Kind::MoveSlot => cluster.move_slot(&key),
-        _ => cluster.fail_over(&key),
-    }
 }
 
 /// Pauses the store, however long that takes. Returns the time in which no attempt could begin.

@@ -12,7 +12,8 @@ use tokio::time::sleep;
 use tourbillon::Builder;
 use tourbillon::future::Timer;
 use tourbillon_durable::{
-    Delivery, DurableError, DurableTimers, Event, Outcome, Redis, RedisOptions, Verdict,
+    AnyStore, Delivery, DurableError, DurableTimers, Event, Outcome, Postgres, Redis, RedisOptions,
+    Verdict,
 };
 
 /// The number of concurrent handlers of a worker.
@@ -24,16 +25,14 @@ pub(crate) struct Orders {
     /// The file of the log.
     #[arg(long)]
     log: PathBuf,
-    /// The nodes of the cluster.
+    /// The addresses of the servers.
     urls: Vec<String>,
 }
 
 /// Connects, however long it takes.
 pub(crate) async fn connect(urls: &[String]) -> Result<DurableTimers, Failure> {
     let store = loop {
-        let options = RedisOptions::new("timers").partitions(PARTITIONS);
-        let urls = urls.iter().map(String::as_str);
-        match Redis::connect_cluster(urls, options).await {
+        match connect_once(urls).await {
             Ok(store) => break store,
             Err(DurableError::Unreachable(_)) => sleep(Duration::from_millis(100)).await,
             Err(error) => return Err(error.into()),
@@ -41,6 +40,16 @@ pub(crate) async fn connect(urls: &[String]) -> Result<DurableTimers, Failure> {
     };
     let timer = Timer::spawn(Builder::new().driver())?;
     Ok(DurableTimers::new(store, &timer))
+}
+
+async fn connect_once(urls: &[String]) -> Result<AnyStore, DurableError> {
+    if let [url] = urls
+        && url.starts_with("postgres:")
+    {
+        return Ok(Postgres::connect(url, "timers").await?.into());
+    }
+    let options = RedisOptions::new("timers").partitions(PARTITIONS);
+    Ok(Redis::connect_cluster(urls.iter().map(String::as_str), options).await?.into())
 }
 
 /// Delivers until the standard input ends.

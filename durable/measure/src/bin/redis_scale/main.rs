@@ -9,20 +9,19 @@
 #![allow(clippy::disallowed_methods, reason = "real time is measured here")]
 #![allow(clippy::print_stdout, reason = "the table is the output")]
 
-mod firing;
 mod pipelining;
 mod report;
 #[path = "../../../../tests/common/servers.rs"]
 #[allow(dead_code, reason = "it serves the tests too")]
 mod servers;
-mod subject;
 
 use clap::{Parser, ValueEnum};
 use pipelining::Extent;
 use report::Report;
 use servers::Server;
 use std::path::PathBuf;
-use subject::Subject;
+use tourbillon_durable::Redis;
+use tourbillon_durable_measure::subject::{Figures, Subject};
 
 /// The policy of the server's append-only file.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -71,6 +70,11 @@ struct Options {
 }
 
 impl Append {
+    async fn subject(self) -> Subject<Server> {
+        let server = self.server();
+        Subject::new(Redis::connect(&server.url(), "timers").await.unwrap(), server)
+    }
+
     fn server(self) -> Server {
         let options: &[&str] = match self {
             Self::Off => &["--appendonly", "no"],
@@ -81,17 +85,35 @@ impl Append {
     }
 }
 
+impl Figures for Server {
+    fn commands(&self) -> f64 {
+        number(self, "stats", "total_commands_processed")
+    }
+
+    fn bytes(&self) -> f64 {
+        number(self, "memory", "used_memory")
+    }
+
+    fn cpu(&self) -> f64 {
+        number(self, "cpu", "used_cpu_user") + number(self, "cpu", "used_cpu_sys")
+    }
+}
+
+fn number(server: &Server, section: &str, name: &str) -> f64 {
+    server.figure(section, name).unwrap().parse().unwrap()
+}
+
 async fn measure(options: &Options, report: &mut Report) {
     let Options { resting, rounds, count, rate, seconds, concurrency, .. } = *options;
     for callers in &options.callers {
-        let subject = Subject::new(options.append.server()).await;
+        let subject = options.append.subject().await;
         let extent = Extent { resting: 0, rounds, count };
         report.pipelining.push(pipelining::measure(&subject, *callers, extent).await);
     }
     if resting == 0 {
         return;
     }
-    let subject = Subject::new(options.append.server()).await;
+    let subject = options.append.subject().await;
     report.resting = Some(subject.rest(resting, seconds).await);
     report.firing = Some(subject.fire(resting, rate, seconds, concurrency).await);
     for callers in &options.callers {

@@ -4,12 +4,13 @@
 //! with as many resting.
 
 use crate::report::{Beside, Pipelining, Taken};
-use crate::subject::{PAYLOAD, Subject, after, due, id, own_cpu};
+use crate::servers::Server;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, cmd};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tourbillon_durable::Cancelled;
 use tourbillon_durable_measure::each;
+use tourbillon_durable_measure::subject::{Figures, PAYLOAD, Subject, after, due, id, own_cpu};
 
 /// As many as a store has partitions.
 const SETS: usize = 16;
@@ -26,7 +27,7 @@ pub(crate) struct Extent {
 
 /// The same timers in a store and in bare sorted sets of one server.
 struct Trial<'a> {
-    subject: &'a Subject,
+    subject: &'a Subject<Server>,
     bare: MultiplexedConnection,
     start: SystemTime,
     callers: usize,
@@ -69,12 +70,12 @@ fn zrem(number: usize) -> Cmd {
 
 impl Trial<'_> {
     async fn take(&self, work: impl Future<Output = ()>) -> Taken {
-        let (server, client, begun) = (self.subject.cpu(), own_cpu(), Instant::now());
+        let (server, client, begun) = (self.subject.server.cpu(), own_cpu(), Instant::now());
         work.await;
         let (elapsed, calls) = (begun.elapsed().as_secs_f64(), self.count as f64);
         Taken {
             a_second: calls / elapsed,
-            server: (self.subject.cpu() - server) * 1e6 / calls,
+            server: (self.subject.server.cpu() - server) * 1e6 / calls,
             client: (own_cpu() - client) * 1e6 / calls,
         }
     }
@@ -145,21 +146,25 @@ async fn run(
     each(callers, count, call).await;
 }
 
-async fn connect(subject: &Subject) -> MultiplexedConnection {
+async fn connect(subject: &Subject<Server>) -> MultiplexedConnection {
     let client = Client::open(subject.server.url()).unwrap();
     let config = AsyncConnectionConfig::new().set_response_timeout(None);
     client.get_multiplexed_async_connection_with_config(&config).await.unwrap()
 }
 
 /// Puts into the bare sorted sets what rests in the store.
-pub(crate) async fn fill(subject: &Subject, callers: usize, resting: usize) {
+pub(crate) async fn fill(subject: &Subject<Server>, callers: usize, resting: usize) {
     let start = SystemTime::now();
     let both = move |number| vec![zadd(start, number), hset(number)];
     run(&connect(subject).await, callers, 0, resting, both).await;
 }
 
 /// Rounds of all that is compared, each round the other way about.
-pub(crate) async fn measure(subject: &Subject, callers: usize, extent: Extent) -> Pipelining {
+pub(crate) async fn measure(
+    subject: &Subject<Server>,
+    callers: usize,
+    extent: Extent,
+) -> Pipelining {
     let Extent { resting, rounds, count } = extent;
     let (bare, start) = (connect(subject).await, SystemTime::now());
     let trial = Trial { subject, bare, start, callers, first: resting, count };

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use std::fmt;
+use tourbillon_durable_measure::firing::{Firing, Resting};
 use tourbillon_durable_measure::median;
 
 /// All that was measured.
@@ -34,35 +35,6 @@ pub(crate) struct Taken {
     pub(crate) client: f64,
 }
 
-/// Timers at rest.
-#[derive(Debug, Serialize)]
-pub(crate) struct Resting {
-    pub(crate) count: usize,
-    /// How many were scheduled a second.
-    pub(crate) scheduled: f64,
-    /// Of the server's memory, a timer.
-    pub(crate) bytes: f64,
-    /// Commands a second with a worker, those in scripts counted.
-    pub(crate) commands: f64,
-}
-
-/// Timers that fired.
-#[derive(Debug, Serialize)]
-pub(crate) struct Firing {
-    pub(crate) rate: usize,
-    /// How many were delivered a second, until the last of them.
-    pub(crate) a_second: f64,
-    /// Commands a second, those in scripts counted.
-    pub(crate) commands: f64,
-    /// Processors that the server and this process used.
-    pub(crate) server: f64,
-    pub(crate) client: f64,
-    /// Milliseconds from the planned time to the beginning of the handler.
-    pub(crate) p50: f64,
-    pub(crate) p99: f64,
-    pub(crate) most: f64,
-}
-
 impl Beside {
     fn row(&self, f: &mut fmt::Formatter<'_>, among: &str, names: [&str; 3]) -> fmt::Result {
         let rate = |all: &[Taken]| median(all.iter().map(|taken| taken.a_second));
@@ -92,24 +64,11 @@ impl fmt::Display for Report {
             schedule.row(f, &among, ["insert", "ZADD", "ZADD, HSET"])?;
             cancel.row(f, &among, ["cancel", "ZREM", "ZREM, HDEL"])?;
         }
-        if let Some(Resting { count, scheduled, bytes, commands }) = &self.resting {
-            writeln!(f, "\n| resting | scheduled a second | bytes a timer | commands a second |")?;
-            writeln!(f, "|---:|---:|---:|---:|")?;
-            writeln!(f, "| {count} | {scheduled:.0} | {bytes:.0} | {commands:.1} |")?;
+        if let Some(resting) = &self.resting {
+            writeln!(f, "\n{resting}")?;
         }
         if let Some(firing) = &self.firing {
-            let Firing { rate, a_second, commands, server, client, p50, p99, most } = firing;
-            writeln!(
-                f,
-                "\n| due a second | delivered | commands a second | server, processors \
-                 | client, processors | late p50, ms | p99 | most |"
-            )?;
-            writeln!(f, "|---:|---:|---:|---:|---:|---:|---:|---:|")?;
-            writeln!(
-                f,
-                "| {rate} | {a_second:.0} | {commands:.0} | {server:.2} | {client:.2} \
-                 | {p50:.2} | {p99:.2} | {most:.2} |"
-            )?;
+            writeln!(f, "\n{firing}")?;
         }
         Ok(())
     }

@@ -1,8 +1,16 @@
 //! Timers at rest, and timers that fire among them, with their costs and lateness.
 
-use crate::report::{Firing, Resting};
-use crate::subject::{Subject, after, due, own_cpu};
+#![allow(clippy::disallowed_methods, reason = "real time is measured here")]
+#![allow(
+    clippy::missing_panics_doc,
+    clippy::unwrap_used,
+    reason = "a measurement panics if it fails"
+)]
+
+use crate::subject::{Figures, Subject, after, due, own_cpu};
 use hdrhistogram::Histogram;
+use serde::Serialize;
+use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::oneshot;
@@ -11,6 +19,66 @@ use tourbillon_durable::{DurableError, DurableTimers};
 
 /// The number of callers that insert the resting timers.
 const CALLERS: usize = 1024;
+
+/// Timers at rest.
+#[derive(Debug, Serialize)]
+pub struct Resting {
+    /// How many rest.
+    pub count: usize,
+    /// How many were scheduled a second.
+    pub scheduled: f64,
+    /// Of the server's memory, a timer.
+    pub bytes: f64,
+    /// Commands a second with a worker, those in scripts counted.
+    pub commands: f64,
+}
+
+/// Timers that fired.
+#[derive(Debug, Serialize)]
+pub struct Firing {
+    /// How many were due a second.
+    pub rate: usize,
+    /// How many were delivered a second, until the last of them.
+    pub a_second: f64,
+    /// Commands a second, those in scripts counted.
+    pub commands: f64,
+    /// Processors that the server used.
+    pub server: f64,
+    /// Processors that this process used.
+    pub client: f64,
+    /// Milliseconds from the planned time to the beginning of the handler, the median.
+    pub p50: f64,
+    /// The 99th percentile.
+    pub p99: f64,
+    /// The maximum.
+    pub most: f64,
+}
+
+impl fmt::Display for Resting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { count, scheduled, bytes, commands } = self;
+        writeln!(f, "| resting | scheduled a second | bytes a timer | commands a second |")?;
+        writeln!(f, "|---:|---:|---:|---:|")?;
+        write!(f, "| {count} | {scheduled:.0} | {bytes:.0} | {commands:.1} |")
+    }
+}
+
+impl fmt::Display for Firing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rate, a_second, commands, server, client, p50, p99, most } = self;
+        writeln!(
+            f,
+            "| due a second | delivered | commands a second | server, processors \
+             | client, processors | late p50, ms | p99 | most |"
+        )?;
+        writeln!(f, "|---:|---:|---:|---:|---:|---:|---:|---:|")?;
+        write!(
+            f,
+            "| {rate} | {a_second:.0} | {commands:.0} | {server:.2} | {client:.2} \
+             | {p50:.2} | {p99:.2} | {most:.2} |"
+        )
+    }
+}
 
 /// The lateness of timers in microseconds, and their number.
 type Latenesses = Arc<Mutex<Histogram<u64>>>;
@@ -41,25 +109,37 @@ impl Work {
     }
 }
 
-impl Subject {
+impl<S: Figures> Subject<S> {
     /// Inserts resting timers, and measures the requests of a worker.
-    pub(crate) async fn rest(&self, count: usize, seconds: u64) -> Resting {
-        let (before, begun, start) = (self.memory(), Instant::now(), SystemTime::now());
-        self.insert(CALLERS, count, move |number| after(start, due(number))).await;
+    pub async fn rest(&self, count: usize, seconds: u64) -> Resting {
+        let start = SystemTime::now();
+        let insert = self.schedule_from(0, CALLERS, count, move |number| after(start, due(number)));
+        self.rest_after(insert, count, seconds).await
+    }
+
+    /// Like [`rest`](Self::rest), with timers that are inserted in another way.
+    pub async fn rest_after(
+        &self,
+        insert: impl Future<Output = ()>,
+        count: usize,
+        seconds: u64,
+    ) -> Resting {
+        let (before, begun) = (self.server.bytes(), Instant::now());
+        insert.await;
         let scheduled = count as f64 / begun.elapsed().as_secs_f64();
-        let bytes = (self.memory() - before) / count as f64;
+        let bytes = (self.server.bytes() - before) / count as f64;
         let work = Work::start(&self.timers, 1, histogram());
         tokio::time::sleep(Duration::from_secs(1)).await;
-        let commands = self.commands();
+        let commands = self.server.commands();
         tokio::time::sleep(Duration::from_secs(seconds)).await;
         // One of the commands read this figure.
-        let commands = (self.commands() - commands - 1.0) / seconds as f64;
+        let commands = (self.server.commands() - commands - 1.0) / seconds as f64;
         work.stop().await;
         Resting { count, scheduled, bytes, commands }
     }
 
     /// Fires timers at a constant rate per second, with ids from `first` on.
-    pub(crate) async fn fire(
+    pub async fn fire(
         &self,
         first: usize,
         rate: usize,
@@ -76,12 +156,12 @@ impl Subject {
         let late = histogram();
         let work = Work::start(&self.timers, concurrency, Arc::clone(&late));
         tokio::time::sleep(early).await;
-        let (commands, server, client) = (self.commands(), self.cpu(), own_cpu());
+        let (commands, server, client) = (self.server.commands(), self.server.cpu(), own_cpu());
         let begun = Instant::now();
         tokio::time::sleep(Duration::from_secs(seconds)).await;
         let elapsed = begun.elapsed().as_secs_f64();
-        let commands = (self.commands() - commands - 1.0) / elapsed;
-        let (server, client) = (self.cpu() - server, own_cpu() - client);
+        let commands = (self.server.commands() - commands - 1.0) / elapsed;
+        let (server, client) = (self.server.cpu() - server, own_cpu() - client);
         let deadline = Instant::now() + Duration::from_secs(60);
         while late.lock().unwrap().len() < count as u64 && Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(10)).await;
