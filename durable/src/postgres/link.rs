@@ -116,6 +116,13 @@ impl Link {
         Fault::Passing { why: format!("{}: {what}", self.address), lost: true }
     }
 
+    /// Closes a connection that does not reply, and those that are idle.
+    fn silent(&self, connection: Object) -> Fault {
+        drop(Object::take(connection));
+        self.pool.retain(|_, _| false);
+        self.late("no reply")
+    }
+
     /// Returns a connection that is idle, or a new one.
     pub(super) async fn connection(&self) -> Result<Object, Fault> {
         let addresses = u32::try_from(self.config.get_hosts().len().max(1)).unwrap_or(u32::MAX);
@@ -141,10 +148,11 @@ impl Link {
         params: &[Param<'_>],
     ) -> Result<Vec<Row>, Fault> {
         let connection = self.connection().await?;
-        // A connection that broke silently must not be waited for as long.
-        let stands = answer <= ANSWER
-            || matches!(timeout(ANSWER, connection.batch_execute("")).await, Ok(Ok(())));
-        let answer = if stands { answer } else { Duration::ZERO };
+        // A connection that has broken silently must not cost more than that.
+        let tests = answer > ANSWER;
+        if tests && timeout(ANSWER, connection.check_connection()).await.is_err() {
+            return Err(self.silent(connection));
+        }
         match timeout(answer, connection.query_typed(sql, params)).await {
             Ok(Ok(rows)) => Ok(rows),
             Ok(Err(error)) => {
@@ -155,11 +163,7 @@ impl Link {
                 }
                 Err(fault)
             }
-            Err(_) => {
-                drop(Object::take(connection));
-                self.pool.retain(|_, _| false);
-                Err(self.late("no reply"))
-            }
+            Err(_) => Err(self.silent(connection)),
         }
     }
 
