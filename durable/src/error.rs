@@ -83,7 +83,7 @@ pub enum DurableError {
         /// The server's `maxmemory-policy`.
         policy: String,
     },
-    /// The server is too old. Redis 7.0 or later is needed, or Valkey.
+    /// The server is too old. Redis 7.0 or later is needed, or Valkey, or PostgreSQL 13.
     Version {
         /// The address of the server.
         server: String,
@@ -208,7 +208,9 @@ impl fmt::Display for DurableError {
             Self::Option(what) => write!(f, "invalid option: {what}"),
             Self::Address(what) => write!(f, "invalid address: {what}"),
             Self::Version { server, found } => {
-                write!(f, "{server}: the server is {found} (Redis 7.0 or later is needed)")
+                let postgres = found.starts_with("PostgreSQL");
+                let least = if postgres { "PostgreSQL 13" } else { "Redis 7.0" };
+                write!(f, "{server}: the server is {found} ({least} or later is needed)")
             }
             Self::Evicts { server, policy } => write!(
                 f,

@@ -113,7 +113,17 @@ impl Schema {
             let all = format!("{FUNCTIONS}\n{renewed}");
             connection.batch_execute(&self.sql(&all)).await
         };
-        match created.await {
+        let vacuumed = async {
+            // Outside of a transaction.
+            let vacuum = self.sql("VACUUM tb.states, tb.batches, tb.workers");
+            connection.batch_execute(&vacuum).await
+        };
+        match async {
+            created.await?;
+            if tables { vacuumed.await } else { Ok(()) }
+        }
+        .await
+        {
             Ok(()) => Ok(()),
             Err(error) => Err(link.failed(connection, &error)),
         }

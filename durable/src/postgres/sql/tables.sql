@@ -52,7 +52,7 @@ CREATE TABLE tb.states (
   PRIMARY KEY (id)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
   autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0,
-  autovacuum_analyze_threshold = 10000);
+  autovacuum_analyze_threshold = 10000, vacuum_truncate = off);
 
 CREATE INDEX states_key ON tb.states (key, id);
 
@@ -83,7 +83,7 @@ CREATE TABLE tb.batches (
   befores bigint[] NOT NULL,
   PRIMARY KEY (process, number)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
-  autovacuum_vacuum_cost_delay = 0);
+  autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 
 CREATE INDEX batches_written ON tb.batches (written);
 
@@ -92,7 +92,21 @@ CREATE TABLE tb.workers (
   process bigint NOT NULL,
   listens boolean NOT NULL,
   beat bigint NOT NULL
-) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500,
+  vacuum_truncate = off);
+
+-- Space for the rows that workers write, so that they can end timers on a disk that is full.
+INSERT INTO tb.states (id, due, planned, attempt, paused, cancelled, follows, error)
+  SELECT number::text || repeat('.', 60), 0, 0, 0, false, false, false, ''
+  FROM generate_series(1, 2500) AS number;
+INSERT INTO tb.batches
+  SELECT number, 0, clock_timestamp(), 0, array_fill(0, ARRAY[16]), array_fill(0, ARRAY[16]),
+    array_fill(0, ARRAY[16]), array_fill(0, ARRAY[16])
+  FROM generate_series(1, 1000) AS number;
+INSERT INTO tb.workers SELECT number, 0, false, 0 FROM generate_series(1, 50) AS number;
+DELETE FROM tb.workers;
+DELETE FROM tb.states;
+DELETE FROM tb.batches;
 
 -- The outcome of an operation: its number, the time in the key of the timer, its fencing token, and
 -- the time in the key before.
