@@ -163,9 +163,12 @@ async fn xtimer_records() {
 #[tokio::test]
 async fn xtimer_monitor() {
     let bench = Bench::start().await;
-    until("the numbers of the store", async || {
+    bench.api.put("job", URL, json!({ "every": "1d" })).await.json(201);
+    let is_counted =
+        |line: &str| line.starts_with("tourbillon_durable_timers{") && line.ends_with(" 1");
+    until("the number of timers", async || {
         let figures = bench.api.get("/metrics").await.text;
-        figures.contains("tourbillon_durable_timers{").then_some(())
+        figures.lines().any(is_counted).then_some(())
     })
     .await;
     bench.stop().await;

@@ -61,7 +61,8 @@ async fn the_page_shows_what_is_due_and_what_died_and_why() {
     api.put("gone%20%3Cb%3E", &receiver.url("/hook?key=secret"), json!({ "after": "0s" }))
         .await
         .json(201);
-    api.put("later", &receiver.url("/"), json!({ "after": "30d" })).await.json(201);
+    let later = receiver.url("/later?key=secret");
+    api.put("later", &later, json!({ "after": "30d" })).await.json(201);
     receiver.next().await;
     let letter = api.letters(1).await.remove(0);
     let page = browser.page("/").await;
