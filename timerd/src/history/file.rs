@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::super::config::HistoryBounds;
-use super::{History, HistoryError, Reply, Run};
+use super::run::{History, HistoryError, Reply, Run};
 use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition};
 use std::path::PathBuf;
 use std::sync::Arc;

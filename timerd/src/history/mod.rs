@@ -8,21 +8,19 @@ mod file;
 mod link;
 mod postgres;
 mod redis;
+mod run;
 
 use super::config::HistoryBounds;
 use file::FileHistory;
 use link::Link;
 use postgres::PostgresHistory;
 use redis::RedisHistory;
-use serde::{Deserialize, Serialize};
-use std::fmt;
+pub(crate) use run::{History, HistoryError, Run};
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use timers::{Address, StoreArguments};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
-use utoipa::ToSchema;
 
 /// The runs that wait to be written. Beyond that they are left out.
 const WAITING: usize = 10_000;
@@ -32,58 +30,6 @@ const BATCH: usize = 1000;
 
 /// The interval at which runs are written.
 const INTERVAL: Duration = Duration::from_millis(500);
-
-/// A run, that is, an attempt that has ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Run {
-    /// The id of the timer.
-    pub(crate) id: String,
-    /// The time for which the delivery was planned, RFC 3339.
-    pub(crate) planned: String,
-    /// The time at which the run ended, RFC 3339.
-    pub(crate) ended: String,
-    /// The time at which the run has ended, in milliseconds since 1970.
-    #[serde(skip)]
-    pub(crate) ended_millis: u64,
-    /// The duration of the call in milliseconds.
-    pub(crate) millis: u64,
-    /// The number of the attempt.
-    pub(crate) attempt: u32,
-    /// `acknowledged`, `retry`, `again`, `dead`, `missed`, `cancelled`, `given_back`, `too_late`,
-    /// `unanswered` or `unreadable`.
-    pub(crate) outcome: String,
-    /// The error of the attempt.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub(crate) error: String,
-}
-
-/// The error of a history.
-#[derive(Debug)]
-pub(crate) struct HistoryError(String);
-
-impl HistoryError {
-    fn of(error: impl fmt::Display) -> Self {
-        Self(error.to_string())
-    }
-}
-
-impl fmt::Display for HistoryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the history failed: {}", self.0)
-    }
-}
-
-/// The future of an operation.
-pub(crate) type Reply<T> = Pin<Box<dyn Future<Output = Result<T, HistoryError>> + Send>>;
-
-/// A place for runs.
-pub(crate) trait History: Send + Sync {
-    /// Adds runs, and removes what is beyond the bounds.
-    fn add(&self, runs: Vec<Run>) -> Reply<()>;
-
-    /// Returns up to `limit` runs, of one timer or of all, latest first.
-    fn latest(&self, id: Option<String>, limit: usize) -> Reply<Vec<Run>>;
-}
 
 /// Opens the history beside a store.
 pub(crate) async fn open(

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::super::config::HistoryBounds;
-use super::{History, HistoryError, Reply, Run};
+use super::run::{History, HistoryError, Reply, Run};
 use deadpool_postgres::{Manager, Object, Pool, Runtime};
 use std::time::Duration;
 use tokio_postgres::config::TargetSessionAttrs;

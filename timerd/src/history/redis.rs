@@ -5,7 +5,7 @@
 
 use super::super::config::HistoryBounds;
 use super::link::Link;
-use super::{History, HistoryError, Reply, Run};
+use super::run::{History, HistoryError, Reply, Run};
 use redis::streams::StreamRangeReply;
 use redis::{Value, from_redis_value};
 

@@ -1,0 +1,60 @@
+//! [`Run`] and [`History`], the interface of the places that runs are written to.
+
+#![forbid(unsafe_code)]
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::pin::Pin;
+use utoipa::ToSchema;
+
+/// A run, that is, an attempt that has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Run {
+    /// The id of the timer.
+    pub(crate) id: String,
+    /// The time for which the delivery was planned, RFC 3339.
+    pub(crate) planned: String,
+    /// The time at which the run ended, RFC 3339.
+    pub(crate) ended: String,
+    /// The time at which the run has ended, in milliseconds since 1970.
+    #[serde(skip)]
+    pub(crate) ended_millis: u64,
+    /// The duration of the call in milliseconds.
+    pub(crate) millis: u64,
+    /// The number of the attempt.
+    pub(crate) attempt: u32,
+    /// `acknowledged`, `retry`, `again`, `dead`, `missed`, `cancelled`, `given_back`, `too_late`,
+    /// `unanswered` or `unreadable`.
+    pub(crate) outcome: String,
+    /// The error of the attempt.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) error: String,
+}
+
+/// The error of a history.
+#[derive(Debug)]
+pub(crate) struct HistoryError(String);
+
+impl HistoryError {
+    pub(super) fn of(error: impl fmt::Display) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl fmt::Display for HistoryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the history failed: {}", self.0)
+    }
+}
+
+/// The future of an operation.
+pub(super) type Reply<T> = Pin<Box<dyn Future<Output = Result<T, HistoryError>> + Send>>;
+
+/// A place for runs.
+pub(crate) trait History: Send + Sync {
+    /// Adds runs, and removes what is beyond the bounds.
+    fn add(&self, runs: Vec<Run>) -> Reply<()>;
+
+    /// Returns up to `limit` runs, of one timer or of all, latest first.
+    fn latest(&self, id: Option<String>, limit: usize) -> Reply<Vec<Run>>;
+}
