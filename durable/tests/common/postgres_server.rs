@@ -369,7 +369,7 @@ impl PostgresServer {
     fn client(&self, sql: &str) -> Command {
         let mut command = self.programs.command("psql", &self.folder);
         command.args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-c", sql]).arg(self.address());
-        command.env("PGCONNECT_TIMEOUT", "5").env("PGAPPNAME", "test").stdout(Stdio::piped());
+        command.env("PGCONNECT_TIMEOUT", "30").env("PGAPPNAME", "test").stdout(Stdio::piped());
         // Whatever the server's defaults are.
         command.env("PGOPTIONS", "-c statement_timeout=0 -c default_transaction_read_only=off");
         command

@@ -10,8 +10,6 @@ use crate::common::process::{
     Process, Watch, all_are_acknowledged_once, ids, lateness, quick, runtime,
 };
 use std::net::Ipv4Addr;
-use std::path::Path;
-use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 use tourbillon_durable::{DurableError, Inserted, Loss, Options, Postgres, PostgresOptions};
@@ -55,13 +53,13 @@ fn a_server_that_forbids_writing_is_told_apart_and_waited_for() {
     let process = server.process();
     let timers = &process.timers;
     let work = process.work();
-    assert_eq!(insert(timers, "due meanwhile"), Ok(Inserted::New));
+    assert_eq!(wait(timers.insert("due meanwhile", "", 4 * SECOND, quick())), Ok(Inserted::New));
     server.configure("default_transaction_read_only", "on");
     let refused = insert(timers, "another").unwrap_err();
     // A connection that exists is told, and a new one is refused.
     let told = matches!(refused, DurableError::ReadOnly(_) | DurableError::Unreachable(_));
     assert!(told, "{refused:?}");
-    sleep(2 * SECOND);
+    sleep(6 * SECOND);
     assert!(work.acknowledged.try_recv().is_err(), "it cannot be leased");
     server.configure("default_transaction_read_only", "off");
     assert_eq!(work.next(), "due meanwhile");
@@ -88,66 +86,6 @@ fn statements_that_take_too_long_are_repeated() {
     let acknowledged = std::collections::BTreeSet::from([work.next(), work.next()]);
     assert!(acknowledged.contains("waits"), "{acknowledged:?}");
     assert_eq!(work.stop(), [""; 0]);
-}
-
-/// A small file system in memory, unless it may not be mounted here.
-struct SmallDisk(std::path::PathBuf);
-
-impl SmallDisk {
-    fn mount() -> Option<Self> {
-        let folder = std::env::temp_dir().join(format!("tourbillon-small-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let mount = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=64m,mode=0777", "tmpfs"])
-            .arg(&folder)
-            .output();
-        let disk = Self(folder);
-        mount.is_ok_and(|mount| mount.status.success()).then_some(disk)
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("--lazy").arg(&self.0).output();
-        let _ = std::fs::remove_dir(&self.0);
-    }
-}
-
-fn own(folder: &Path) {
-    assert!(Command::new("chown").arg("postgres").arg(folder).status().unwrap().success());
-}
-
-#[test]
-fn a_full_disk_is_told_apart_and_waited_for() {
-    let Some(disk) = SmallDisk::mount() else { return };
-    let Some(server) = PostgresServer::start(&[]) else { return };
-    own(&disk.0);
-    server.order(&format!("create tablespace small location '{}'", disk.0.display()));
-    server.order("create database small tablespace small");
-    let url = server.url().replace("/postgres?", "/small?");
-    let url = url.strip_suffix("/postgres").map(|url| format!("{url}/small")).unwrap_or(url);
-    let process = Process::in_schema(&url, PostgresOptions::new("timers"));
-    let timers = &process.timers;
-    let mut taken = 0;
-    let refused = loop {
-        let large: Vec<u8> = (0..1 << 19).map(|_| fastrand::u8(..)).collect();
-        match wait(timers.insert(&format!("{taken}"), large, 3 * SECOND, quick())) {
-            Ok(_) => taken += 1,
-            Err(refused) => break refused,
-        }
-        assert!(taken < 200, "the disk is never full");
-    };
-    assert!(matches!(refused.reason, DurableError::ReadOnly(_)), "{refused:?}");
-    assert!(taken > 20, "{taken}");
-    // What frees the space can still be done.
-    assert_eq!(wait(timers.len()), Ok(taken));
-    let work = process.work();
-    for _ in 0..taken {
-        work.next();
-    }
-    assert_eq!((work.stop(), wait(timers.len())), (vec![], Ok(0)));
-    drop(process);
-    drop(server);
 }
 
 /// Without notices of other processes' timers, a worker finds them by itself.
