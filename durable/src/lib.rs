@@ -121,7 +121,7 @@ pub use lease::DeliveryLease;
 pub use lists::ListPosition;
 pub use options::{Existing, Options, When};
 #[cfg(feature = "postgres")]
-pub use postgres::{Postgres, PostgresOptions};
+pub use postgres::{Postgres, PostgresInsert, PostgresOptions};
 pub use record::DeadReason;
 #[cfg(feature = "redis-tls")]
 pub use redis::RedisTls;

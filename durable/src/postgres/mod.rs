@@ -31,6 +31,7 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod call;
 mod connect;
 mod copying;
 mod fault;
@@ -60,6 +61,7 @@ use super::store::{
     Store,
 };
 use super::window::Window;
+pub use call::PostgresInsert;
 use operations::Operations;
 pub use options::PostgresOptions;
 use std::fmt;

@@ -193,3 +193,28 @@ fn a_transaction_that_cannot_see_the_present_is_refused() {
     process.execute(&client, "commit").unwrap();
     all_are_acknowledged_once(timers, vec![process.work()], vec!["id".to_owned()]);
 }
+
+#[test]
+fn a_call_has_the_options_of_the_crate() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    let client = client(&process, &server);
+    let options = quick().header("trace", "7").every(SECOND).existing(Existing::Keep);
+    let store = tourbillon_durable::PostgresOptions::new("timers");
+    let hour = 3600 * SECOND;
+    let call =
+        tourbillon_durable::PostgresInsert::new(&store, "id", "unpaid", hour, options.clone());
+    let call = call.unwrap();
+    let insert = || {
+        let done = process.runtime.block_on(
+            client.query_one(call.sql(), &[&call.id(), &call.payload(), &call.options()]),
+        );
+        done.unwrap().get::<_, String>(0)
+    };
+    assert_eq!((insert(), insert()), ("new".to_owned(), "kept".to_owned()));
+    let timer = wait(process.timers.get("id")).unwrap().unwrap();
+    assert_eq!(
+        (&timer.payload[..], timer.options),
+        (&b"unpaid"[..], options.existing(Existing::Refuse))
+    );
+}

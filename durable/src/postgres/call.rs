@@ -1,0 +1,123 @@
+//! [`PostgresInsert`], the call that inserts a timer in a transaction of the caller.
+
+#![forbid(unsafe_code)]
+
+use super::super::clock::{StoreClock, SystemClock, due, millis_up, present};
+use super::super::error::DurableError;
+use super::super::options::{Existing, Options, When};
+use super::options::PostgresOptions;
+use super::rows::{SettingColumns, has_zero, signed};
+use super::schema::Schema;
+use serde_json::json;
+
+/// A call of the SQL function that inserts a timer, for a transaction of the caller, by any client.
+///
+/// Execute [`sql`](Self::sql) with the parameters [`id`](Self::id) (`text`),
+/// [`payload`](Self::payload) (`bytea`) and [`options`](Self::options) (`text`). The only column of
+/// the only row is `new`, `kept`, `replaced`, `next` or `updated`. A refused id is an error of the
+/// server (`unique_violation`).
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon_durable::{Options, PostgresInsert, PostgresOptions};
+///
+/// let store = PostgresOptions::new("reminders");
+/// let day = Duration::from_secs(86_400);
+/// let call = PostgresInsert::new(&store, "order 7", "unpaid", day, Options::new())?;
+/// assert_eq!(call.sql(), r#"SELECT "reminders".insert_with($1, $2, $3)"#);
+/// // With sqlx: query(call.sql()).bind(call.id()).bind(call.payload()).bind(call.options())
+/// # Ok::<(), tourbillon_durable::DurableError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct PostgresInsert {
+    sql: String,
+    id: String,
+    payload: Vec<u8>,
+    options: String,
+}
+
+impl PostgresInsert {
+    /// Creates the call for a timer of a store. The first time of a rule is computed by the clock
+    /// of this process.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the name of the store or an option is out of range, or there is no first time. The
+    /// server checks the lengths of the id and of the payload.
+    pub fn new(
+        store: &PostgresOptions,
+        id: &str,
+        payload: impl Into<Vec<u8>>,
+        when: impl Into<When>,
+        options: Options,
+    ) -> Result<Self, DurableError> {
+        store.check()?;
+        let now = present(SystemClock.now());
+        options.check(now)?;
+        let Options { existing, settings } = options;
+        if has_zero(&settings) || id.contains('\0') {
+            return Err(DurableError::Option("PostgreSQL cannot store the character U+0000"));
+        }
+        let when = when.into();
+        let (time, wait) = match when {
+            When::At(at) => (due(at), None),
+            When::After(delay) => (0, Some(signed(millis_up(delay).min(1 << 60)))),
+            When::ByRule => match settings.next(now, now)? {
+                Some(first) => (first, None),
+                None => return Err(DurableError::Rule("`When::ByRule` needs a rule".to_owned())),
+            },
+        };
+        let existing = match existing {
+            Existing::Keep => "keep",
+            Existing::Replace => "replace",
+            Existing::Update => "update",
+            Existing::Refuse => "refuse",
+        };
+        let split = SettingColumns::of(&settings);
+        let options = json!({
+            "due": signed(time),
+            "wait": wait,
+            "by_rule": matches!(when, When::ByRule),
+            "existing": existing,
+            "first": signed(settings.backoff.first),
+            "most": signed(settings.backoff.most),
+            "jitter": settings.backoff.jitter,
+            "attempts": settings.attempts,
+            "lease": split.lease,
+            "lives": settings.time_to_live.map(signed),
+            "every": split.every,
+            "cron": split.cron,
+            "zone": split.zone,
+            "misfire": settings.window.map(signed),
+            "headers": (!settings.headers.is_empty()).then_some(&settings.headers),
+        });
+        let sql = Schema::new(&store.name).sql("SELECT tb.insert_with($1, $2, $3)");
+        Ok(Self { sql, id: id.to_owned(), payload: payload.into(), options: options.to_string() })
+    }
+
+    /// Returns the statement, with three parameters.
+    #[must_use]
+    pub fn sql(&self) -> &str {
+        &self.sql
+    }
+
+    /// Returns the first parameter.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Returns the second parameter.
+    #[must_use]
+    pub fn payload(&self) -> &[u8] {
+        &self.payload
+    }
+
+    /// Returns the third parameter, in JSON.
+    #[must_use]
+    pub fn options(&self) -> &str {
+        &self.options
+    }
+}
