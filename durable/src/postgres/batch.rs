@@ -90,7 +90,7 @@ impl Operations {
         let columns = Columns::of(operations);
         let at = self.at();
         let (most, age) = self.bounds();
-        let params = columns.params(&self.process, &process, &number, &at, &most, &age);
+        let params = columns.params([&self.process, &process, &number], [&at, &most, &age]);
         let rows = self.link.once(answer, &self.statements.batch, &params).await?;
         let replies = rows.iter().zip(requests).map(|(row, request)| {
             let id = request.as_ref().map_or("", |request| &request.operation.id);
@@ -237,7 +237,7 @@ fn lane_of(operation: &Operation) -> usize {
 /// Rejects texts that the server cannot store.
 fn check_text(operation: &Operation) -> Result<(), DurableError> {
     let settings = operation.body.as_ref().map(|body| &body.settings);
-    let has_zero = settings.is_some_and(|settings| super::rows::has_zero(settings));
+    let has_zero = settings.is_some_and(super::rows::has_zero);
     if has_zero || operation.id.contains('\0') {
         let what = "PostgreSQL cannot store the character U+0000 in an id, a header or a rule";
         return Err(DurableError::Option(what));

@@ -134,15 +134,12 @@ impl<'a> Columns<'a> {
         self.payloads.push(operation.body.as_ref().map(|body| &body.payload[..]));
     }
 
-    /// Returns the parameters of the batch in order.
+    /// Returns the parameters of the batch in order. It has a home, a process and a number, and
+    /// optionally a time and the most letters and their age.
     pub(super) fn params<'b>(
         &'b self,
-        home: &'b i64,
-        process: &'b i64,
-        number: &'b i64,
-        at: &'b Option<i64>,
-        most: &'b Option<i64>,
-        age: &'b Option<i64>,
+        [home, process, number]: [&'b i64; 3],
+        [at, most, age]: [&'b Option<i64>; 3],
     ) -> [Param<'b>; 27] {
         let (int, ints, texts) = (Type::INT8, Type::INT8_ARRAY, Type::TEXT_ARRAY);
         let (smalls, flags) = (Type::INT4_ARRAY, Type::BOOL_ARRAY);

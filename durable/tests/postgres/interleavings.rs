@@ -1,5 +1,7 @@
 //! The SQL functions of a store in transactions that overlap, and the plans that they have.
 
+#![allow(clippy::disallowed_methods, reason = "an insert waits in a thread of its own")]
+
 use crate::common::bench::{SECOND, wait};
 use crate::common::host::Host;
 use crate::common::postgres_server::PostgresServer;

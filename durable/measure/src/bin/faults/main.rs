@@ -53,10 +53,10 @@ mod worker;
 use clap::{Parser, Subcommand};
 use crew::Crew;
 use futures_util::future::try_join_all;
-use plan::Plan;
+use plan::{Plan, Sort};
 use scenario::Scenario;
 use seen::Conditions;
-use site::{Site, Sort};
+use site::Site;
 use std::error::Error;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -145,7 +145,7 @@ fn main() -> ExitCode {
 fn judge(options: &Options, servers: Sort) -> Result<bool, Failure> {
     let begun = Instant::now();
     let plan = Plan::draw(options.seed, options.timers, servers);
-    let site = servers.start(&plan.clocks.nodes)?;
+    let site = Site::start(servers, &plan.clocks.nodes)?;
     let mut verdict = Runtime::new()?.block_on(run(plan, Arc::new(site)))?;
     verdict.seed = options.seed;
     verdict.seconds = begun.elapsed().as_secs();

@@ -2,7 +2,6 @@
 //!
 //! The same seed gives the same plan. Its outcome differs from run to run, because processes race.
 
-use crate::site::Sort;
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -27,6 +26,44 @@ const TIMERS_A_ROUND: usize = 12_500;
 
 /// The time before the first fault, after which some timers exist.
 const LEAD: u64 = 2_000;
+
+const OF_REDIS: [Kind; 3] = [Kind::RestartRedis, Kind::MoveSlot, Kind::FailOver];
+
+const OF_POSTGRES: [Kind; 4] =
+    [Kind::RestartPostgres, Kind::CutPostgres, Kind::SilencePostgres, Kind::Promote];
+
+/// Which servers a run has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Sort {
+    Redis,
+    Postgres,
+}
+
+impl Sort {
+    /// Returns the kinds of faults of the servers.
+    fn kinds(self) -> &'static [Kind] {
+        match self {
+            Self::Redis => &OF_REDIS,
+            Self::Postgres => &OF_POSTGRES,
+        }
+    }
+
+    /// Returns the number of parts of the store that a fault may be about.
+    fn parts(self) -> usize {
+        match self {
+            Self::Redis => usize::from(PARTITIONS),
+            Self::Postgres => 1,
+        }
+    }
+
+    /// Returns the number of servers.
+    pub(crate) fn nodes(self) -> usize {
+        match self {
+            Self::Redis => 6,
+            Self::Postgres => 2,
+        }
+    }
+}
 
 /// The behaviour of a handler.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]

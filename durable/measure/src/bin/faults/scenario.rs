@@ -12,8 +12,9 @@
 //!   killed, stopped, and cut off in turn, and all servers are silent for 2 s. It is acknowledged
 //!   once. On Redis or on Postgres.
 
+use crate::plan::Sort;
 use crate::servers::{Cluster, Server};
-use crate::site::Sort;
+use crate::site::Site;
 use crate::{Failure, long_handler, worker};
 use clap::ValueEnum;
 use futures_util::future::join_all;
@@ -71,7 +72,7 @@ pub(crate) fn run(scenario: Scenario, servers: Sort) -> Result<bool, Failure> {
             runtime.block_on(seeds_gone(&cluster))
         }
         Scenario::LongHandler => {
-            let site = servers.start(&vec![0; servers.nodes()])?;
+            let site = Site::start(servers, &vec![0; servers.nodes()])?;
             runtime.block_on(long_handler::run(&site))
         }
     }

@@ -5,7 +5,7 @@
 //! the primary acknowledges it, and takes over after the primary was killed in the middle of its
 //! work.
 
-use crate::plan::{Fault, Kind, PARTITIONS};
+use crate::plan::{Fault, Kind, Sort};
 use crate::postgres_server::{self, PostgresServer};
 use crate::servers::{Cluster, Server};
 use crate::{Failure, SERVERS};
@@ -13,56 +13,6 @@ use std::net::Ipv4Addr;
 use std::sync::Mutex;
 use std::thread::sleep;
 use std::time::Duration;
-
-const OF_REDIS: [Kind; 3] = [Kind::RestartRedis, Kind::MoveSlot, Kind::FailOver];
-
-const OF_POSTGRES: [Kind; 4] =
-    [Kind::RestartPostgres, Kind::CutPostgres, Kind::SilencePostgres, Kind::Promote];
-
-/// Which servers a run has.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Sort {
-    Redis,
-    Postgres,
-}
-
-impl Sort {
-    /// Returns the kinds of faults of the servers.
-    pub(crate) fn kinds(self) -> &'static [Kind] {
-        match self {
-            Self::Redis => &OF_REDIS,
-            Self::Postgres => &OF_POSTGRES,
-        }
-    }
-
-    /// Returns the number of parts of the store that a fault may be about.
-    pub(crate) fn parts(self) -> usize {
-        match self {
-            Self::Redis => usize::from(PARTITIONS),
-            Self::Postgres => 1,
-        }
-    }
-
-    /// Returns the number of servers.
-    pub(crate) fn nodes(self) -> usize {
-        match self {
-            Self::Redis => 6,
-            Self::Postgres => 2,
-        }
-    }
-
-    /// Starts servers whose clocks are some seconds ahead.
-    pub(crate) fn start(self, clocks: &[i64]) -> Result<Site, Failure> {
-        Ok(match self {
-            Self::Redis => {
-                let clocks = clocks.try_into()?;
-                let cluster = Cluster::with_clocks(&SERVERS, clocks);
-                Site::Redis(cluster.ok_or("redis-server is not on the path")?)
-            }
-            Self::Postgres => Site::Postgres(Box::new(Pair::start(clocks)?)),
-        })
-    }
-}
 
 /// The servers of a run.
 pub(crate) enum Site {
@@ -72,6 +22,18 @@ pub(crate) enum Site {
 }
 
 impl Site {
+    /// Starts servers whose clocks are some seconds ahead.
+    pub(crate) fn start(servers: Sort, clocks: &[i64]) -> Result<Self, Failure> {
+        Ok(match servers {
+            Sort::Redis => {
+                let clocks = clocks.try_into()?;
+                let cluster = Cluster::with_clocks(&SERVERS, clocks);
+                Self::Redis(cluster.ok_or("redis-server is not on the path")?)
+            }
+            Sort::Postgres => Self::Postgres(Box::new(Pair::start(clocks)?)),
+        })
+    }
+
     /// Returns the ports of the servers.
     pub(crate) fn ports(&self) -> Vec<u16> {
         match self {
