@@ -22,8 +22,8 @@ const NAME: &str = "timers";
 /// | `sentinel:redis://mymaster/,redis://s1:26379/,…` | the master of that name, and its sentinels |
 /// | `postgres://user:password@host:5432/database` | a schema in PostgreSQL |
 ///
-/// `#name` at the end of the address of a server is the name of the store, by default `timers`. With
-/// `#name:64` a store in Redis is created with 64 partitions if it does not exist.
+/// `#name` at the end of the address of a server is the name of the store, by default `timers`.
+/// With `#name:64` a store in Redis is created with 64 partitions if it does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A file on this machine.

@@ -8,13 +8,13 @@
 //! ```
 //!
 //! **One batch per lane is in flight at a time**, and the next accumulates meanwhile. A single
-//! operation is sent at once, and under load many share a statement and its transaction. There are a
-//! few lanes, so that the server executes one batch while another waits for the disk.
+//! operation is sent at once, and under load many share a statement and its transaction. There are
+//! a few lanes, so that the server executes one batch while another waits for the disk.
 //!
-//! **Retried, executed once.** The batches of a lane are numbered. The server keeps the reply to the
-//! last one in a row that it writes in the same transaction. A batch is resent under its number until
-//! a reply arrives, and gets the kept one if it was executed, whether the connection broke before,
-//! during or after the commit. A lower number is rejected.
+//! **Retried, executed once.** The batches of a lane are numbered. The server keeps the reply to
+//! the last one in a row that it writes in the same transaction. A batch is resent under its number
+//! until a reply arrives, and gets the kept one if it was executed, whether the connection broke
+//! before, during or after the commit. A lower number is rejected.
 //!
 //! **Each by itself if they fail together.** A transaction is atomic, so one operation that the
 //! server rejects, or that has to wait for the lock of a caller's open transaction, would keep the

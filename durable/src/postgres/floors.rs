@@ -56,11 +56,11 @@ impl LateChecks {
     }
 }
 
-/// The positions from which windows are loaded again. A worker has no key before its position, except
-/// those that appear later, which the checks for overdue keys find.
+/// The positions from which windows are loaded again. A worker has no key before its position,
+/// except those that appear later, which the checks for overdue keys find.
 ///
-/// Without it each page from the first key on would pass the entries of all timers that repeat or are
-/// paused, and of those that have ended while a transaction is open for long.
+/// Without it each page from the first key on would pass the entries of all timers that repeat or
+/// are paused, and of those that have ended while a transaction is open for long.
 #[derive(Debug, Default)]
 pub(super) struct Floors(Mutex<BTreeMap<u64, Floor>>);
 

@@ -2,12 +2,12 @@
 //!
 //! Each transaction that adds a key within the next half minute notifies the listeners when it
 //! commits (`process:part:due:id`), unless all of them are in the process that adds it. A worker
-//! that leaves, and a store that is paused, are announced as well. A task listens on a connection of
-//! its own and notifies the workers. Notices are hints, so one that is duplicated costs at most a
-//! rejected lease, and a key whose notice was lost is late by a second (`sql/load.sql`). **All
+//! that leaves, and a store that is paused, are announced as well. A task listens on a connection
+//! of its own and notifies the workers. Notices are hints, so one that is duplicated costs at most
+//! a rejected lease, and a key whose notice was lost is late by a second (`sql/load.sql`). **All
 //! windows are loaded again when the connection breaks, each second until another one listens, and
-//! once more then.** A statement detects a connection that broke silently. Once a minute all windows
-//! are loaded again in any case.
+//! once more then.** A statement detects a connection that broke silently. Once a minute all
+//! windows are loaded again in any case.
 
 #![forbid(unsafe_code)]
 

@@ -36,8 +36,8 @@ const FUNCTIONS: &str = concat!(
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED;
     SELECT pg_advisory_xact_lock(hashtextextended('tb.', 3))";
 
-/// Tells if a schema has a store. Reads the rows of the catalogue, because `to_regclass` may not yet
-/// know of a table that was created after the transaction began.
+/// Tells if a schema has a store. Reads the rows of the catalogue, because `to_regclass` may not
+/// yet know of a table that was created after the transaction began.
 const EXISTS: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_class AS class
     JOIN pg_catalog.pg_namespace AS space ON space.oid = class.relnamespace
     WHERE space.nspname = $1 AND class.relname = 'store')";

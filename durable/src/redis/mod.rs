@@ -13,8 +13,8 @@
 //! (`batch.rs`). **Workers are notified of changes in their window** by pub/sub (`pubsub.rs`), and
 //! ask a partition only if something may be due there (`idle.rs`).
 //!
-//! **Each partition has one owner** among the workers, which alone loads its keys (`ownership.rs` of the crate).
-//! The lease of each timer decides which worker delivers it.
+//! **Each partition has one owner** among the workers, which alone loads its keys (`ownership.rs`
+//! of the crate). The lease of each timer decides which worker delivers it.
 //!
 //! The order of transactions is not known here, so windows are not notified of removed keys. Such a
 //! key fires, and its lease is rejected.

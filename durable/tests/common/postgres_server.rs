@@ -1,5 +1,5 @@
-//! PostgreSQL servers for tests: real processes on free loopback ports, which end with the test, and
-//! with its process if that is killed.
+//! PostgreSQL servers for tests: real processes on free loopback ports, which end with the test,
+//! and with its process if that is killed.
 //!
 //! The programs are those of Debian's package, or those in the folder that `POSTGRES_BIN` names.
 //! Where they are missing, a test reports that and passes. With `POSTGRES_TESTS=must` in the
@@ -441,8 +441,8 @@ fn has_ended(process: u32) -> bool {
     status.map_or(true, |status| status.contains(") Z "))
 }
 
-/// Returns the processor time of a process in Linux's ticks, of which a second has a hundred: that of
-/// the user and of the system, and with four fields also of its children that have ended.
+/// Returns the processor time of a process in Linux's ticks, of which a second has a hundred: that
+/// of the user and of the system, and with four fields also of its children that have ended.
 fn ticks(process: u32, fields: usize) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let after_name = stat.rsplit(')').next().unwrap_or_default().split_whitespace();

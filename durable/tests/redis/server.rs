@@ -1,5 +1,5 @@
-//! Durable timers on Redis servers that are emptied, emptied of scripts, locked, read-only and full,
-//! and whose data are damaged. In real time where it matters.
+//! Durable timers on Redis servers that are emptied, emptied of scripts, locked, read-only and
+//! full, and whose data are damaged. In real time where it matters.
 
 #![allow(clippy::disallowed_methods, reason = "servers and workers are waited for")]
 

@@ -1,5 +1,5 @@
-//! The history of runs, bounded by number and age. It lies beside the store, in a file or on its server,
-//! and is written in batches behind the calls, so a crash loses the last of it. The timers
+//! The history of runs, bounded by number and age. It lies beside the store, in a file or on its
+//! server, and is written in batches behind the calls, so a crash loses the last of it. The timers
 //! themselves do not depend on it.
 
 #![forbid(unsafe_code)]

@@ -17,8 +17,8 @@
 //! does it for repetitions, and lists what is audited.
 //!
 //! The servers are a Redis cluster, or with `--postgres` a primary and its synchronous standby
-//! (`site.rs`). They lose nothing here. Replication without waiting can lose acknowledged changes. The
-//! guide has the bounds, which are not tested here.
+//! (`site.rs`). They lose nothing here. Replication without waiting can lose acknowledged changes.
+//! The guide has the bounds, which are not tested here.
 //!
 //! ```text
 //! ci/load durable --help

@@ -1,9 +1,9 @@
 //! [`Site`], the servers of a run with their faults.
 //!
-//! **They lose nothing here.** A master of Redis that is killed returns with its file, and a replica
-//! takes over once it has everything that its master has. Postgres's standby has each commit before
-//! the primary acknowledges it, and takes over after the primary was killed in the middle of its
-//! work.
+//! **They lose nothing here.** A master of Redis that is killed returns with its file, and a
+//! replica takes over once it has everything that its master has. Postgres's standby has each
+//! commit before the primary acknowledges it, and takes over after the primary was killed in the
+//! middle of its work.
 
 use crate::plan::{Fault, Kind, Sort};
 use crate::postgres_server::{self, PostgresServer};

@@ -14,8 +14,9 @@ pub(crate) struct Report {
     pub(crate) held: Option<Held>,
 }
 
-/// Inserts and cancels, with so many resting and so many callers in flight. Each round has the calls
-/// per second, and the microseconds of processor time of the server and of this process for each.
+/// Inserts and cancels, with so many resting and so many callers in flight. Each round has the
+/// calls per second, and the microseconds of processor time of the server and of this process for
+/// each.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Calls {
     pub(crate) resting: usize,
@@ -35,7 +36,8 @@ pub(crate) struct Held {
     pub(crate) dead: u64,
 }
 
-/// Milliseconds of lateness at the end of a stream, and the timers per second that are possible then.
+/// Milliseconds of lateness at the end of a stream, and the timers per second that are possible
+/// then.
 #[derive(Debug, Serialize)]
 pub(crate) struct Side {
     pub(crate) p50: f64,
