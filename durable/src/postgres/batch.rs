@@ -19,7 +19,8 @@
 //! **Each by itself if they fail together.** A transaction is atomic, so one operation that the
 //! server rejects, or that has to wait for the lock of a caller's open transaction, would keep the
 //! others of its batch from being executed. Such a batch is taken apart, and each of its operations
-//! is sent as a batch of its own, by a task of its own.
+//! is sent as a batch of its own, by a task of its own. If it was sent before without a reply, it is
+//! settled first, because that copy may have been executed, or may still arrive.
 //!
 //! **Callers that timed out** have already received `Unreachable`. Their operations are left out of
 //! a resend.
@@ -43,6 +44,14 @@ const MAX_OPERATIONS: usize = 256;
 
 /// The maximum number of bytes in a batch, unless a single operation is longer.
 const MAX_BYTES: usize = 1 << 20;
+
+/// The lane and the number of a batch, and whether it must not be executed any more.
+#[derive(Clone, Copy)]
+struct Batch {
+    process: i64,
+    number: i64,
+    settles: bool,
+}
 
 impl Operations {
     /// Executes an operation with the next batch of its lane. Gives up after a while if `retry`
@@ -76,11 +85,10 @@ impl Operations {
         if why.is_empty() { format!("{}: no reply", self.link.address()) } else { why.clone() }
     }
 
-    /// Sends a batch once.
+    /// Sends a batch once. The replies are empty if it was settled and not executed.
     async fn send(
         &self,
-        process: i64,
-        number: i64,
+        Batch { process, number, settles }: Batch,
         requests: &[Option<Request>],
         answer: Duration,
     ) -> Result<Vec<Reply>, Fault> {
@@ -90,14 +98,18 @@ impl Operations {
         let columns = Columns::of(operations);
         let at = self.at();
         let (most, age) = self.bounds();
-        let params = columns.params([&self.process, &process, &number], [&at, &most, &age]);
+        let params =
+            columns.params([&self.process, &process, &number], &settles, [&at, &most, &age]);
         let rows = self.link.once(answer, &self.statements.batch, &params).await?;
         let replies = rows.iter().zip(requests).map(|(row, request)| {
             let id = request.as_ref().map_or("", |request| &request.operation.id);
             reply(row, id, self.link.address())
         });
         let replies: Option<Vec<Reply>> = replies.collect();
-        replies.filter(|replies| replies.len() == requests.len()).ok_or_else(|| {
+        let has_all = |replies: &Vec<Reply>| {
+            replies.len() == requests.len() || (settles && replies.is_empty())
+        };
+        replies.filter(has_all).ok_or_else(|| {
             let error = DurableError::corrupt("unexpected reply to a batch");
             Fault::Fatal(error.at(self.link.address()))
         })
@@ -124,8 +136,9 @@ impl Operations {
         alone: bool,
     ) -> Option<Vec<Option<Request>>> {
         let (mut pause, mut answer) = (PAUSES[0], ANSWER);
+        let batch = Batch { process: lane.process, number, settles: false };
         loop {
-            let sent = self.send(lane.process, number, &requests, answer).await;
+            let sent = self.send(batch, &requests, answer).await;
             let fault = match sent {
                 Ok(replies) => {
                     lane.set_ambiguous(false);
@@ -166,13 +179,22 @@ impl Operations {
         }
     }
 
-    /// Executes each request of a batch by itself.
-    async fn execute_each(self: &Arc<Self>, lane: &Lane, requests: Vec<Option<Request>>) {
-        // If the batch that was taken apart may still arrive, it is rejected from now on.
-        while let Some(number) = lane.settling() {
-            let nothing: [Option<Request>; 0] = [];
-            match self.send(lane.process, number, &nothing, ANSWER).await {
-                Ok(_) => lane.set_ambiguous(false),
+    /// Executes each request of a batch by itself, unless the batch was executed.
+    async fn execute_each(
+        self: &Arc<Self>,
+        lane: &Lane,
+        number: i64,
+        requests: Vec<Option<Request>>,
+    ) {
+        let batch = Batch { process: lane.process, number, settles: true };
+        while lane.is_ambiguous() {
+            match self.send(batch, &requests, ANSWER).await {
+                Ok(replies) => {
+                    lane.set_ambiguous(false);
+                    if !replies.is_empty() {
+                        return self.complete(requests, replies);
+                    }
+                }
                 Err(_) => tokio::time::sleep(PAUSES[1]).await,
             }
         }
@@ -199,7 +221,7 @@ impl Sender {
         let lane = &operations.lanes[self.lane];
         while let Some((number, requests)) = lane.take(MAX_OPERATIONS, MAX_BYTES) {
             if let Some(requests) = operations.execute(lane, number, requests, false).await {
-                operations.execute_each(lane, requests).await;
+                operations.execute_each(lane, number, requests).await;
             }
         }
         self.ended = true;

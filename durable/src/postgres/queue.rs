@@ -167,12 +167,9 @@ impl Lane {
         Some((waiting.batches, requests))
     }
 
-    /// Returns the number of a batch that rejects all earlier ones, if one of them may still be
-    /// executed.
-    pub(super) fn settling(&self) -> Option<i64> {
-        let mut waiting = self.lock();
-        waiting.batches += i64::from(waiting.ambiguous);
-        waiting.ambiguous.then_some(waiting.batches)
+    /// Returns `true` if a batch that was sent may still be executed.
+    pub(super) fn is_ambiguous(&self) -> bool {
+        self.lock().ambiguous
     }
 
     /// Records whether an earlier batch may still be executed.

@@ -139,14 +139,16 @@ impl<'a> Columns<'a> {
     pub(super) fn params<'b>(
         &'b self,
         [home, process, number]: [&'b i64; 3],
+        settles: &'b bool,
         [at, most, age]: [&'b Option<i64>; 3],
-    ) -> [Param<'b>; 27] {
+    ) -> [Param<'b>; 28] {
         let (int, ints, texts) = (Type::INT8, Type::INT8_ARRAY, Type::TEXT_ARRAY);
         let (smalls, flags) = (Type::INT4_ARRAY, Type::BOOL_ARRAY);
         [
             (home, int.clone()),
             (process, int.clone()),
             (number, int.clone()),
+            (settles, Type::BOOL),
             (at, int.clone()),
             (most, int.clone()),
             (age, int),
@@ -177,7 +179,7 @@ impl<'a> Columns<'a> {
 
 /// The statement that executes a batch.
 pub(super) fn batch_statement() -> String {
-    let params: Vec<String> = (1..=27).map(|number| format!("${number}")).collect();
+    let params: Vec<String> = (1..=28).map(|number| format!("${number}")).collect();
     let fields: Vec<String> =
         RECORD.split(", ").map(|name| format!("(done.record).{}", name.trim())).collect();
     format!(

@@ -206,3 +206,34 @@ fn letters_beyond_the_bounds_are_deleted_without_waiting_or_counting_many() {
     let read = "select pg_stat_get_xact_tuples_returned('timers.letters_pkey'::regclass) < 100";
     assert_eq!(server.order(&format!("begin; {}; {read}", trim(2000))), "\nt");
 }
+
+/// A batch is taken apart while a copy of it is on its way, or was executed.
+#[test]
+fn a_batch_that_is_settled_is_not_executed_any_more() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    wait(process.timers.insert("id", "", 86_400 * SECOND, Options::new())).unwrap();
+    let cancel = |number: u32, settles: bool| {
+        let nothing = |columns: &[&str], kind| {
+            columns.iter().map(|name| format!(", {name} => '{{}}'::{kind}[]")).collect::<String>()
+        };
+        server.order(&format!(
+            "select answer from timers.batch(home => 1, a_process => 1, a_number => {number}, \
+             settles => {settles}, at => null, most_letters => null, age => null, \
+             kinds => array['cancel'], ids => array['id'], payloads => '{{}}'::bytea[]{}{}{}{})",
+            nothing(
+                &["dues", "waits", "fences", "firsts", "mosts", "everys", "lives", "misfires"],
+                "bigint"
+            ),
+            nothing(&["hows", "notes", "crons", "zones", "headers"], "text"),
+            nothing(&["flags", "jitters"], "boolean"),
+            nothing(&["reasons", "leases"], "integer") + ", attempts => '{}'::bigint[]",
+        ))
+    };
+    assert_eq!(cancel(1, true), "", "it was not executed");
+    assert_eq!(cancel(1, false), "", "the copy came too late");
+    assert_eq!(wait(process.timers.len()), Ok(1));
+    assert_eq!(cancel(2, false), "1");
+    assert_eq!(cancel(2, true), "1", "it was executed");
+    assert_eq!(cancel(3, false), "0");
+}

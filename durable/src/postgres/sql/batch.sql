@@ -1,9 +1,11 @@
 -- Executes a batch of operations in the order of their ids, in one transaction.
 --
 -- home: the process that the caller belongs to, whose workers need no notice
--- a_process, a_number: a lane of a process has one batch in flight at a time, with increasing numbers. The
---   reply to the last one is kept, so a batch that is sent again because its reply was lost gets the
---   same reply, and one that was overtaken is rejected.
+-- a_process, a_number: a lane of a process has one batch in flight at a time, with increasing numbers.
+--   The reply to the last one is kept, so a batch that is sent again because its reply was lost gets
+--   the same reply, and one that was overtaken is rejected.
+-- settles: true if the batch is not executed any more, unless it was executed already. In the first
+--   case there is no reply, and a copy of the batch that arrives later does nothing.
 -- at: the time, or NULL for the server's
 -- most_letters, age: the bounds of the dead letters, or NULL
 -- kinds …: the operations, by column
@@ -12,7 +14,8 @@
 -- for the lock of another transaction. The caller then executes each by itself.
 
 CREATE OR REPLACE FUNCTION tb.batch(
-  home bigint, a_process bigint, a_number bigint, at bigint, most_letters bigint, age bigint,
+  home bigint, a_process bigint, a_number bigint, settles boolean, at bigint, most_letters bigint,
+  age bigint,
   kinds text[], ids text[], dues bigint[], waits bigint[], fences bigint[], hows text[],
   notes text[], flags boolean[], reasons integer[],
   firsts bigint[], mosts bigint[], everys bigint[], lives bigint[], misfires bigint[],
@@ -49,6 +52,11 @@ BEGIN
     -- stopped waiting if its connection was terminated.
     UPDATE tb.batches AS b SET written = clock_timestamp()
       WHERE b.process = a_process AND b.number = a_number RETURNING b.* INTO reply;
+  ELSIF settles THEN
+    DELETE FROM tb.batches AS b WHERE b.process = a_process;
+    INSERT INTO tb.batches VALUES (a_process, a_number, clock_timestamp(), coalesce(at, tb.clock()),
+      '{}', '{}', '{}', '{}');
+    RETURN;
   ELSE
     -- It is sent again and again, and must not occupy a connection meanwhile.
     IF cardinality(kinds) = 1 THEN PERFORM set_config('lock_timeout', '20ms', true); END IF;
