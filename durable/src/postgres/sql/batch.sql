@@ -117,10 +117,11 @@ BEGIN
       DELETE FROM tb.batches AS b WHERE b.process = a_process AND b.number = last_number;
     ELSE
       -- Each lane leaves a row at its end.
-      DELETE FROM tb.batches AS b WHERE (b.process, b.number) IN
-        (SELECT old.process, old.number FROM tb.batches AS old
-          WHERE old.written < transaction_timestamp() - interval '7 days'
-          ORDER BY old.written LIMIT 2 FOR UPDATE SKIP LOCKED);
+      WITH old AS MATERIALIZED (SELECT o.process, o.number FROM tb.batches AS o
+        WHERE o.written < transaction_timestamp() - interval '7 days'
+        ORDER BY o.written LIMIT 2 FOR UPDATE SKIP LOCKED)
+      DELETE FROM tb.batches AS b USING old
+        WHERE b.process = old.process AND b.number = old.number;
     END IF;
     INSERT INTO tb.batches VALUES (a_process, a_number, clock_timestamp(), reply.now,
       reply.answers, reply.dues, reply.fences, reply.befores);
