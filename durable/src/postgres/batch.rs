@@ -19,8 +19,8 @@
 //! **Each by itself if they fail together.** A transaction is atomic, so one operation that the
 //! server rejects, or that has to wait for the lock of a caller's open transaction, would keep the
 //! others of its batch from being executed. Such a batch is taken apart, and each of its operations
-//! is sent as a batch of its own, by a task of its own. If it was sent before without a reply, it is
-//! settled first, because that copy may have been executed, or may still arrive.
+//! is sent as a batch of its own, by a task of its own. If it was sent before without a reply, it
+//! is settled first, because that copy may have been executed, or may still arrive.
 //!
 //! **Callers that timed out** have already received `Unreachable`. Their operations are left out of
 //! a resend.
