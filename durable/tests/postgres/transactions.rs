@@ -107,7 +107,9 @@ fn an_open_transaction_delays_its_own_timers_alone() {
     assert_eq!(acknowledged, all.into_iter().collect());
     held.join().unwrap().unwrap_err();
     process.execute(&client, "rollback").unwrap();
-    assert_eq!(wait(timers.insert("held", "", 86_400 * SECOND, keep)), Ok(Inserted::New));
+    // The first may have been executed after it gave up.
+    let inserted = wait(timers.insert("held", "", 86_400 * SECOND, keep));
+    assert!(matches!(inserted, Ok(Inserted::New | Inserted::Kept)), "{inserted:?}");
     assert_eq!(work.stop(), [""; 0]);
 }
 
