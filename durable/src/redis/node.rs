@@ -76,7 +76,7 @@ pub(super) struct Node {
     replies: Mutex<Replies>,
 }
 
-/// What the last requests have shown about a server.
+/// The state of a server, by the last requests to it.
 #[derive(Default)]
 struct Replies {
     /// The error for which requests are repeated, until one succeeds.

@@ -122,8 +122,8 @@ fn a_batch_that_takes_too_long_is_taken_apart() {
     assert_eq!(wait(process.timers.len()), Ok(120));
 }
 
-/// The server commits a transaction whose wait for a synchronous standby is terminated. What is
-/// sent again must not be confirmed before the standby has it.
+/// The server commits a transaction whose wait for a synchronous standby is terminated. A batch
+/// that is resent must not be confirmed before the standby has it.
 #[test]
 fn a_batch_that_is_sent_again_waits_for_the_standby() {
     let settings = ["synchronous_standby_names=missing", "synchronous_commit=local"];

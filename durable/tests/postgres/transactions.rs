@@ -188,7 +188,7 @@ fn a_transaction_that_cannot_see_the_present_is_refused() {
     drop(end);
     run.join().unwrap().unwrap();
     assert_eq!(wait(timers.len()), Ok(0));
-    // What it sees is right.
+    // Its snapshot has all that was committed.
     process.execute(&client, begins).unwrap();
     let inserted = process.execute(&client, "select timers.insert('id', '', delay => '1 s')");
     assert_eq!(inserted, Ok(Some("new".to_owned())));

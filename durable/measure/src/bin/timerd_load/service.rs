@@ -24,7 +24,7 @@ pub(crate) struct Service {
     address: String,
 }
 
-/// What the service has counted.
+/// The counts of the service.
 pub(crate) struct Counts {
     pub(crate) acknowledged: usize,
     pub(crate) timers: u64,
