@@ -97,6 +97,8 @@ mod stats;
 mod store;
 mod timer;
 mod timers;
+#[cfg(any(feature = "postgres-tls", feature = "redis-tls"))]
+mod tls;
 mod trace;
 mod trim;
 mod update;

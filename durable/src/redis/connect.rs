@@ -254,7 +254,7 @@ impl RedisOptions {
         let info = client.get_connection_info().clone();
         #[cfg(feature = "redis-tls")]
         if let ConnectionAddr::TcpTls { .. } = info.addr() {
-            super::tls::provide();
+            super::super::tls::provide();
         }
         Origin { info, sentinels: None, credentials: self.credentials.clone() }
     }

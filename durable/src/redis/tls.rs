@@ -3,8 +3,8 @@
 #![forbid(unsafe_code)]
 
 use super::super::error::DurableError;
+use super::super::tls::Certificates;
 use redis::{Client, ClientTlsConfig, ConnectionInfo, TlsCertificates};
-use rustls::crypto::{CryptoProvider, ring};
 use std::fmt;
 
 /// The certificates of connections by TLS (`rediss://`). By default the authorities of the platform
@@ -30,10 +30,7 @@ use std::fmt;
 /// # }
 /// ```
 #[derive(Clone, Default)]
-pub struct RedisTls {
-    authority: Option<Vec<u8>>,
-    client: Option<[Vec<u8>; 2]>,
-}
+pub struct RedisTls(Certificates);
 
 impl RedisTls {
     /// Trusts the authorities of the platform.
@@ -64,7 +61,7 @@ impl RedisTls {
     /// ```
     #[must_use]
     pub fn authority(mut self, certificates: impl Into<Vec<u8>>) -> Self {
-        self.authority = Some(certificates.into());
+        self.0.authority = Some(certificates.into());
         self
     }
 
@@ -88,16 +85,16 @@ impl RedisTls {
         certificates: impl Into<Vec<u8>>,
         key: impl Into<Vec<u8>>,
     ) -> Self {
-        self.client = Some([certificates.into(), key.into()]);
+        self.0.client = Some([certificates.into(), key.into()]);
         self
     }
 
     pub(super) fn certificates(&self) -> TlsCertificates {
-        let client = self.client.clone();
+        let Certificates { authority, client } = self.0.clone();
         TlsCertificates {
             client_tls: client
                 .map(|[client_cert, client_key]| ClientTlsConfig { client_cert, client_key }),
-            root_cert: self.authority.clone(),
+            root_cert: authority,
         }
     }
 
@@ -113,18 +110,6 @@ impl RedisTls {
 /// Shows what is set, without the contents.
 impl fmt::Debug for RedisTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisTls")
-            .field("authority", &self.authority.is_some())
-            .field("client_certificate", &self.client.is_some())
-            .finish()
-    }
-}
-
-/// Chooses a provider of cryptography if the program has chosen none. Without a default, `rustls`
-/// panics if several are compiled in.
-pub(super) fn provide() {
-    if CryptoProvider::get_default().is_none() {
-        // Another thread may have done it.
-        let _ = ring::default_provider().install_default();
+        self.0.show("RedisTls", f)
     }
 }
