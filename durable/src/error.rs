@@ -72,8 +72,8 @@ pub enum DurableError {
     /// An option is out of range.
     Option(&'static str),
     /// The address of a server is unusable. It cannot be parsed, needs a feature that this build
-    /// lacks (`rediss://` without the feature `redis-tls`), or leads to a cluster node where a
-    /// single node is required.
+    /// lacks (`rediss://` without the feature `redis-tls`, or `sslmode=require` without
+    /// `postgres-tls`), or leads to a cluster node where a single node is required.
     Address(String),
     /// The server may evict timers when its memory is full. Allowed are policies that keep keys
     /// without a time to live: `noeviction` and every `volatile-…`.
@@ -129,7 +129,7 @@ pub enum DurableError {
     /// executed. Insert the timer again with [`Keep`](super::Existing::Keep).
     Unreachable(String),
     /// A connection by TLS was refused, because the server's certificate is not trusted, the server
-    /// demands a client certificate or rejects it, or a certificate cannot be read.
+    /// demands a client certificate, rejects it or has no TLS, or a certificate cannot be read.
     Tls(String),
     /// Access denied, because of wrong credentials or a missing permission.
     Denied(String),

@@ -122,6 +122,8 @@ pub use export::StatsGauges;
 pub use lease::DeliveryLease;
 pub use lists::ListPosition;
 pub use options::{Existing, Options, When};
+#[cfg(feature = "postgres-tls")]
+pub use postgres::PostgresTls;
 #[cfg(feature = "postgres")]
 pub use postgres::{Postgres, PostgresInsert, PostgresOptions};
 pub use record::DeadReason;
@@ -144,9 +146,11 @@ pub use worker::Worker;
 )]
 pub mod guide {}
 
-/// Internals for the tests of this crate. Not part of the public interface.
+/// Internals for the tests of this crate and for `timerd`. Not part of the public interface.
 #[doc(hidden)]
 pub mod __internals {
     #[cfg(feature = "file")]
     pub use crate::embedded::{lease, open_database, renew};
+    #[cfg(feature = "postgres")]
+    pub use crate::postgres::Connector;
 }

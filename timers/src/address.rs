@@ -7,7 +7,10 @@ use std::fmt;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::str::FromStr;
-use tourbillon_durable::{DurableError, DurableTimers, Postgres, Redis, RedisOptions, RedisTls};
+use tourbillon_durable::{
+    DurableError, DurableTimers, Postgres, PostgresOptions, PostgresTls, Redis, RedisOptions,
+    RedisTls,
+};
 
 /// The name of a store on a server whose address has none.
 const NAME: &str = "timers";
@@ -20,7 +23,7 @@ const NAME: &str = "timers";
 /// | `redis://user:password@host:6379/0`, `rediss://…` | one node |
 /// | `cluster:redis://a/,redis://b/` | a cluster, by some of its nodes |
 /// | `sentinel:redis://mymaster/,redis://s1:26379/,…` | the master of that name, and its sentinels |
-/// | `postgres://user:password@host:5432/database` | a schema in PostgreSQL |
+/// | `postgres://user:password@host:5432/database?sslmode=require` | a schema in PostgreSQL |
 ///
 /// `#name` at the end of the address of a server is the name of the store, by default `timers`.
 /// With `#name:64` a store in Redis is created with 64 partitions if it does not exist.
@@ -180,7 +183,12 @@ impl StoreArguments {
         let (servers, options) = match address {
             Address::File(path) => return DurableTimers::open(path),
             Address::Postgres { url, name } => {
-                return DurableTimers::spawn(Postgres::connect(url, name.as_str()).await?);
+                let options = PostgresOptions::new(name);
+                let options = match self.certificates()? {
+                    Some(certificates) => options.tls(certificates.into()),
+                    None => options,
+                };
+                return DurableTimers::spawn(Postgres::connect(url, options).await?);
             }
             Address::Redis { servers, name, partitions } => {
                 let options = RedisOptions::new(name);
@@ -245,16 +253,16 @@ impl fmt::Debug for Certificates {
 }
 
 impl From<Certificates> for RedisTls {
-    fn from(certificates: Certificates) -> Self {
-        let Certificates { authority, client } = certificates;
-        let mut tls = Self::new();
-        if let Some(authority) = authority {
-            tls = tls.authority(authority);
-        }
-        match client {
-            Some((certificate, key)) => tls.client_certificate(certificate, key),
-            None => tls,
-        }
+    fn from(Certificates { authority, client }: Certificates) -> Self {
+        let tls = authority.into_iter().fold(Self::new(), Self::authority);
+        client.into_iter().fold(tls, |tls, (sent, key)| tls.client_certificate(sent, key))
+    }
+}
+
+impl From<Certificates> for PostgresTls {
+    fn from(Certificates { authority, client }: Certificates) -> Self {
+        let tls = authority.into_iter().fold(Self::new(), Self::authority);
+        client.into_iter().fold(tls, |tls, (sent, key)| tls.client_certificate(sent, key))
     }
 }
 

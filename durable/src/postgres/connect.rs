@@ -25,6 +25,10 @@ impl Postgres {
     /// can be written is used. After a failover, when connections break, that is the promoted
     /// standby.
     ///
+    /// With `sslmode=require` connections use TLS (feature `postgres-tls`), with the certificates
+    /// of [`PostgresOptions`]. With `prefer`, the default, they use it if the server offers it and
+    /// its certificate is trusted.
+    ///
     /// The tables and functions of the store are created if they do not exist. The user needs the
     /// permission to create the schema then, and to use it later.
     ///
@@ -33,8 +37,9 @@ impl Postgres {
     /// - [`Address`](DurableError::Address) or [`Option`](DurableError::Option) if the address or
     ///   an option is invalid, the database is not encoded in UTF-8, or the call is outside of a
     ///   tokio runtime.
-    /// - [`Unreachable`](DurableError::Unreachable) or [`Denied`](DurableError::Denied) if no
-    ///   server replies that can be written, or access is denied.
+    /// - [`Unreachable`](DurableError::Unreachable), [`Tls`](DurableError::Tls) or
+    ///   [`Denied`](DurableError::Denied) if no server replies that can be written, a certificate
+    ///   is refused, or access is denied.
     /// - [`Version`](DurableError::Version) if the server is older than PostgreSQL 13.
     /// - [`Format`](DurableError::Format) if the store has another layout.
     pub async fn connect(
@@ -50,7 +55,7 @@ impl Postgres {
             let shown = url.rsplit('@').next().unwrap_or_default();
             DurableError::Address(error.to_string()).at(shown)
         })?;
-        let link = Link::new(config, options.connections)?;
+        let link = Link::new(config, &options)?;
         server::check(&link).await?;
         let PostgresOptions { name, polls, clock, bounds, .. } = options;
         let schema = Schema::new(&name);

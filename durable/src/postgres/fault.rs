@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::super::error::DurableError;
+use super::connector::is_handshake;
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
@@ -63,7 +64,7 @@ impl Fault {
     /// Classifies an error that the server did not send.
     fn without_code(error: &Error, what: String) -> Self {
         let text = error.to_string();
-        if text.starts_with("error performing TLS handshake") || text.contains("certificate") {
+        if is_handshake(error) || is_alert(error) {
             return Self::Rejected(DurableError::Tls(what));
         }
         if text.starts_with("invalid c") {
@@ -89,6 +90,19 @@ impl Fault {
             Self::Locked(why) | Self::Passing { why, .. } => DurableError::Unreachable(why),
         }
     }
+}
+
+/// Returns `true` if the server refused the client certificate after the handshake.
+#[cfg(feature = "postgres-tls")]
+fn is_alert(error: &Error) -> bool {
+    let source = std::error::Error::source(error);
+    let error = source.and_then(|source| source.downcast_ref::<std::io::Error>()?.get_ref());
+    error.is_some_and(|error| matches!(error.downcast_ref(), Some(rustls::Error::AlertReceived(_))))
+}
+
+#[cfg(not(feature = "postgres-tls"))]
+fn is_alert(_: &Error) -> bool {
+    false
 }
 
 /// Returns what the server said, or what the connection failed of.

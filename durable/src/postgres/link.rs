@@ -8,16 +8,17 @@
 #![forbid(unsafe_code)]
 
 use super::super::error::DurableError;
+use super::connector::{Connector, Messages};
 use super::fault::Fault;
+use super::options::PostgresOptions;
 use deadpool_postgres::{
     Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
 };
 use std::time::Duration;
 use tokio::time::timeout;
 use tokio_postgres::config::{Host, TargetSessionAttrs};
-use tokio_postgres::tls::NoTlsStream;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Config, Connection, Error, NoTls, Row, Socket};
+use tokio_postgres::{Client, Config, Error, Row};
 
 /// The reply timeout, also for a connection to one address.
 pub(super) const ANSWER: Duration = Duration::from_secs(2);
@@ -70,6 +71,7 @@ impl Retry {
 /// The connections to the server.
 pub(super) struct Link {
     pool: Pool,
+    connector: Connector,
     config: Config,
     /// The addresses, for messages.
     address: String,
@@ -77,7 +79,7 @@ pub(super) struct Link {
 
 impl Link {
     /// Returns a link by a configuration, which connects when it is used.
-    pub(super) fn new(mut config: Config, connections: u16) -> Result<Self, DurableError> {
+    pub(super) fn new(mut config: Config, options: &PostgresOptions) -> Result<Self, DurableError> {
         if config.get_target_session_attrs() == TargetSessionAttrs::Any {
             config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         }
@@ -92,10 +94,17 @@ impl Link {
         }
         let address = address(&config);
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        let manager = Manager::from_config(config.clone(), NoTls, recycling);
-        let pool = Pool::builder(manager).max_size(connections.into()).runtime(Runtime::Tokio1);
+        let connector = Connector::new(
+            &mut config,
+            #[cfg(feature = "postgres-tls")]
+            options.tls.as_ref(),
+        );
+        let connector = connector.map_err(|error| error.at(&address))?;
+        let manager = Manager::from_connect(config.clone(), connector.clone(), recycling);
+        let connections = options.connections.into();
+        let pool = Pool::builder(manager).max_size(connections).runtime(Runtime::Tokio1);
         let pool = pool.build().map_err(|error| DurableError::Address(error.to_string()))?;
-        Ok(Self { pool, config, address })
+        Ok(Self { pool, connector, config, address })
     }
 
     /// Returns the address for messages.
@@ -104,8 +113,8 @@ impl Link {
     }
 
     /// Opens a connection that does not belong to the others.
-    pub(super) async fn own(&self) -> Result<(Client, Connection<Socket, NoTlsStream>), Error> {
-        self.config.connect(NoTls).await
+    pub(super) async fn own(&self) -> Result<(Client, Messages), Error> {
+        self.connector.open(&self.config).await
     }
 
     fn fault(&self, error: &Error) -> Fault {

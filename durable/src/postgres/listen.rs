@@ -115,16 +115,13 @@ async fn next(link: &Link, channel: &str) -> Subscription {
 }
 
 async fn subscribe(link: &Link, channel: &str) -> Option<Subscription> {
-    let (client, mut connection) = link.own().await.ok()?;
-    let messages = stream::poll_fn(move |context| connection.poll_message(context));
-    // The messages end with the first error.
-    let notices =
-        messages.take_while(|message| std::future::ready(message.is_ok())).filter_map(|message| {
-            std::future::ready(match message {
-                Ok(AsyncMessage::Notification(notice)) => Some(notice.payload().to_owned()),
-                _ => None,
-            })
-        });
+    let (client, messages) = link.own().await.ok()?;
+    let notices = messages.filter_map(|message| {
+        std::future::ready(match message {
+            AsyncMessage::Notification(notice) => Some(notice.payload().to_owned()),
+            _ => None,
+        })
+    });
     let mut messages = notices.boxed();
     let statement = format!("LISTEN \"{channel}\"");
     let listens = beside(&mut messages, client.batch_execute(&statement), |_| {}).await;

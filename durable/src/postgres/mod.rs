@@ -33,6 +33,7 @@
 mod batch;
 mod call;
 mod connect;
+mod connector;
 mod copying;
 mod fault;
 mod floors;
@@ -46,6 +47,8 @@ mod queue;
 mod rows;
 mod schema;
 mod server;
+#[cfg(feature = "postgres-tls")]
+mod tls;
 
 use super::bounds::LetterBounds;
 use super::check::{Checked, Cursor};
@@ -62,10 +65,13 @@ use super::store::{
 };
 use super::window::Window;
 pub use call::PostgresInsert;
+pub use connector::Connector;
 use operations::Operations;
 pub use options::PostgresOptions;
 use std::fmt;
 use std::sync::Arc;
+#[cfg(feature = "postgres-tls")]
+pub use tls::PostgresTls;
 use tokio::runtime::Handle;
 use tokio::task::{AbortHandle, JoinSet};
 

@@ -5,6 +5,8 @@
 use super::super::bounds::LetterBounds;
 use super::super::clock::{StoreClock, millis_up};
 use super::super::error::DurableError;
+#[cfg(feature = "postgres-tls")]
+use super::tls::PostgresTls;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +27,8 @@ pub struct PostgresOptions {
     pub(super) polls: bool,
     pub(super) clock: Option<Arc<dyn StoreClock>>,
     pub(super) bounds: LetterBounds,
+    #[cfg(feature = "postgres-tls")]
+    pub(super) tls: Option<PostgresTls>,
 }
 
 impl PostgresOptions {
@@ -36,8 +40,15 @@ impl PostgresOptions {
     /// and each of their workers gets all of its timers, so choose a name for each kind of work.
     #[must_use]
     pub fn new(name: &str) -> Self {
-        let bounds = LetterBounds::default();
-        Self { name: name.to_owned(), connections: 8, polls: false, clock: None, bounds }
+        Self {
+            name: name.to_owned(),
+            connections: 8,
+            polls: false,
+            clock: None,
+            bounds: LetterBounds::default(),
+            #[cfg(feature = "postgres-tls")]
+            tls: None,
+        }
     }
 
     /// Sets the maximum number of connections to the server at a time, at least 2. One more
@@ -105,6 +116,27 @@ impl PostgresOptions {
     #[must_use]
     pub fn max_dead_letter_age(mut self, age: Duration) -> Self {
         self.bounds.age = millis_up(age);
+        self
+    }
+
+    /// Sets the certificates of connections by TLS, and demands TLS. The `sslmode` of the address
+    /// must then be `require`, or `prefer`, which becomes `require`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tourbillon_durable::{PostgresOptions, PostgresTls};
+    ///
+    /// // The authority that signed the server's certificate. A program reads it from a file.
+    /// let authority = "-----BEGIN CERTIFICATE-----";
+    /// let tls = PostgresTls::new().authority(authority);
+    /// let options = PostgresOptions::new("reminders").tls(tls);
+    /// # let _ = options;
+    /// ```
+    #[cfg(feature = "postgres-tls")]
+    #[must_use]
+    pub fn tls(mut self, tls: PostgresTls) -> Self {
+        self.tls = Some(tls);
         self
     }
 

@@ -28,8 +28,13 @@ impl Authority {
 
     /// Signs a certificate for this host.
     pub(crate) fn sign(&self) -> Signed {
-        let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("a host");
-        params.distinguished_name.push(DnType::CommonName, "127.0.0.1");
+        self.sign_for("127.0.0.1")
+    }
+
+    /// Signs a certificate for a host or a user.
+    pub(crate) fn sign_for(&self, name: &str) -> Signed {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a host");
+        params.distinguished_name.push(DnType::CommonName, name);
         let key = KeyPair::generate().expect("a key");
         let certificate = params.signed_by(&key, &self.issuer).expect("it is signed").pem();
         Signed { certificate, key: key.serialize_pem() }

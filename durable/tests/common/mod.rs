@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 pub(crate) mod bench;
-#[cfg(feature = "redis-tls")]
+#[cfg(any(feature = "postgres-tls", feature = "redis-tls"))]
 pub(crate) mod certificates;
 pub(crate) mod events;
 #[cfg(any(feature = "postgres", feature = "redis"))]

@@ -8,9 +8,10 @@
 #![allow(clippy::disallowed_methods, reason = "a server is waited for")]
 
 use super::servers::{compiled_clock, free_port};
+use std::fs::Permissions;
 use std::io::Write;
 use std::net::Ipv4Addr;
-use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -176,6 +177,30 @@ impl PostgresServer {
         let mut server = Self::new(Programs::find()?, settings);
         server.preload = Some(compiled_clock(&server.folder.path));
         server.fill();
+        server.launch();
+        Some(server)
+    }
+
+    /// Starts a server with TLS: with its certificate and key, the authority that must have signed
+    /// client certificates, and the rules of access (`pg_hba.conf`).
+    pub(crate) fn with_tls([certificate, key, authority]: [&str; 3], access: &str) -> Option<Self> {
+        let mut server = Self::new(Programs::find()?, &["ssl=on", "ssl_ca_file=root.crt"]);
+        server.fill();
+        let files = [
+            ("server.crt", certificate),
+            ("server.key", key),
+            ("root.crt", authority),
+            ("pg_hba.conf", access),
+        ];
+        for (name, text) in files {
+            let path = server.folder.data().join(name);
+            std::fs::write(&path, text).expect("it is written");
+            // The server refuses a key that others can read.
+            std::fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("it is ours");
+            if let Some((user, group)) = server.programs.user {
+                chown(&path, Some(user), Some(group)).expect("root may do so");
+            }
+        }
         server.launch();
         Some(server)
     }

@@ -6,6 +6,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[cfg(feature = "postgres-tls")]
+mod encrypted;
 mod interleavings;
 mod pooler;
 mod processes;

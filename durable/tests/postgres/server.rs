@@ -132,6 +132,15 @@ fn a_store_with_another_layout_is_refused() {
     assert!(bench.place.try_open().is_ok());
 }
 
+#[cfg(not(feature = "postgres-tls"))]
+#[test]
+fn an_address_that_needs_tls_names_the_feature() {
+    let url = "postgres://postgres@127.0.0.1:1/postgres?sslmode=require";
+    let refused = runtime().block_on(Postgres::connect(url, "timers")).unwrap_err();
+    let named = |why: &str| why.contains("127.0.0.1:1: ") && why.contains("`postgres-tls`");
+    assert!(matches!(&refused, DurableError::Address(why) if named(why)), "{refused:?}");
+}
+
 #[test]
 fn a_server_that_is_away_is_told_apart() {
     let Some(server) = PostgresServer::start(&[]) else { return };

@@ -37,6 +37,7 @@ pub(crate) async fn open(
     address: &Address,
     bounds: HistoryBounds,
 ) -> Result<Arc<dyn History>, HistoryError> {
+    let certificates = || store.certificates().map_err(HistoryError::of);
     Ok(match address {
         Address::File(path) => {
             let mut file = path.clone().into_os_string();
@@ -44,12 +45,11 @@ pub(crate) async fn open(
             Arc::new(FileHistory::open(PathBuf::from(file), bounds)?)
         }
         Address::Redis { servers, name, .. } => {
-            let tls = store.certificates().map_err(HistoryError::of)?;
-            let link = Link::connect(servers, tls).await.map_err(HistoryError::of)?;
+            let link = Link::connect(servers, certificates()?).await.map_err(HistoryError::of)?;
             Arc::new(RedisHistory::new(link, name, bounds))
         }
         Address::Postgres { url, name } => {
-            Arc::new(PostgresHistory::connect(url, name, bounds).await?)
+            Arc::new(PostgresHistory::connect(url, name, certificates()?, bounds).await?)
         }
     })
 }

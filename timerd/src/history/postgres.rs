@@ -4,10 +4,13 @@
 
 use super::super::config::HistoryBounds;
 use super::run::{History, HistoryError, Reply, Run};
-use deadpool_postgres::{Manager, Object, Pool, Runtime};
+use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, Runtime};
 use std::time::Duration;
+use timers::Certificates;
+use tokio_postgres::Config;
 use tokio_postgres::config::TargetSessionAttrs;
-use tokio_postgres::{Config, NoTls};
+use tourbillon_durable::__internals::Connector;
+use tourbillon_durable::PostgresTls;
 
 /// The number of connections, of which one writes.
 const CONNECTIONS: usize = 2;
@@ -27,6 +30,7 @@ impl PostgresHistory {
     pub(super) async fn connect(
         url: &str,
         name: &str,
+        certificates: Option<Certificates>,
         bounds: HistoryBounds,
     ) -> Result<Self, HistoryError> {
         let mut config: Config = url.parse().map_err(HistoryError::of)?;
@@ -36,7 +40,10 @@ impl PostgresHistory {
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(PATIENCE);
         }
-        let pool = Pool::builder(Manager::new(config, NoTls)).max_size(CONNECTIONS);
+        let tls = certificates.map(PostgresTls::from);
+        let connector = Connector::new(&mut config, tls.as_ref()).map_err(HistoryError::of)?;
+        let manager = Manager::from_connect(config, connector, ManagerConfig::default());
+        let pool = Pool::builder(manager).max_size(CONNECTIONS);
         let pool = pool.runtime(Runtime::Tokio1).build().map_err(HistoryError::of)?;
         // The store has checked its name.
         let history = Self { pool, table: format!("\"{name}\".timerd_runs"), bounds };

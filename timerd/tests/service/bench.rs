@@ -52,16 +52,25 @@ impl Bench {
     pub(crate) async fn with_resolver(config: Config, resolver: Resolver) -> Self {
         let folder = Folder::new();
         let store = folder.join("timers");
-        Self::of(store.to_str().unwrap(), config, resolver, folder).await
+        Self::of(arguments(store.to_str().unwrap()), config, resolver, folder).await
     }
 
     /// Starts a service on another store.
     pub(crate) async fn at(store: &str, config: Config) -> Self {
-        Self::of(store, config, timerd::system_resolver(), Folder::new()).await
+        Self::of(arguments(store), config, timerd::system_resolver(), Folder::new()).await
     }
 
-    async fn of(store: &str, config: Config, resolver: Resolver, folder: Folder) -> Self {
-        let service = Service::start_with(&arguments(store), &config, resolver).await.unwrap();
+    /// Starts a service on a store that is reached by TLS, with the certificate of its authority.
+    pub(crate) async fn by_tls(store: &str, authority: &str, config: Config) -> Self {
+        let (folder, mut arguments) = (Folder::new(), arguments(store));
+        let file = folder.join("authority");
+        std::fs::write(&file, authority).unwrap();
+        arguments.store.tls_authority = Some(file);
+        Self::of(arguments, config, timerd::system_resolver(), folder).await
+    }
+
+    async fn of(arguments: Arguments, config: Config, resolver: Resolver, folder: Folder) -> Self {
+        let service = Service::start_with(&arguments, &config, resolver).await.unwrap();
         let api = Api::of(&service.address().to_string(), TOKEN);
         Self { service, api, folder }
     }

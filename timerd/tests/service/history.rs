@@ -1,7 +1,8 @@
-//! The history of runs and the figures, on a file and on Redis.
+//! The history of runs and the figures, on a file, on Redis and on PostgreSQL.
 
 use super::bench::{Api, Bench, until};
 use super::calls::allowing;
+use super::certificates::{Authority, Signed};
 use super::postgres_server::PostgresServer;
 use super::receiver::Receiver;
 use super::sentinels::Watched;
@@ -132,5 +133,19 @@ async fn runs_are_recorded_in_postgres_within_bounds() {
     .await;
     runs(&bench.api, "/v1/runs", 3).await;
     runs(&bench.api, "/v1/runs?id=a", 1).await;
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn runs_are_recorded_in_postgres_by_tls() {
+    let authority = Authority::new();
+    let Signed { certificate, key } = authority.sign();
+    let files = [&*certificate, &*key, &*authority.certificate];
+    let access = "hostssl all postgres 127.0.0.1/32 trust\n";
+    let Some(server) = PostgresServer::with_tls(files, access) else { return };
+    let mut receiver = Receiver::with(&[500]).await;
+    let config = allowing(receiver.port());
+    let bench = Bench::by_tls(&server.url(), &authority.certificate, config).await;
+    runs_are_recorded(&bench, &mut receiver).await;
     bench.stop().await;
 }

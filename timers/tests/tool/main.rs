@@ -1,7 +1,10 @@
-//! The program `timers`, run on a file and on Redis.
+//! The program `timers`, run on a file, on Redis and on PostgreSQL.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[allow(dead_code, reason = "these tests use a part")]
+#[path = "../../../durable/tests/common/certificates.rs"]
+mod certificates;
 mod file;
 mod postgres;
 #[allow(dead_code, reason = "these tests use a part")]

@@ -1,0 +1,143 @@
+//! [`Connector`], which opens the connections to the server, by TLS or not.
+
+#![forbid(unsafe_code)]
+
+use super::super::error::DurableError;
+#[cfg(feature = "postgres-tls")]
+use super::tls::PostgresTls;
+use deadpool_postgres::Connect;
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{self, BoxStream};
+use std::fmt;
+use tokio::task::JoinHandle;
+use tokio_postgres::config::SslMode;
+use tokio_postgres::tls::{MakeTlsConnect, NoTls, TlsConnect};
+use tokio_postgres::{AsyncMessage, Client, Config, Error, Socket};
+#[cfg(feature = "postgres-tls")]
+use {
+    tokio_postgres::config::SslNegotiation, tokio_postgres::error::SqlState,
+    tokio_postgres_rustls::MakeRustlsConnect,
+};
+
+/// The messages of a connection, which has to be polled by them. They end with the connection.
+pub(super) type Messages = BoxStream<'static, AsyncMessage>;
+
+/// The way to open a connection by a configuration.
+///
+/// | `sslmode` | the connection |
+/// |---|---|
+/// | `disable` | without TLS |
+/// | `prefer` | by TLS if the server offers it and the handshake succeeds, otherwise without |
+/// | `require` | by TLS |
+///
+/// A certificate that is not trusted, or names another host, fails the handshake in any mode.
+#[derive(Clone)]
+pub struct Connector {
+    #[cfg(feature = "postgres-tls")]
+    tls: Option<MakeRustlsConnect>,
+}
+
+impl Connector {
+    /// Returns the connector for a configuration. With certificates, the mode `prefer` becomes
+    /// `require`.
+    ///
+    /// # Errors
+    ///
+    /// - [`Tls`](DurableError::Tls) if a certificate is invalid.
+    /// - [`Address`](DurableError::Address) if the mode is `disable`, although there are
+    ///   certificates.
+    #[cfg(feature = "postgres-tls")]
+    pub fn new(config: &mut Config, tls: Option<&PostgresTls>) -> Result<Self, DurableError> {
+        let tls = match (config.get_ssl_mode(), tls) {
+            (SslMode::Disable, None) => None,
+            (SslMode::Disable, Some(_)) => {
+                let what = "the options have certificates, and the address has `sslmode=disable`";
+                return Err(DurableError::Address(what.to_owned()));
+            }
+            (_, None) => Some(PostgresTls::new().connector()?),
+            (_, Some(tls)) => {
+                config.ssl_mode(SslMode::Require);
+                Some(tls.connector()?)
+            }
+        };
+        Ok(Self { tls })
+    }
+
+    /// Returns the connector for a configuration.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the configuration needs TLS.
+    #[cfg(not(feature = "postgres-tls"))]
+    pub fn new(config: &mut Config) -> Result<Self, DurableError> {
+        if config.get_ssl_mode() == SslMode::Require {
+            let what = "`sslmode=require` needs the feature `postgres-tls` of `tourbillon-durable`";
+            return Err(DurableError::Address(what.to_owned()));
+        }
+        Ok(Self {})
+    }
+
+    /// Opens a connection.
+    #[cfg(feature = "postgres-tls")]
+    pub(super) async fn open(&self, config: &Config) -> Result<(Client, Messages), Error> {
+        let Some(tls) = &self.tls else { return with(config, NoTls).await };
+        let refused = match with(config, tls.clone()).await {
+            Err(error) if is_handshake(&error) => error,
+            opened => return opened,
+        };
+        let may_be_plain = config.get_ssl_mode() == SslMode::Prefer
+            && config.get_ssl_negotiation() == SslNegotiation::Postgres;
+        if !may_be_plain {
+            return Err(refused);
+        }
+        match with(config.clone().ssl_mode(SslMode::Disable), NoTls).await {
+            // It has no entry for connections without TLS.
+            Err(error) if error.code() == Some(&SqlState::INVALID_AUTHORIZATION_SPECIFICATION) => {
+                Err(refused)
+            }
+            opened => opened,
+        }
+    }
+
+    /// Opens a connection.
+    #[cfg(not(feature = "postgres-tls"))]
+    pub(super) async fn open(&self, config: &Config) -> Result<(Client, Messages), Error> {
+        with(config, NoTls).await
+    }
+}
+
+impl Connect for Connector {
+    fn connect(&self, config: &Config) -> BoxFuture<'_, Result<(Client, JoinHandle<()>), Error>> {
+        let config = config.clone();
+        Box::pin(async move {
+            let (client, messages) = self.open(&config).await?;
+            let reading = messages.for_each(|_| std::future::ready(()));
+            Ok((client, tokio::spawn(reading)))
+        })
+    }
+}
+
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connector").finish_non_exhaustive()
+    }
+}
+
+/// Returns `true` if the connection failed at the handshake of TLS.
+pub(super) fn is_handshake(error: &Error) -> bool {
+    error.to_string().starts_with("error performing TLS handshake")
+}
+
+async fn with<T>(config: &Config, tls: T) -> Result<(Client, Messages), Error>
+where
+    T: MakeTlsConnect<Socket>,
+    T::Stream: Send + 'static,
+    T::TlsConnect: Send,
+    <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
+{
+    let (client, mut connection) = config.connect(tls).await?;
+    let messages = stream::poll_fn(move |context| connection.poll_message(context));
+    let messages = messages.take_while(|message| std::future::ready(message.is_ok()));
+    Ok((client, messages.filter_map(|message| std::future::ready(message.ok())).boxed()))
+}
