@@ -17,6 +17,10 @@ use serde_json::json;
 /// the only row is `new`, `kept`, `replaced`, `next` or `updated`. A refused id is an error of the
 /// server (`unique_violation`).
 ///
+/// A role needs `USAGE` on the schema and `EXECUTE` on the function `insert_with` for it, and no
+/// permission for the tables. After a timer that is due within half a minute, `PREPARE TRANSACTION`
+/// fails if a worker listens.
+///
 /// # Examples
 ///
 /// ```

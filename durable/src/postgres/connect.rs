@@ -30,7 +30,7 @@ impl Postgres {
     /// its certificate is trusted.
     ///
     /// The tables and functions of the store are created if they do not exist. The user needs the
-    /// permission to create the schema then, and to use it later.
+    /// permission to create the schema then, unless it exists and is empty, and to use it later.
     ///
     /// # Errors
     ///

@@ -9,13 +9,14 @@ use super::super::error::DurableError;
 use super::fault::Fault;
 use super::link::{Link, Param, Retry};
 use std::sync::Arc;
+use tokio_postgres::Error;
 use tokio_postgres::types::Type;
 
 /// The version of the tables. A store with another one is not used.
 const LAYOUT: i32 = 1;
 
 /// The version of the functions. Those of a greater one work for this version, too.
-const REVISION: i32 = 1;
+const REVISION: i32 = 2;
 
 const TABLES: &str = include_str!("sql/tables.sql");
 
@@ -41,6 +42,9 @@ const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED;
 const EXISTS: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_class AS class
     JOIN pg_catalog.pg_namespace AS space ON space.oid = class.relnamespace
     WHERE space.nspname = $1 AND class.relname = 'store')";
+
+/// Tells if a schema exists. `CREATE SCHEMA IF NOT EXISTS` needs a permission even then.
+const HAS_SCHEMA: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1)";
 
 /// The name of a store in SQL.
 #[derive(Clone, Debug)]
@@ -102,12 +106,17 @@ impl Schema {
             connection.batch_execute(&self.sql(BEGIN)).await?;
             // Only now, because another process may have created it while this one waited.
             let named: [Param<'_>; 1] = [(&&*self.name, Type::TEXT)];
-            let row = connection.query_typed_one(EXISTS, &named).await?;
-            if tables && !row.get::<_, bool>(0) {
+            let exists = async |sql| {
+                let row = connection.query_typed_one(sql, &named).await?;
+                Ok::<bool, Error>(row.get(0))
+            };
+            if tables && !exists(EXISTS).await? {
+                if !exists(HAS_SCHEMA).await? {
+                    let schema = format!("CREATE SCHEMA \"{}\"", self.name);
+                    connection.batch_execute(&schema).await?;
+                }
                 let first = format!("INSERT INTO tb.store VALUES (true, {LAYOUT}, 0, false)");
-                let schema = format!("CREATE SCHEMA IF NOT EXISTS \"{}\"", self.name);
-                let all = format!("{schema};\n{TABLES}\n{first}");
-                connection.batch_execute(&self.sql(&all)).await?;
+                connection.batch_execute(&self.sql(&format!("{TABLES}\n{first}"))).await?;
             }
             let renewed = format!("UPDATE tb.store SET revision = {REVISION}; COMMIT");
             let all = format!("{FUNCTIONS}\n{renewed}");

@@ -11,5 +11,6 @@ mod encrypted;
 mod interleavings;
 mod pooler;
 mod processes;
+mod roles;
 mod server;
 mod transactions;

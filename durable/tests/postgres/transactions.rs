@@ -14,8 +14,13 @@ use tourbillon_durable::{Cancelled, Existing, Inserted};
 
 /// Connects as another client.
 pub(super) fn client(process: &Process, server: &PostgresServer) -> Client {
+    client_at(process, &server.url())
+}
+
+/// Connects as another client, with this address.
+pub(super) fn client_at(process: &Process, url: &str) -> Client {
     process.runtime.block_on(async {
-        let (client, connection) = tokio_postgres::connect(&server.url(), NoTls).await.unwrap();
+        let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
         tokio::spawn(connection);
         client
     })

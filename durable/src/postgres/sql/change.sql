@@ -67,7 +67,8 @@ BEGIN
 END $$;
 
 -- Pauses the store after the batches with leases that have begun, or resumes it.
-CREATE OR REPLACE FUNCTION tb.pause_store(pauses boolean) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION tb.pause_store(pauses boolean) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM pg_advisory_xact_lock(hashtextextended('tb.', 1));
   UPDATE tb.store SET paused = pauses;

@@ -2,7 +2,7 @@
 CREATE OR REPLACE FUNCTION tb.stats(at bigint) RETURNS TABLE (
   now bigint, timers bigint, leased bigint, parked bigint, overdue bigint, oldest bigint,
   dead bigint, paused boolean
-) LANGUAGE plpgsql SET search_path = pg_catalog SET jit = off AS $$
+) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 #variable_conflict use_variable
 BEGIN
   now := coalesce(at, tb.clock());
@@ -20,7 +20,8 @@ BEGIN
 END $$;
 
 -- Removes states and next deliveries without a timer.
-CREATE OR REPLACE FUNCTION tb.remove_strays() RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION tb.remove_strays() RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   DELETE FROM tb.nexts AS next
     WHERE NOT EXISTS (SELECT FROM tb.timers AS timer WHERE timer.id = next.id);

@@ -15,7 +15,8 @@ CREATE OR REPLACE FUNCTION tb.load(
 ) RETURNS TABLE (
   now bigint, paused boolean, parts integer[], last bigint, dues bigint[], ids text[]
 ) LANGUAGE plpgsql
-SET search_path = pg_catalog SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
+SET jit = off AS $$
 #variable_conflict use_variable
 DECLARE
   alive bigint[];
@@ -42,7 +43,8 @@ END $$;
 CREATE OR REPLACE FUNCTION tb.late(from_due bigint, parts integer[], at bigint) RETURNS TABLE (
   dues bigint[], ids text[]
 ) LANGUAGE plpgsql
-SET search_path = pg_catalog SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
+SET jit = off AS $$
 #variable_conflict use_variable
 DECLARE
   now bigint := coalesce(at, tb.clock());
@@ -56,7 +58,8 @@ END $$;
 -- Returns up to `enough` keys in order, of some parts or of all.
 CREATE OR REPLACE FUNCTION tb.keys(
   from_due bigint, from_id text, after boolean, last bigint, enough integer, parts integer[]
-) RETURNS TABLE (due bigint, id text) LANGUAGE plpgsql SET enable_seqscan = off SET jit = off AS $$
+) RETURNS TABLE (due bigint, id text) LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 #variable_conflict use_column
 BEGIN
   RETURN QUERY
@@ -97,7 +100,8 @@ BEGIN
 END $$;
 
 -- Removes a worker. For a minute it is remembered by the negative time.
-CREATE OR REPLACE FUNCTION tb.leave(worker bigint, at bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION tb.leave(worker bigint, at bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   now bigint := coalesce(at, tb.clock());
 BEGIN

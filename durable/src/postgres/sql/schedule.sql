@@ -5,6 +5,9 @@
 --   SELECT reminders.insert('order 7', 'unpaid', delay => '1 day');
 --   COMMIT;
 --
+-- The transaction cannot be prepared (PREPARE TRANSACTION) if a worker has to be notified, as it has of
+-- a timer that is due within half a minute.
+--
 -- existing: what happens to a timer with this id, 'refuse' (an error, unique_violation), 'keep',
 --   'replace' or 'update'
 -- due or delay: the time; with `every` alone, one interval from now
@@ -27,7 +30,8 @@ CREATE OR REPLACE FUNCTION tb.insert(
   zone text DEFAULT NULL,
   misfire interval DEFAULT NULL,
   headers jsonb DEFAULT NULL
-) RETURNS text LANGUAGE plpgsql SET search_path = pg_catalog SET enable_seqscan = off SET jit = off AS $$
+) RETURNS text LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 #variable_conflict use_variable
 DECLARE
   wait bigint := tb.millis(delay);
@@ -64,7 +68,8 @@ END $$;
 
 -- The same with the options as `PostgresInsert` of the Rust crate writes them, in milliseconds.
 CREATE OR REPLACE FUNCTION tb.insert_with(id text, payload bytea, options text) RETURNS text
-LANGUAGE plpgsql SET search_path = pg_catalog SET enable_seqscan = off SET jit = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 #variable_conflict use_variable
 DECLARE
   o record;
@@ -98,10 +103,17 @@ END $$;
 -- Cancels a timer as part of the caller's transaction. Returns 'removed', 'running' (its attempt is
 -- the last) or NULL if there is none.
 CREATE OR REPLACE FUNCTION tb.cancel(id text) RETURNS text
-LANGUAGE plpgsql SET search_path = pg_catalog SET enable_seqscan = off SET jit = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 BEGIN
   RETURN (ARRAY['removed', 'running'])[(tb.cancel_row(id)).answer];
 END $$;
+
+-- These are executed with the rights of the owner of the store, whatever the caller may do with its
+-- tables. Each role that calls one therefore needs a grant, besides that for the schema. The fixed
+-- search path ends with the schema of temporary objects, which would otherwise be the first, so that
+-- no object of the caller is used.
+REVOKE ALL ON FUNCTION tb.insert, tb.insert_with, tb.cancel FROM PUBLIC;
 
 -- Converts a length of time to milliseconds, rounded up.
 CREATE OR REPLACE FUNCTION tb.millis(length interval) RETURNS bigint LANGUAGE sql IMMUTABLE AS
