@@ -4,7 +4,7 @@
 
 use super::super::error::DurableError;
 use super::super::ownership::Ownership;
-use super::floors::Floors;
+use super::floors::{Beats, Floors};
 use super::link::Link;
 use super::listen::{AsLink, listen, poll};
 use super::operations::{Operations, Statements};
@@ -72,6 +72,7 @@ impl Postgres {
             listens: !polls,
             late: Default::default(),
             floors: Floors::default(),
+            beats: Beats::default(),
         });
         let (channel, subscriber) = (operations.schema.channel(), Arc::clone(&operations));
         let listening = match polls {

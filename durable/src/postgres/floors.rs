@@ -1,4 +1,5 @@
-//! The position at which the keys of a worker begin, and the checks for keys that appear before it.
+//! The position at which the keys of a worker begin, the checks for keys that appear before it, and
+//! the heartbeats after which it has to load all keys again.
 
 #![forbid(unsafe_code)]
 
@@ -15,6 +16,10 @@ const REST: u32 = 20;
 
 /// The distance from now to the latest position from which a window is loaded again.
 const FLOOR: Millis = 60_000;
+
+/// The time between two pages after which the worker may have counted as dead, less than that of
+/// `sql/load.sql` by the age that a heartbeat may have when it is not written again.
+const GONE: Millis = 4500;
 
 /// The checks for overdue keys, wherever a window begins. They are statements of their own, because
 /// they may take long.
@@ -63,6 +68,24 @@ impl LateChecks {
 /// are paused, and of those that have ended while a transaction is open for long.
 #[derive(Debug, Default)]
 pub(super) struct Floors(Mutex<BTreeMap<u64, Floor>>);
+
+/// The time at which each worker last sent a heartbeat.
+#[derive(Debug, Default)]
+pub(super) struct Beats(Mutex<BTreeMap<u64, Millis>>);
+
+impl Beats {
+    /// Notes the time of a page, which is a heartbeat. Returns `true` if the worker may have
+    /// counted as dead before. If it owns the same parts as then, others owned them in between, and
+    /// notices of keys were not sent if no other worker listened.
+    pub(super) fn note(&self, worker: u64, now: Millis) -> bool {
+        let before = ignore_poison(self.0.lock()).insert(worker, now);
+        before.is_some_and(|before| now.saturating_sub(before) > GONE)
+    }
+
+    pub(super) fn remove(&self, worker: u64) {
+        ignore_poison(self.0.lock()).remove(&worker);
+    }
+}
 
 #[derive(Debug)]
 struct Floor {
@@ -126,6 +149,17 @@ mod tests {
         assert_eq!(floors.of(7), 40_000);
         assert!(!floors.note(7, &half, &page(39_000, &[], false)), "the clock was set back");
         assert_eq!(floors.of(7), 0);
+    }
+
+    #[test]
+    fn a_worker_may_have_counted_as_dead_after_a_pause() {
+        let beats = Beats::default();
+        assert!(!beats.note(7, 100_000), "it has just joined");
+        assert!(!beats.note(7, 104_500) && !beats.note(8, 110_000));
+        assert!(beats.note(7, 109_001));
+        assert!(!beats.note(7, 109_000), "the clock was set back");
+        beats.remove(7);
+        assert!(!beats.note(7, 200_000));
     }
 
     #[test]

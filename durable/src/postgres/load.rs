@@ -36,6 +36,7 @@ impl Operations {
     /// Removes a worker.
     pub(super) async fn leave(&self, worker: u64) -> Result<(), DurableError> {
         self.floors.remove(worker);
+        self.beats.remove(worker);
         let (sql, at) = ("SELECT FROM tb.leave($1, $2)", self.at());
         let params: [Param<'_>; 2] = [(&signed(worker), Type::INT8), (&at, Type::INT8)];
         self.read(Retry::Caller, sql, &params).await.map(drop)
@@ -71,6 +72,9 @@ impl Operations {
             }
         }
         self.ownership.set_owned(worker, &parts);
+        if self.beats.note(worker, page.now) {
+            self.ownership.invalidate();
+        }
         self.ownership.set_paused(worker, page.paused);
         Ok(page)
     }

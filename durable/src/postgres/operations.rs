@@ -39,6 +39,7 @@ pub(super) struct Operations {
     pub(super) listens: bool,
     pub(super) late: [super::floors::LateChecks; 2],
     pub(super) floors: super::floors::Floors,
+    pub(super) beats: super::floors::Beats,
 }
 
 /// The statements that are used often, with the name of the schema.

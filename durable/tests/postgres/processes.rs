@@ -142,3 +142,33 @@ fn workers_that_are_killed_and_stopped_lose_and_double_nothing() {
     assert!(untold <= 32, "{untold}");
     assert_eq!(wait(process.timers.dead_len()), Ok(0));
 }
+
+/// While a worker is stopped, others own its parts, and notices are not sent to it.
+#[test]
+fn a_worker_that_was_stopped_loads_its_window_again() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    let work = process.work();
+    let stopped = Worker::start(&server);
+    let workers = |count: &'static str| {
+        move |server: &PostgresServer| server.order("select count(*) from timers.workers") == count
+    };
+    server.wait_for("the workers", workers("2"));
+    // Both have loaded their windows with the parts that they own.
+    sleep(2 * SECOND);
+    stopped.signal("-STOP");
+    server.wait_for("the removal of the other worker", workers("1"));
+    let all = ids(200);
+    let inserted = all.iter().map(|id| process.timers.insert(id, "", 4 * SECOND, quick()));
+    wait(futures_util::future::try_join_all(inserted)).unwrap();
+    let begun = SystemTime::now();
+    stopped.signal("-CONT");
+    // Keys that a worker does not know are found when they have been overdue for a second.
+    let soon = 4 * SECOND + SECOND * 9 / 10;
+    sleep(soon.saturating_sub(begun.elapsed().unwrap()));
+    let punctual = work.acknowledged.try_iter().count()
+        + stopped.said.try_iter().filter(|(what, _)| *what == 'b').count();
+    assert!(punctual > 150, "{punctual} of 200");
+    stopped.end(&mut Vec::new());
+    assert!(work.stop().len() <= 200);
+}
