@@ -100,7 +100,7 @@ impl Operations {
         let (most, age) = self.bounds();
         let params =
             columns.params([&self.process, &process, &number], &settles, [&at, &most, &age]);
-        let rows = self.link.once(answer, &self.statements.batch, &params).await?;
+        let rows = self.link.once(answer, true, &self.statements.batch, &params).await?;
         let replies = rows.iter().zip(requests).map(|(row, request)| {
             let id = request.as_ref().map_or("", |request| &request.operation.id);
             reply(row, id, self.link.address())

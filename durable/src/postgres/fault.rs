@@ -4,6 +4,7 @@
 
 use super::super::error::DurableError;
 use super::connector::is_handshake;
+use std::io;
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
@@ -26,7 +27,7 @@ impl Fault {
     pub(super) fn of(error: &Error, alone: bool) -> Self {
         let what = described(error);
         let Some(state) = error.code() else {
-            return Self::without_code(error, what);
+            return Self::without_code(error, what, alone);
         };
         let passing = |why| Self::Passing { why, lost: false };
         match state {
@@ -62,10 +63,13 @@ impl Fault {
     }
 
     /// Classifies an error that the server did not send.
-    fn without_code(error: &Error, what: String) -> Self {
+    fn without_code(error: &Error, what: String, alone: bool) -> Self {
         let text = error.to_string();
         if is_handshake(error) || is_alert(error) {
             return Self::Rejected(DurableError::Tls(what));
+        }
+        if alone && is_read_only(error) {
+            return Self::Rejected(DurableError::ReadOnly(what));
         }
         if text.starts_with("invalid c") {
             return Self::Fatal(DurableError::Address(what));
@@ -83,6 +87,17 @@ impl Fault {
         }
     }
 
+    /// Returns the error for which requests of workers are repeated.
+    pub(super) fn temporary(&self) -> Option<DurableError> {
+        match self {
+            Self::Fatal(_) => None,
+            Self::Rejected(error) => Some(error.clone()),
+            Self::Locked(why) | Self::Passing { why, .. } => {
+                Some(DurableError::Unreachable(why.clone()))
+            }
+        }
+    }
+
     /// Converts to the error for a caller that does not retry.
     pub(super) fn into_error(self) -> DurableError {
         match self {
@@ -92,11 +107,23 @@ impl Fault {
     }
 }
 
+/// Returns the error of the connection, unless the server sent it.
+fn io_error(error: &Error) -> Option<&io::Error> {
+    std::error::Error::source(error).and_then(|source| source.downcast_ref())
+}
+
+/// Returns `true` if the client left a server that cannot be written. The system has no such error
+/// without a number.
+fn is_read_only(error: &Error) -> bool {
+    io_error(error).is_some_and(|error| {
+        error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none()
+    })
+}
+
 /// Returns `true` if the server refused the client certificate after the handshake.
 #[cfg(feature = "postgres-tls")]
 fn is_alert(error: &Error) -> bool {
-    let source = std::error::Error::source(error);
-    let error = source.and_then(|source| source.downcast_ref::<std::io::Error>()?.get_ref());
+    let error = io_error(error).and_then(io::Error::get_ref);
     error.is_some_and(|error| matches!(error.downcast_ref(), Some(rustls::Error::AlertReceived(_))))
 }
 

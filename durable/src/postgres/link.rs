@@ -11,9 +11,11 @@ use super::super::error::DurableError;
 use super::connector::{Connector, Messages};
 use super::fault::Fault;
 use super::options::PostgresOptions;
+use crate::panics::ignore_poison;
 use deadpool_postgres::{
     Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
 };
+use std::sync::Mutex;
 use std::time::Duration;
 use tokio::time::timeout;
 use tokio_postgres::config::{Host, TargetSessionAttrs};
@@ -75,6 +77,8 @@ pub(super) struct Link {
     config: Config,
     /// The addresses, for messages.
     address: String,
+    /// The last error for which a request is repeated, until one succeeds.
+    trouble: Mutex<Option<DurableError>>,
 }
 
 impl Link {
@@ -104,12 +108,31 @@ impl Link {
         let connections = options.connections.into();
         let pool = Pool::builder(manager).max_size(connections).runtime(Runtime::Tokio1);
         let pool = pool.build().map_err(|error| DurableError::Address(error.to_string()))?;
-        Ok(Self { pool, connector, config, address })
+        Ok(Self { pool, connector, config, address, trouble: Mutex::default() })
     }
 
     /// Returns the address for messages.
     pub(super) fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Returns why a request has no reply for long.
+    pub(super) fn trouble(&self) -> DurableError {
+        let trouble = ignore_poison(self.trouble.lock()).clone();
+        trouble.unwrap_or_else(|| self.late("no reply").into_error())
+    }
+
+    /// Notes the outcome of a request. One that only reads does not show that the server can write
+    /// again.
+    fn note<T>(&self, outcome: &Result<T, Fault>, writes: bool) {
+        let mut trouble = ignore_poison(self.trouble.lock());
+        match outcome {
+            Ok(_) if writes || !matches!(*trouble, Some(DurableError::ReadOnly(_))) => {
+                *trouble = None;
+            }
+            Ok(_) => {}
+            Err(fault) => *trouble = fault.temporary().or_else(|| trouble.take()),
+        }
     }
 
     /// Opens a connection that does not belong to the others.
@@ -153,6 +176,18 @@ impl Link {
     pub(super) async fn once(
         &self,
         answer: Duration,
+        writes: bool,
+        sql: &str,
+        params: &[Param<'_>],
+    ) -> Result<Vec<Row>, Fault> {
+        let outcome = self.send(answer, sql, params).await;
+        self.note(&outcome, writes);
+        outcome
+    }
+
+    async fn send(
+        &self,
+        answer: Duration,
         sql: &str,
         params: &[Param<'_>],
     ) -> Result<Vec<Row>, Fault> {
@@ -186,7 +221,9 @@ impl Link {
         let (mut pause, mut why, mut answer) = (PAUSES[0], String::new(), retry.answer());
         let asked = async {
             loop {
-                match self.once(answer, sql, params).await {
+                // Of the statements here only a page writes, the heartbeat of its worker.
+                let writes = retry.limit().is_none();
+                match self.once(answer, writes, sql, params).await {
                     Ok(rows) => return Ok(rows),
                     Err(Fault::Rejected(error)) if retry.limit().is_none() => {
                         why = error.to_string();

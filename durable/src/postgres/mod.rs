@@ -250,6 +250,10 @@ impl Store for Postgres {
         self.ask(move |operations| async move { operations.finish(id, fence, finish).await })
     }
 
+    fn trouble(&self) -> Option<DurableError> {
+        Some(self.operations.link.trouble())
+    }
+
     fn take_events(&self, worker: u64) -> Vec<Event> {
         self.operations.ownership.take_events(worker)
     }

@@ -14,3 +14,4 @@ mod processes;
 mod roles;
 mod server;
 mod transactions;
+mod waits;

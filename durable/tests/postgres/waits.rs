@@ -1,0 +1,99 @@
+//! The reasons that workers give while they wait for the server.
+
+use crate::common::bench::{Bench, MILLISECOND, SECOND};
+use crate::common::events::Observed;
+use crate::common::postgres::OneSchema;
+use std::future::ready;
+use tourbillon_durable::{DurableError, Event, Verdict, Wait};
+
+/// A worker of a store on a server of its own.
+struct Place {
+    bench: Bench<OneSchema>,
+    worker: Observed,
+}
+
+impl Place {
+    fn start() -> Option<Self> {
+        let bench = Bench::new(OneSchema::start(&[])?);
+        let worker = Observed::start(bench.timers().worker(), |_| ready(Verdict::Done));
+        let place = Self { bench, worker };
+        assert!(matches!(place.next(), Event::PartitionsGained { .. }));
+        Some(place)
+    }
+
+    /// Returns the next event, while time passes.
+    fn next(&self) -> Event {
+        self.worker.next(|| self.bench.advance(200 * MILLISECOND))
+    }
+
+    /// Returns why the worker begins to wait.
+    fn waits(&self) -> (Wait, DurableError) {
+        loop {
+            match self.next() {
+                Event::NoticesLost | Event::NoticesRestored => {}
+                Event::Waiting { reason, error: Some(error) } => return (reason, error),
+                event => panic!("{event:?}"),
+            }
+        }
+    }
+
+    /// Waits until the worker continues.
+    fn resumes(&self, from: Wait) {
+        loop {
+            match self.next() {
+                Event::NoticesLost | Event::NoticesRestored => {}
+                Event::Resumed { reason, waited } if reason == from => {
+                    return assert!(waited >= SECOND / 5);
+                }
+                event => panic!("{event:?}"),
+            }
+        }
+    }
+
+    /// Checks that the worker waits for a server that is away, and says why.
+    fn is_away(&self, why: &str) {
+        let (reason, error) = self.waits();
+        assert_eq!(reason, Wait::StoreAway, "{error:?}");
+        let address = format!("127.0.0.1:{}: ", self.bench.place.server().port);
+        let is_told = |said: &str| said.starts_with(&address) && said.contains(why);
+        assert!(matches!(&error, DurableError::Unreachable(said) if is_told(said)), "{error:?}");
+    }
+}
+
+#[test]
+fn a_worker_says_that_the_server_is_silent() {
+    let Some(place) = Place::start() else { return };
+    place.bench.place.server().pause();
+    place.is_away("no reply");
+    place.bench.place.server().go_on();
+    place.resumes(Wait::StoreAway);
+    let _ = place.worker.stop();
+}
+
+#[test]
+fn a_worker_says_that_the_server_refuses_connections() {
+    let Some(place) = Place::start() else { return };
+    place.bench.place.server().kill();
+    place.is_away("refused");
+    place.bench.place.server().resume();
+    place.resumes(Wait::StoreAway);
+    let _ = place.worker.stop();
+}
+
+#[test]
+fn a_worker_says_that_the_server_cannot_be_written() {
+    let Some(place) = Place::start() else { return };
+    let server = place.bench.place.server();
+    server.configure("default_transaction_read_only", "on");
+    let (reason, error) = place.waits();
+    assert_eq!(reason, Wait::StoreReadOnly, "{error:?}");
+    let is_told = |said: &str| said.contains("read-only") || said.contains("not allow writes");
+    assert!(matches!(&error, DurableError::ReadOnly(said) if is_told(said)), "{error:?}");
+    server.configure("default_transaction_read_only", "off");
+    place.resumes(Wait::StoreReadOnly);
+    // A later wait has its own reason.
+    server.pause();
+    place.is_away("no reply");
+    server.go_on();
+    let _ = place.worker.stop();
+}
