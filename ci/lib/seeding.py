@@ -6,8 +6,8 @@ Of a function with seeded faults the copy has the body as it is and one body for
     { match crate::seeded_fault() { 17 => { … }, 18 => { … }, _ => { … } } }
 
 So each check is compiled once and not once for each fault. The environment variable SEEDED_FAULT has
-the number of the fault for a run. A script in Lua has a copy for each of its faults, and the crate uses
-that copy in place of the script. A fault outside a function, in a function that the
+the number of the fault for a run. A script in Lua or SQL has a copy for each of its faults, and the
+crate uses that copy in place of the script. A fault outside a function, in a function that the
 compiler evaluates, or of which the compiler does not accept the copy, has to be tried alone.
 """
 
@@ -27,9 +27,12 @@ pub(crate) fn seeded_fault() -> u32 {{
     *NUMBER.get_or_init(|| std::env::var("{VARIABLE}").map_or(0, |number| number.parse().unwrap()))
 }}
 """
-# Where scripts are created, and what replaces it.
-SCRIPT = re.compile(r"Script::new\((concat!\(.*\))\)$", re.M)
-CHOSEN_SCRIPT = r"Script::new(&self::seeded_script(\1))"
+# Where scripts are used, by their suffix, and what replaces it.
+SCRIPTS = {
+    ".lua": (re.compile(r"Script::new\((concat!\(.*\))\)$", re.M),
+             r"Script::new(&self::seeded_script(\1))"),
+    ".sql": (re.compile(r"\bstatement\.replace\("), "self::seeded_script(statement).replace("),
+}
 CHOICE_OF_SCRIPTS = """
 /// A script with the seeded fault of this process.
 pub(crate) fn seeded_script(script: &str) -> String {{
@@ -54,7 +57,7 @@ class Seed(NamedTuple):
 def body_of(path, start, end):
     """Where the body of the outermost function around a text begins and ends, if the text lies in one
     that runs at run time. The body of a script is all of it."""
-    if path.suffix == ".lua":
+    if path.suffix in SCRIPTS:
         return 0, len(path.read_text())
     around = [item for item in sources.items(path) if item.start <= start < item.end]
     functions = [item for item in around if item.kind == "fn"]
@@ -103,34 +106,34 @@ def seeded(path, seeds):
     return "".join(parts), lines
 
 
-def seeded_scripts(seeds, scripts):
-    """The texts of the copies of scripts, one for each of their faults, and of the Rust files that
-    choose among them, for `seeds` and the `scripts` among them."""
-    texts, choices = {}, {}
+def add_scripts(texts, scripts):
+    """Adds the copies of `scripts`, one for each of their faults, to the texts of files, and has the
+    Rust files choose among them."""
+    choices = {}
     for path, of_file in scripts.items():
         text = path.read_text()
+        used, chosen = SCRIPTS[path.suffix]
         modules = path.parent.parent.glob("*.rs")
-        (creates,) = (file for file in modules if SCRIPT.search(file.read_text()))
+        (uses,) = (file for file in modules if used.search(file.read_text()))
         for seed in of_file:
-            copy = path.with_suffix(f".{seed.number}.lua")
+            copy = path.with_suffix(f".{seed.number}{path.suffix}")
             texts[copy] = text[:seed.start] + seed.new + text[seed.end:]
-            old, new = (f'include_str!("{file.relative_to(creates.parent)}")' for file in (path, copy))
+            old, new = (f'include_str!("{file.relative_to(uses.parent)}")' for file in (path, copy))
             choice = f"        {seed.number} => script.replace({old}, {new}),\n"
-            choices.setdefault(creates, []).append(choice)
-    for creates, of_file in choices.items():
-        assert creates not in seeds, f"{creates}: faults beside the scripts"
-        chosen = SCRIPT.sub(CHOSEN_SCRIPT, creates.read_text())
-        texts[creates] = chosen + CHOICE_OF_SCRIPTS.format("".join(of_file))
-    return texts
+            choices.setdefault((uses, used, chosen), []).append(choice)
+    for (uses, used, chosen), of_file in choices.items():
+        text = texts.get(uses, uses.read_text())
+        texts[uses] = used.sub(chosen, text) + CHOICE_OF_SCRIPTS.format("".join(of_file))
 
 
 def seed_copy(root, copied, work, seeds):
     """Makes a copy of the sources, and returns the lines of each fault in its files. Leaves a file
     that is there already untouched, so that it is not compiled again."""
-    scripts = {path: of_file for path, of_file in seeds.items() if path.suffix == ".lua"}
-    texts, lines = seeded_scripts(seeds, scripts), {}
+    scripts = {path: of_file for path, of_file in seeds.items() if path.suffix in SCRIPTS}
+    texts, lines = {}, {}
     for path in seeds.keys() - scripts.keys():
         texts[path], lines[path.relative_to(root)] = seeded(path, seeds[path])
+    add_scripts(texts, scripts)
     wanted = set()
     for name in copied:
         top = root / name
