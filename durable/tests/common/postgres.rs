@@ -39,6 +39,12 @@ impl OneSchema {
         PostgresServer::shared().map(|_| Bench::new(Self::on(None)))
     }
 
+    /// Creates a store on that server with another clock.
+    #[allow(dead_code, reason = "each test binary uses a part")]
+    pub(crate) fn beside(clock: &ManualClock) -> Option<Self> {
+        PostgresServer::shared().map(|_| Self { clock: clock.clone(), ..Self::on(None) })
+    }
+
     pub(crate) fn server(&self) -> &PostgresServer {
         match &self.server {
             Some(server) => server,

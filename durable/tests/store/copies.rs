@@ -3,6 +3,8 @@
 #![allow(clippy::disallowed_methods, reason = "a copy that waits has a thread of its own")]
 
 use crate::common::bench::{Bench, OneFile, Place, Running, SECOND, TempFile, quick, suite, wait};
+#[cfg(feature = "postgres")]
+use crate::common::postgres::OneSchema;
 #[cfg(feature = "redis")]
 use crate::common::redis::OneNode;
 use futures_channel::{mpsc, oneshot};
@@ -10,16 +12,21 @@ use futures_util::future::{Either, select};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 use tourbillon_durable::{
-    DeadLetter, DurableError, DurableTimer, DurableTimers, Existing, Misfire, Outcome, TimerState,
+    Cancelled, DeadLetter, DurableError, DurableTimer, DurableTimers, Existing, Misfire, Outcome,
+    TimerState,
 };
 
 suite!(
     everything_is_kept_in_a_file,
     everything_is_kept_in_redis,
+    everything_is_kept_in_postgres,
     a_copy_to_a_file_is_repeated_after_a_kill,
     a_copy_to_redis_is_repeated_after_a_kill,
+    a_copy_to_postgres_is_repeated_after_a_kill,
     a_copy_waits_for_what_runs,
     a_copy_takes_over_what_was_left,
+    a_copy_to_redis_takes_over_what_was_left,
+    a_copy_to_postgres_takes_over_what_was_left,
 );
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -39,6 +46,17 @@ fn beside_redis<P: Place>(bench: Bench<P>, test: impl FnOnce(&Bench<P>, &Bench<O
 #[cfg(not(feature = "redis"))]
 fn beside_redis<P: Place>(_: Bench<P>, _: impl FnOnce(&Bench<P>, &Bench<OneFile>)) {}
 
+/// Runs a test with a store in Postgres.
+#[cfg(feature = "postgres")]
+fn beside_postgres<P: Place>(bench: Bench<P>, test: impl FnOnce(&Bench<P>, &Bench<OneSchema>)) {
+    if let Some(schema) = OneSchema::beside(bench.place.clock()) {
+        test(&bench, &Bench::new(schema));
+    }
+}
+
+#[cfg(not(feature = "postgres"))]
+fn beside_postgres<P: Place>(_: Bench<P>, _: impl FnOnce(&Bench<P>, &Bench<OneFile>)) {}
+
 fn everything_is_kept_in_a_file<P: Place>(bench: Bench<P>) {
     let other = file_beside(&bench);
     everything_is_kept(&bench, &other);
@@ -46,6 +64,10 @@ fn everything_is_kept_in_a_file<P: Place>(bench: Bench<P>) {
 
 fn everything_is_kept_in_redis<P: Place>(bench: Bench<P>) {
     beside_redis(bench, everything_is_kept);
+}
+
+fn everything_is_kept_in_postgres<P: Place>(bench: Bench<P>) {
+    beside_postgres(bench, everything_is_kept);
 }
 
 fn all(timers: &DurableTimers) -> Vec<DurableTimer> {
@@ -86,9 +108,9 @@ fn are_equal(timers: &DurableTimers, other: &DurableTimers) {
 fn fail<P: Place>(bench: &Bench<P>, id: &str) {
     let timers = bench.timers().clone();
     let running: Running = bench.work(1, move |delivery| {
-        if delivery.id == "next" {
+        if ["moved", "next"].contains(&&*delivery.id) {
             let keep = quick().existing(Existing::Keep);
-            wait(timers.insert("next", "later", HOUR, keep)).unwrap();
+            wait(timers.insert(&delivery.id, "later", HOUR, keep)).unwrap();
         }
         async { Err("no") }
     });
@@ -104,12 +126,15 @@ fn everything_is_kept<P: Place, Q: Place>(bench: &Bench<P>, other: &Bench<Q>) {
         insert(id, Duration::ZERO, quick().attempts(1).header("trace", id));
         fail(bench, id);
     }
-    for id in ["next", "failed"] {
+    for id in ["next", "failed", "moved"] {
         insert(id, Duration::ZERO, quick());
         fail(bench, id);
         wait(timers.pause_timer(id)).unwrap();
     }
-    wait(timers.resume_timer("failed")).unwrap();
+    for id in ["failed", "moved"] {
+        wait(timers.resume_timer(id)).unwrap();
+    }
+    wait(timers.reset("moved", 2 * SECOND)).unwrap();
     insert("plain", 2 * HOUR, quick());
     insert("full", HOUR, options);
     assert_eq!(copy(timers, target), Err(DurableError::NotPaused));
@@ -118,7 +143,7 @@ fn everything_is_kept<P: Place, Q: Place>(bench: &Bench<P>, other: &Bench<Q>) {
     assert_eq!(wait(target.is_paused()), Ok(false));
 
     wait(timers.pause()).unwrap();
-    assert_eq!(copy(timers, target), Ok((4, 2)));
+    assert_eq!(copy(timers, target), Ok((5, 2)));
     are_equal(timers, target);
     assert_eq!(wait(target.is_paused()), Ok(true));
     let next = wait(target.get("next")).unwrap().unwrap();
@@ -126,7 +151,11 @@ fn everything_is_kept<P: Place, Q: Place>(bench: &Bench<P>, other: &Bench<Q>) {
     assert!(next.next.is_some());
     // What was changed meanwhile is changed there by the next copy, and nothing is doubled.
     wait(timers.reset("plain", 2 * SECOND)).unwrap();
-    assert_eq!(copy(timers, target), Ok((4, 2)));
+    // The states of two are gone, and the next delivery of one.
+    let replaces = || quick().existing(Existing::Replace);
+    insert("failed", 2 * SECOND, replaces());
+    insert("next", HOUR, replaces());
+    assert_eq!(copy(timers, target), Ok((5, 2)));
     are_equal(timers, target);
     what_was_copied_is_delivered(other);
 
@@ -147,16 +176,17 @@ fn what_was_copied_is_delivered<Q: Place>(other: &Bench<Q>) {
     let running = other.work_well();
     wait(target.resume()).unwrap();
     other.advance(2 * SECOND);
-    let mut acknowledged = running.acknowledged(2);
+    let mut acknowledged = running.acknowledged(3);
     acknowledged.sort_unstable();
-    assert_eq!(acknowledged, ["failed", "plain"]);
+    assert_eq!(acknowledged, ["failed", "moved", "plain"]);
+    assert_eq!(wait(target.get("moved")).unwrap().unwrap().payload, b"later");
     // Each letter is found by the number that it has there.
     for letter in wait(target.dead_letters(None, 9)).unwrap() {
         assert_eq!(wait(target.redrive(letter.number)), Ok(true));
     }
     assert_eq!(running.acknowledged(2).len(), 2);
     assert_eq!(running.stop(), []);
-    assert_eq!((wait(target.len()), wait(target.dead_len())), (Ok(2), Ok(0)));
+    assert_eq!((wait(target.len()), wait(target.dead_len())), (Ok(3), Ok(0)));
 }
 
 fn a_copy_to_a_file_is_repeated_after_a_kill<P: Place>(bench: Bench<P>) {
@@ -166,6 +196,10 @@ fn a_copy_to_a_file_is_repeated_after_a_kill<P: Place>(bench: Bench<P>) {
 
 fn a_copy_to_redis_is_repeated_after_a_kill<P: Place>(bench: Bench<P>) {
     beside_redis(bench, a_copy_is_repeated);
+}
+
+fn a_copy_to_postgres_is_repeated_after_a_kill<P: Place>(bench: Bench<P>) {
+    beside_postgres(bench, a_copy_is_repeated);
 }
 
 fn a_copy_is_repeated<P: Place, Q: Place>(bench: &Bench<P>, other: &Bench<Q>) {
@@ -253,23 +287,40 @@ fn a_copy_waits_for_what_runs<P: Place>(bench: Bench<P>) {
 
 fn a_copy_takes_over_what_was_left<P: Place>(bench: Bench<P>) {
     let other = file_beside(&bench);
+    what_was_left_is_taken_over(&bench, &other);
+}
+
+fn a_copy_to_redis_takes_over_what_was_left<P: Place>(bench: Bench<P>) {
+    beside_redis(bench, what_was_left_is_taken_over);
+}
+
+fn a_copy_to_postgres_takes_over_what_was_left<P: Place>(bench: Bench<P>) {
+    beside_postgres(bench, what_was_left_is_taken_over);
+}
+
+fn what_was_left_is_taken_over<P: Place, Q: Place>(bench: &Bench<P>, other: &Bench<Q>) {
     let timers = bench.timers();
-    wait(timers.insert("id", "", SECOND, quick().lease(5 * SECOND))).unwrap();
+    for id in ["cancelled", "id"] {
+        wait(timers.insert(id, "", SECOND, quick().lease(5 * SECOND))).unwrap();
+    }
     bench.advance(SECOND);
-    // Its future is dropped in the middle of the handler.
-    let (send, mut begun) = mpsc::unbounded();
+    // Its future is dropped in the middle of the handlers.
+    let (send, begun) = mpsc::unbounded();
     let run = timers.run(move |_| {
         send.unbounded_send(()).unwrap();
         std::future::pending::<Result<(), String>>()
     });
-    let first = futures_util::StreamExt::next(&mut begun);
-    let Either::Right((Some(()), run)) = wait(select(Box::pin(run), first)) else {
-        panic!("no attempt")
+    let both = futures_util::StreamExt::collect(futures_util::StreamExt::take(begun, 2));
+    let Either::Right((attempts, run)) = wait(select(Box::pin(run), both)) else {
+        panic!("the worker has ended")
     };
+    let attempts: Vec<()> = attempts;
+    assert_eq!(attempts.len(), 2);
     drop(run);
+    assert_eq!(wait(timers.cancel("cancelled")), Ok(Cancelled::Running));
     wait(timers.pause()).unwrap();
     bench.advance(5 * SECOND);
-    assert_eq!(copy(timers, other.timers()), Ok((1, 0)));
+    assert_eq!(copy(timers, other.timers()), Ok((2, 0)));
     // The old attempt no longer counts in either store.
     let taken = wait(timers.get("id")).unwrap().unwrap();
     assert_eq!(taken.due, bench.now() + 5 * SECOND);
@@ -277,8 +328,11 @@ fn a_copy_takes_over_what_was_left<P: Place>(bench: Bench<P>) {
     assert_eq!((copied.attempts, copied.is_running()), (1, true));
     let running = other.work_well();
     wait(other.timers().resume()).unwrap();
+    let mut ended = [running.next(), running.next()];
+    ended.sort_by(|one, two| one.id.cmp(&two.id));
     let error = "the lease ran out".to_owned();
-    assert_eq!(running.next().outcome, Outcome::Retry { wait: SECOND, error });
+    assert_eq!(ended[0].outcome, Outcome::Cancelled { error: error.clone() });
+    assert_eq!(ended[1].outcome, Outcome::Retry { wait: SECOND, error });
     other.advance(SECOND);
     let event = running.next();
     assert_eq!((event.attempt, event.outcome), (2, Outcome::Acknowledged));
