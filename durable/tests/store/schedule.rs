@@ -4,8 +4,8 @@ use crate::common::bench::{Bench, LEASE, Place, SECOND, quick, start, suite, wai
 use std::sync::mpsc::channel;
 use std::time::{Duration, SystemTime};
 use tourbillon_durable::{
-    Backoff, DurableError, DurableTimer, DurableTimers, Existing, Inserted, Misfire, Options,
-    Outcome, Rule, TimerState, When,
+    Backoff, Cancelled, DurableError, DurableTimer, DurableTimers, Existing, Inserted, Misfire,
+    Options, Outcome, Rule, TimerState, When,
 };
 
 suite!(
@@ -14,6 +14,8 @@ suite!(
     headers_are_bounded,
     an_interval_does_not_drift,
     an_interval_begins_at_the_given_time,
+    the_letter_of_an_interval_does_not_repeat,
+    a_cancelled_interval_has_no_rule,
     a_wrong_interval_is_refused,
     one_delivery_makes_up_for_what_was_missed,
     an_occurrence_after_its_window_is_skipped,
@@ -128,6 +130,29 @@ fn an_interval_begins_at_the_given_time<P: Place>(bench: Bench<P>) {
     assert_eq!(running.next().planned, start() + 5 * SECOND);
     assert_eq!(found(bench.timers()).planned, start() + 5 * SECOND + HOUR);
     assert_eq!(running.stop(), []);
+}
+
+fn the_letter_of_an_interval_does_not_repeat<P: Place>(bench: Bench<P>) {
+    let timers = bench.timers();
+    wait(timers.insert("id", "", HOUR, hourly().attempts(1))).unwrap();
+    bench.advance(HOUR);
+    let running = bench.work(1, |_| async { Err("no") });
+    assert!(matches!(running.next().outcome, Outcome::Dead { .. }));
+    assert_eq!(running.stop(), []);
+    // The timer goes on with its next occurrence.
+    assert_eq!(found(timers).planned, start() + 2 * HOUR);
+    let letter = wait(timers.dead_letters(None, 1)).unwrap().remove(0);
+    assert_eq!(letter.options, quick().attempts(1).lease(LEASE));
+}
+
+fn a_cancelled_interval_has_no_rule<P: Place>(bench: Bench<P>) {
+    wait(bench.timers().insert("id", "", HOUR, hourly())).unwrap();
+    bench.advance(HOUR);
+    let (inside, _) = during(&bench, false, |timers| {
+        assert_eq!(wait(timers.cancel("id")), Ok(Cancelled::Running));
+    });
+    assert_eq!(inside.options, quick().lease(LEASE));
+    assert_eq!(wait(bench.timers().len()), Ok(0));
 }
 
 fn a_wrong_interval_is_refused<P: Place>(bench: Bench<P>) {
@@ -289,6 +314,9 @@ fn an_update_of_a_running_timer<P: Place>(bench: Bench<P>) {
     bench.advance(HOUR);
     let updates = |payload, fails| {
         during(&bench, fails, move |timers| {
+            // It is delivered again in any case.
+            let keep = hourly().existing(Existing::Keep);
+            assert_eq!(wait(timers.insert("id", "d", SECOND, keep)), Ok(Inserted::Kept));
             let options = hourly().attempts(5);
             assert_eq!(update(timers, payload, When::ByRule, options), Ok(Inserted::Updated));
         })
@@ -346,8 +374,10 @@ fn an_update_changes_what_comes_next<P: Place>(bench: Bench<P>) {
     assert_eq!(update(timers, "c", sooner, quick()), Ok(Inserted::Updated));
     let kept = found(timers);
     assert_eq!((kept.planned, kept.next), (start() + SECOND, Some(sooner)));
+    assert_eq!(update(timers, "d", sooner, quick().attempts(9)), Ok(Inserted::Updated));
     bench.advance(SECOND);
     during(&bench, false, |_| ());
     let after = found(timers);
-    assert_eq!((&after.payload[..], after.planned), (&b"c"[..], sooner));
+    assert_eq!((&after.payload[..], after.planned), (&b"d"[..], sooner));
+    assert_eq!(after.options, quick().attempts(9));
 }

@@ -200,6 +200,9 @@ fn a_lease_counts_until_it_ends<P: Place>(bench: Bench<P>) {
     bench.advance(SECOND);
     let _: Vec<String> = begins.iter().take(3).collect();
     assert_eq!(leased(), 3);
+    // It would be paused if its attempt failed.
+    assert_eq!(wait(timers.pause_timer("done")), Ok(true));
+    assert_eq!((leased(), wait(timers.stats()).unwrap().paused), (3, 0));
     assert_eq!(wait(timers.cancel("cancelled")), Ok(Cancelled::Running));
     assert_eq!(leased(), 3);
     let replace = quick().existing(Existing::Replace);

@@ -493,6 +493,8 @@ fn a_dead_letter_is_driven_again_or_deleted<P: Place>(mut bench: Bench<P>) {
     assert_eq!(wait(timers.redrive(rest[0].number)), Err(DurableError::Exists));
     assert_eq!(wait(timers.redrive(first[0].number)), Ok(true));
     assert_eq!(wait(timers.dead_len()), Ok(1));
+    let again = wait(timers.get("a")).unwrap().unwrap();
+    assert_eq!((again.attempts, &*again.error), (0, "no"));
     let running = bench.work_well();
     let event = running.next();
     assert_eq!((&*event.id, event.attempt, event.planned), ("a", 1, start() + SECOND));
@@ -616,13 +618,19 @@ fn time_to_live<P: Place>(mut bench: Bench<P>) {
     wait(bench.timers().insert("fresh", "", 3600 * SECOND, options)).unwrap();
     bench.reopen();
     bench.advance(3600 * SECOND);
-    let running = bench.work(1, |delivery| async move {
-        assert_eq!(delivery.id, "fresh");
-        Ok::<(), String>(())
+    let (send, deliveries) = channel();
+    let running = bench.work(1, move |delivery| {
+        send.send(delivery.id).unwrap();
+        async { Ok::<(), String>(()) }
     });
     let (reason, error) = (DeadReason::Expired, String::new());
     assert_eq!(running.next().outcome, Outcome::Dead { reason, error });
     assert_eq!(running.acknowledged(1), ["fresh"]);
+    assert_eq!(deliveries.try_iter().collect::<Vec<_>>(), ["fresh"]);
+    // It is delivered when it is redriven, however late that is.
+    let letter = wait(bench.timers().dead_letters(None, 1)).unwrap().remove(0);
+    assert_eq!(wait(bench.timers().redrive(letter.number)), Ok(true));
+    assert_eq!(running.acknowledged(1), ["stale"]);
     assert_eq!(running.stop(), []);
 }
 
