@@ -8,7 +8,7 @@ use crate::common::postgres_server::PostgresServer;
 use crate::common::process::{Process, ids, quick};
 use crate::transactions::client;
 use std::collections::BTreeSet;
-use tourbillon_durable::{Existing, Options};
+use tourbillon_durable::{DurableError, Existing, Inserted, Options};
 
 /// The planner counts a small table that is read as a whole as if it was expensive, because it has
 /// to avoid such plans for large ones. It must not compile code for it in each call.
@@ -43,7 +43,21 @@ fn a_lease_that_is_renewed_is_not_taken_over() {
         taken.join().unwrap()
     });
     assert_eq!(taken, "1|32500");
+    let token = server.order("select fence from timers.states");
     assert_eq!(server.order(&lease(32_500)), "3|47500");
+    // The first lease no longer counts.
+    let renew = format!("select answer from timers.renew_row('id', {token}, 40000)");
+    assert_eq!(server.order(&renew), "0");
+    let end = format!(
+        "select answer from timers.finish_row('id', {token}, 'done', null, null, null, null, null, \
+         null, null, 40000)"
+    );
+    assert_eq!(server.order(&end), "0");
+    assert_eq!(server.order("select due from timers.states"), "47500");
+    // A paused store grants none, except of a timer that is copied.
+    server.order("select timers.pause_store(true)");
+    assert_eq!(server.order(&lease(50_000)), "4|");
+    assert_eq!(server.order("select answer from timers.lease_row('id', true, 50000)"), "3");
 }
 
 /// A transaction sees a timer that rests after a failed attempt. Meanwhile it is leased again.
@@ -186,6 +200,8 @@ fn replies_that_are_kept_for_ended_processes_are_deleted() {
         assert_eq!(left(), all);
         wait(process.timers.insert("id", "", SECOND, quick().existing(Existing::Keep))).unwrap();
     }
+    let own = "select count(*) from timers.batches where process not between 1 and 5";
+    assert_eq!(server.order(own), "1");
 }
 
 #[test]
@@ -204,7 +220,31 @@ fn letters_beyond_the_bounds_are_deleted_without_waiting_or_counting_many() {
     process.execute(&client, "commit").unwrap();
     assert_eq!(server.order("select min(number) from timers.letters"), "3");
     let read = "select pg_stat_get_xact_tuples_returned('timers.letters_pkey'::regclass) < 100";
-    assert_eq!(server.order(&format!("begin; {}; {read}", trim(2000))), "\nt");
+    // As in a batch.
+    let begins = "begin; set local enable_seqscan = off";
+    assert_eq!(server.order(&format!("{begins}; {}; {read}", trim(2000))), "\nt");
+}
+
+/// Returns a statement that executes a batch with one operation on each of some timers.
+pub(super) fn batch(number: u32, settles: bool, kind: &str, ids: &[&str], due: &str) -> String {
+    let nothing = |columns: &[&str], kind| {
+        columns.iter().map(|name| format!(", {name} => '{{}}'::{kind}[]")).collect::<String>()
+    };
+    format!(
+        "select answer from timers.batch(home => 1, a_process => 1, a_number => {number}, \
+         settles => {settles}, at => null, most_letters => null, age => null, \
+         kinds => array_fill('{kind}'::text, array[{}]), ids => array['{}'], dues => array[{due}]::bigint[], \
+         payloads => '{{}}'::bytea[]{}{}{}{})",
+        ids.len(),
+        ids.join("', '"),
+        nothing(
+            &["waits", "fences", "firsts", "mosts", "everys", "lives", "misfires", "attempts"],
+            "bigint"
+        ),
+        nothing(&["hows", "notes", "crons", "zones", "headers"], "text"),
+        nothing(&["flags", "jitters"], "boolean"),
+        nothing(&["reasons", "leases"], "integer"),
+    )
 }
 
 /// A batch is taken apart while a copy of it is on its way, or was executed.
@@ -213,27 +253,95 @@ fn a_batch_that_is_settled_is_not_executed_any_more() {
     let Some(server) = PostgresServer::start(&[]) else { return };
     let process = server.process();
     wait(process.timers.insert("id", "", 86_400 * SECOND, Options::new())).unwrap();
-    let cancel = |number: u32, settles: bool| {
-        let nothing = |columns: &[&str], kind| {
-            columns.iter().map(|name| format!(", {name} => '{{}}'::{kind}[]")).collect::<String>()
-        };
-        server.order(&format!(
-            "select answer from timers.batch(home => 1, a_process => 1, a_number => {number}, \
-             settles => {settles}, at => null, most_letters => null, age => null, \
-             kinds => array['cancel'], ids => array['id'], payloads => '{{}}'::bytea[]{}{}{}{})",
-            nothing(
-                &["dues", "waits", "fences", "firsts", "mosts", "everys", "lives", "misfires"],
-                "bigint"
-            ),
-            nothing(&["hows", "notes", "crons", "zones", "headers"], "text"),
-            nothing(&["flags", "jitters"], "boolean"),
-            nothing(&["reasons", "leases"], "integer") + ", attempts => '{}'::bigint[]",
-        ))
-    };
+    let cancel = |number, settles| server.order(&batch(number, settles, "cancel", &["id"], "null"));
     assert_eq!(cancel(1, true), "", "it was not executed");
     assert_eq!(cancel(1, false), "", "the copy came too late");
     assert_eq!(wait(process.timers.len()), Ok(1));
     assert_eq!(cancel(2, false), "1");
     assert_eq!(cancel(2, true), "1", "it was executed");
     assert_eq!(cancel(3, false), "0");
+}
+
+#[test]
+fn a_batch_that_is_being_executed_is_not_executed_again() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    let [one, other] = [(); 2].map(|()| client(&process, &server));
+    wait(process.timers.insert("id", "", 86_400 * SECOND, Options::new())).unwrap();
+    let removed = Ok(Some("1".to_owned()));
+    let cancel = batch(1, false, "cancel", &["id"], "null");
+    assert_eq!(process.execute(&one, &format!("begin; {cancel}")), removed);
+    assert_eq!(process.execute(&other, &cancel), Err("55006".to_owned()));
+    process.execute(&one, "commit").unwrap();
+    assert_eq!(process.execute(&other, &cancel), removed);
+}
+
+#[test]
+fn a_batch_does_not_wait_long_for_a_lock() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    let [one, other] = [(); 2].map(|()| client(&process, &server));
+    wait(process.timers.insert("id", "", 86_400 * SECOND, Options::new())).unwrap();
+    process.execute(&one, "begin; select id from timers.timers for update").unwrap();
+    process.execute(&other, "set statement_timeout = '30s'").unwrap();
+    for ids in [&["id"][..], &["another", "id"]] {
+        let refused = process.execute(&other, &batch(1, false, "cancel", ids, "null"));
+        assert_eq!(refused, Err("55P03".to_owned()));
+    }
+}
+
+/// No lease is granted after a call that pauses the store has returned.
+#[test]
+fn a_pause_comes_after_the_leases_that_are_being_granted() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    let client = client(&process, &server);
+    wait(process.timers.insert("id", "", SECOND / 100, quick())).unwrap();
+    let due = "select timers.clock() >= due from timers.timers";
+    server.wait_for("it is due", |server| server.order(due) == "t");
+    let lease = format!("begin; {}", batch(1, false, "lease", &["id"], "null"));
+    assert_eq!(process.execute(&client, &lease), Ok(Some("2".to_owned())));
+    std::thread::scope(|scope| {
+        let paused = scope.spawn(|| wait(process.timers.pause()));
+        let waits = "select count(*) from pg_stat_activity where wait_event = 'advisory'";
+        server.wait_for("the pause waits", |server| server.order(waits) == "1");
+        process.execute(&client, "commit").unwrap();
+        assert_eq!(paused.join().unwrap(), Ok(()));
+    });
+    assert_eq!(wait(process.timers.is_paused()), Ok(true));
+}
+
+#[test]
+fn a_batch_needs_to_see_the_present() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    for level in ["repeatable read", "serializable"] {
+        server.order(&format!("alter role postgres set default_transaction_isolation = '{level}'"));
+        server.cut();
+        let refused = wait(process.timers.insert("id", "", SECOND, quick())).unwrap_err().reason;
+        let DurableError::Io(what) = refused else { panic!("{refused:?}") };
+        assert!(what.contains(&format!("must be read committed, and is {level}")), "{what}");
+    }
+}
+
+/// The reply to a batch is lost, and the batch is taken apart when it is sent again.
+#[test]
+fn a_batch_that_is_taken_apart_was_not_executed() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let proxy = server.proxy();
+    let process = server.process_at(proxy.port);
+    server.order(
+        "create sequence calls; create function busy() returns trigger language plpgsql as $$ \
+         begin if nextval('public.calls') > 2 then return new; end if; \
+         raise 'it is locked' using errcode = 'lock_not_available'; end $$; \
+         create trigger busy before update on timers.batches for each row execute function busy()",
+    );
+    let day = 86_400 * SECOND;
+    proxy.lose(1);
+    let all = ids(50);
+    let inserted = all.iter().map(|id| process.timers.insert(id, "", day, quick()));
+    let inserted = wait(futures_util::future::join_all(inserted));
+    assert!(inserted.iter().all(|inserted| *inserted == Ok(Inserted::New)), "{inserted:?}");
+    assert_eq!((proxy.left(), wait(process.timers.len())), (0, Ok(50)));
+    assert_eq!(server.order("select last_value from calls"), "3");
 }

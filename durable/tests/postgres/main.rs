@@ -9,9 +9,11 @@ mod common;
 #[cfg(feature = "postgres-tls")]
 mod encrypted;
 mod interleavings;
+mod parts;
 mod pooler;
 mod processes;
 mod roles;
+mod rows;
 mod server;
 mod transactions;
 mod waits;

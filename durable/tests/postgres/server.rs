@@ -11,7 +11,7 @@ use crate::common::process::{
 };
 use std::net::Ipv4Addr;
 use std::thread::sleep;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 use tourbillon_durable::{
     DurableError, Existing, Inserted, Loss, Options, Postgres, PostgresOptions,
 };
@@ -73,6 +73,16 @@ fn a_server_that_forbids_writing_is_told_apart_and_waited_for() {
     server.configure("default_transaction_read_only", "off");
     assert_eq!(work.next(), "due meanwhile");
     assert_eq!(work.stop(), [""; 0]);
+}
+
+#[test]
+fn a_database_with_another_encoding_is_refused() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    server.order("create database latin encoding 'LATIN1' template template0 locale 'C'");
+    let url = format!("{}latin", server.url().trim_end_matches("postgres"));
+    let refused = runtime().block_on(Postgres::connect(&url, "timers")).unwrap_err();
+    let DurableError::Address(what) = refused else { panic!("{refused:?}") };
+    assert!(what.contains("LATIN1"), "{what}");
 }
 
 #[test]
@@ -162,6 +172,11 @@ fn a_server_that_is_away_is_told_apart() {
     let connects = async { Postgres::connect(&server.url(), "timers").await };
     let gone = runtime().block_on(connects).unwrap_err();
     assert!(matches!(gone, DurableError::Unreachable(_)), "{gone:?}");
+    // The call that gave up is not executed afterwards.
+    server.resume();
+    assert_eq!(insert(&process.timers, "another"), Ok(Inserted::New));
+    sleep(SECOND);
+    assert_eq!(wait(process.timers.len()), Ok(1));
 }
 
 #[test]
@@ -215,7 +230,8 @@ fn renewals_and_retries_leave_the_payload_where_it_is() {
     let Some(server) = PostgresServer::start(&[]) else { return };
     let process = server.process();
     let timers = &process.timers;
-    wait(timers.insert("id", vec![7; 1 << 20], SECOND / 10, Options::new())).unwrap();
+    let options = Options::new().lease(2 * SECOND);
+    wait(timers.insert("id", vec![7; 1 << 20], SECOND / 10, options)).unwrap();
     let place = || server.order("select ctid, xmin from timers.timers where id = 'id'");
     let before = place();
     let worker = timers.worker();
@@ -225,13 +241,20 @@ fn renewals_and_retries_leave_the_payload_where_it_is() {
         .until(async move {
             let _ = ends.await;
         })
-        .run(move |_| {
-            send.send(()).unwrap();
-            async { Err::<(), _>("it fails") }
+        .run(move |delivery| {
+            let (fail, fails) = futures_channel::oneshot::channel::<()>();
+            send.send((delivery, fail)).unwrap();
+            fails
         });
     let run = std::thread::spawn(move || wait(run));
     for _ in 0..2 {
-        begun.recv_timeout(Duration::from_secs(60)).unwrap();
+        let (delivery, fail) = begun.recv_timeout(60 * SECOND).unwrap();
+        let (first, since) = (delivery.lease.expires(), SystemTime::now());
+        while delivery.lease.expires() == first {
+            assert!(since.elapsed().unwrap() < 60 * SECOND, "the lease is never renewed");
+            sleep(SECOND / 100);
+        }
+        drop(fail);
     }
     drop(end);
     run.join().unwrap().unwrap();

@@ -6,6 +6,7 @@ use crate::common::bench::{SECOND, wait};
 use crate::common::host::Host;
 use crate::common::postgres_server::PostgresServer;
 use crate::common::process::{Process, all_are_acknowledged_once, ids, quick};
+use crate::interleavings::batch;
 use std::collections::BTreeSet;
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
@@ -159,9 +160,63 @@ fn other_clients_get_the_results_and_the_errors() {
             "{wrong}: {refused:?}"
         );
     }
+    assert_eq!(insert("'e', every => '3 days', existing => 'replace'"), said("replaced"));
+    let timer = wait(process.timers.get("id")).unwrap().unwrap();
+    assert!(timer.due > two_days, "{timer:?}");
     let cancel = || process.execute(&client, "select timers.cancel('id')");
     assert_eq!((cancel(), cancel()), (said("removed"), Ok(None)));
     assert_eq!(wait(process.timers.cancel("id")), Ok(Cancelled::NotFound));
+}
+
+/// Workers find timers without notices, but later.
+#[test]
+fn other_processes_are_notified() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    let work = process.work();
+    let listens = "select process from timers.workers where listens";
+    server.wait_for("a worker listens", |server| !server.order(listens).is_empty());
+    let own = server.order(listens);
+    let notices = |sql: &str| {
+        let told = server.order(&format!("begin; listen \"tourbillon timers\"; commit; {sql}"));
+        let payload =
+            |line: &str| Some(line.split_once("with payload \"")?.1.split('"').next()?.to_owned());
+        told.lines().filter_map(payload).collect::<Vec<_>>()
+    };
+    let [near] = &notices("select timers.insert('id', '', delay => '20 s')")[..] else { panic!() };
+    assert!(near.starts_with("0:") && near.ends_with(":id"), "{near}");
+    assert!(notices("select timers.insert('far', '', delay => '31 s')").is_empty());
+    let reset = |number, seconds| {
+        batch(number, false, "reset", &["id"], &format!("timers.clock() + {seconds} * 1000"))
+    };
+    let [near] = &notices(&reset(1, 20))[..] else { panic!() };
+    assert!(near.starts_with("1:") && near.ends_with(":id"), "{near}");
+    assert!(notices(&reset(2, 31)).is_empty());
+    // All workers belong to the process that notifies.
+    let near = "array['id'], array[timers.clock()]";
+    assert_eq!(notices(&format!("select timers.notify_near(7, 0, {near})")), [""; 0]);
+    assert_eq!(notices(&format!("select timers.notify_near(7, timers.clock(), {near})")).len(), 1);
+    assert_eq!(
+        notices(&format!("select timers.notify_near({own}, timers.clock(), {near})")),
+        [""; 0]
+    );
+    assert_eq!(notices("select timers.pause_store(false)"), ["pause"]);
+    assert_eq!(notices("select timers.leave(7, null)"), ["left"]);
+    assert_eq!(work.stop(), [""; 0]);
+}
+
+/// A timer is due once its time has passed, and a delay passes completely.
+#[test]
+fn times_are_rounded_so_that_nothing_is_early() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let _process = server.process();
+    let exact = "extract(epoch from clock_timestamp()) * 1000";
+    let wrong = |order: &str| {
+        server.order(&format!("select count(*) from generate_series(1, 1000) where {order}"))
+    };
+    assert_eq!(wrong(&format!("timers.clock() > {exact}")), "0");
+    assert_eq!(wrong(&format!("{exact} > timers.coming()")), "0");
+    assert_eq!(server.order("select timers.millis('1.2 ms'), timers.millis('2 ms')"), "2|2");
 }
 
 #[test]

@@ -1,0 +1,100 @@
+//! Rows of a store that another program has changed or inserted.
+
+#![allow(clippy::disallowed_methods, reason = "a worker is waited for")]
+
+use crate::common::bench::{SECOND, quick, wait};
+use crate::common::postgres::OneSchema;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+use tourbillon_durable::{DurableError, Finding, Outcome};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+#[test]
+fn a_timer_that_cannot_be_read_is_reported_and_removed() {
+    let Some(bench) = OneSchema::bench() else { return };
+    let timers = bench.timers();
+    for id in ["bad", "good"] {
+        wait(timers.insert(id, "", SECOND, quick())).unwrap();
+    }
+    bench.place.order("update tb.timers set headers = '7' where id = 'bad'");
+    let read = wait(timers.get("bad"));
+    assert!(matches!(read, Err(DurableError::Corrupt { id: Some(_), .. })), "{read:?}");
+    let report = wait(timers.check()).unwrap();
+    assert_eq!(report.findings, [Finding::Unreadable { id: "bad".to_owned() }]);
+    assert_eq!((report.timers, report.keys), (2, 2));
+    let running = bench.work(1, |_| async { Ok::<(), String>(()) });
+    bench.advance(SECOND);
+    let first = running.next();
+    assert_eq!(first.id, "bad");
+    assert!(matches!(first.outcome, Outcome::Unreadable { .. }), "{first:?}");
+    assert_eq!(running.acknowledged(1), ["good"]);
+    running.stop();
+    wait(timers.insert("good", "", HOUR, quick())).unwrap();
+    assert_eq!(wait(timers.remove_corrupt("good")), Ok(false));
+    assert_eq!(wait(timers.remove_corrupt("bad")), Ok(true));
+    assert_eq!(wait(timers.remove_corrupt("bad")), Ok(false));
+    assert_eq!(wait(timers.len()), Ok(1));
+    assert!(wait(timers.check()).unwrap().is_sound());
+}
+
+#[test]
+fn a_state_without_a_timer_is_reported_and_removed() {
+    let Some(bench) = OneSchema::bench() else { return };
+    let timers = bench.timers();
+    for id in ["a", "b", "c"] {
+        wait(timers.insert(id, "", SECOND, quick())).unwrap();
+        wait(timers.pause_timer(id)).unwrap();
+    }
+    bench.place.order(
+        "insert into tb.nexts select * from tb.timers; \
+         delete from tb.timers where id in ('a', 'c'); update tb.states set paused = false",
+    );
+    let report = wait(timers.check()).unwrap();
+    let due = bench.now() + SECOND;
+    let stray = |id: &str| Finding::Stray { id: id.to_owned(), due };
+    assert_eq!(report.findings, [stray("a"), stray("c")]);
+    let running = bench.work(1, |_| async { Ok::<(), String>(()) });
+    bench.advance(SECOND);
+    let first = running.next();
+    assert_eq!(first.id, "a");
+    assert!(matches!(first.outcome, Outcome::Unreadable { .. }), "{first:?}");
+    assert_eq!(running.acknowledged(1), ["b"]);
+    running.stop();
+    assert_eq!(wait(timers.remove_corrupt("a")), Ok(true));
+    wait(timers.repair()).unwrap();
+    assert!(wait(timers.check()).unwrap().is_sound());
+    assert_eq!(bench.place.order("select count(*) from tb.states"), "0");
+    assert_eq!(bench.place.order("select count(*) from tb.nexts"), "0");
+}
+
+/// A timer of which no worker is notified. It may be in the transaction of another client that is
+/// committed long after the due time.
+#[test]
+fn a_timer_without_a_notice_is_found() {
+    let Some(bench) = OneSchema::bench() else { return };
+    let running = bench.work_well();
+    // The windows begin a minute before now.
+    for id in ["1", "2", "3"] {
+        wait(bench.timers().insert(id, "", 100 * SECOND, quick())).unwrap();
+        bench.advance(100 * SECOND);
+        assert_eq!(running.acknowledged(1), [id]);
+    }
+    for late in [SECOND, HOUR] {
+        let due = bench.now().duration_since(UNIX_EPOCH).unwrap() - late;
+        let (due, begun) = (due.as_millis(), Instant::now());
+        bench.place.order(&format!(
+            "insert into tb.timers (due, planned, first, most, attempts, lease, jitter, id, payload) \
+             values ({due}, {due}, 1, 1, 8, 15000, true, 'late', '')"
+        ));
+        let attempt = loop {
+            // All windows are loaded once a minute of real time.
+            assert!(begun.elapsed() < 30 * SECOND, "it is never found");
+            bench.advance(SECOND);
+            if let Ok(attempt) = running.events.recv_timeout(SECOND / 10) {
+                break attempt;
+            }
+        };
+        assert_eq!((&*attempt.id, attempt.outcome), ("late", Outcome::Acknowledged));
+    }
+    assert_eq!(running.stop(), []);
+}
