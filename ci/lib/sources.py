@@ -33,14 +33,15 @@ class Item(NamedTuple):
 def module_files(module):
     """The files of a module, scripts in Lua and SQL included: `wheel/shard` is src/wheel/shard.rs and all
     files below src/wheel/shard. Those of `durable` are below durable/src, and likewise with each of
-    CRATES."""
+    CRATES. A script is a module of its own, too."""
     parts = Path(module).parts
     other = parts[0] in CRATES
     below = Path(parts[0], "src", *parts[1:]) if other else Path("src", *parts)
     below = ROOT / below
-    single = below.with_suffix(".rs")
-    inside = (path for path in below.rglob("*") if path.suffix in (".rs", ".lua", ".sql"))
-    return [*([single] if single.is_file() else []), *sorted(inside)]
+    suffixes = (".rs", ".lua", ".sql")
+    single = (below.with_suffix(suffix) for suffix in suffixes)
+    inside = (path for path in below.rglob("*") if path.suffix in suffixes)
+    return [*(path for path in single if path.is_file()), *sorted(inside)]
 
 
 def masked(text):
