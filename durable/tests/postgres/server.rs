@@ -13,7 +13,7 @@ use std::net::Ipv4Addr;
 use std::thread::sleep;
 use std::time::SystemTime;
 use tourbillon_durable::{
-    DurableError, Existing, Inserted, Loss, Options, Postgres, PostgresOptions,
+    Cancelled, DurableError, Existing, Inserted, Loss, Options, Postgres, PostgresOptions,
 };
 
 /// The reply to an insert into a server that may have to be repeated.
@@ -259,4 +259,52 @@ fn renewals_and_retries_leave_the_payload_where_it_is() {
     drop(end);
     run.join().unwrap().unwrap();
     assert_eq!(place(), before);
+}
+
+#[test]
+fn timers_are_found_by_their_id_alone_while_the_tables_look_empty() {
+    const COUNT: usize = 5000;
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let mut holder = {
+        // The server forgets its plans with the connections of this process.
+        let process = server.process();
+        let timers = &process.timers;
+        // While this transaction is open, the tables keep the rows that are deleted.
+        let holds = "begin isolation level repeatable read; select from timers.store; \
+                     select pg_sleep(600)";
+        let holder = server.session(holds);
+        let open = "select count(*) from pg_stat_activity where query like '%(600)%' \
+                    and backend_xmin is not null and pid <> pg_backend_pid()";
+        server.wait_for("the transaction", |server| server.order(open) == "1");
+        let all = ids(COUNT);
+        let insert = |delay| {
+            let inserts = all.iter().map(move |id| timers.insert(id, "", delay, quick()));
+            let inserted = wait(futures_util::future::join_all(inserts));
+            assert!(inserted.iter().all(|inserted| *inserted == Ok(Inserted::New)));
+        };
+        insert(60 * SECOND);
+        let cancelled =
+            wait(futures_util::future::join_all(all.iter().map(|id| timers.cancel(id))));
+        assert!(cancelled.iter().all(|cancelled| *cancelled == Ok(Cancelled::Removed)));
+        server.order("vacuum analyze timers.timers, timers.states");
+        insert(SECOND / 10);
+        all_are_acknowledged_once(timers, vec![process.work_at(256)], all.clone());
+        holder
+    };
+    server.order(
+        "select pg_terminate_backend(pid) from pg_stat_activity \
+                  where query like '%(600)%' and pid <> pg_backend_pid()",
+    );
+    holder.wait().unwrap();
+    let clients = "select count(*) from pg_stat_activity where backend_type = 'client backend'";
+    server.wait_for("the end of all connections", |server| server.order(clients) == "1");
+    let scans = |index: &str| {
+        let sql =
+            format!("select idx_scan from pg_stat_user_indexes where indexrelname = '{index}'");
+        server.order(&sql).parse::<usize>().unwrap()
+    };
+    let [by_id, timers, states] = ["states_pkey", "timers_due", "states_key"].map(scans);
+    assert!(by_id > 2 * COUNT, "each is looked up when it is leased and at its end: {by_id}");
+    // For the keys that are due. A scan for an id passes all entries.
+    assert!(timers < COUNT && states < COUNT, "{timers} {states}");
 }

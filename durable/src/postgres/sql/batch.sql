@@ -118,25 +118,31 @@ BEGIN
       DELETE FROM tb.batches AS b WHERE b.process = a_process AND b.number = last_number;
     ELSE
       -- Each lane leaves a row at its end.
-      WITH old AS MATERIALIZED (SELECT o.process, o.number FROM tb.batches AS o
-        WHERE o.written < transaction_timestamp() - interval '7 days'
-        ORDER BY o.written LIMIT 2 FOR UPDATE SKIP LOCKED)
-      DELETE FROM tb.batches AS b USING old
-        WHERE b.process = old.process AND b.number = old.number;
+      DELETE FROM tb.batches WHERE ctid = ANY (ARRAY(SELECT old.ctid FROM tb.batches AS old
+        WHERE old.written < transaction_timestamp() - interval '7 days'
+        ORDER BY old.written LIMIT 2 FOR UPDATE SKIP LOCKED));
     END IF;
     INSERT INTO tb.batches VALUES (a_process, a_number, clock_timestamp(), reply.now,
       reply.answers, reply.dues, reply.fences, reply.befores);
     PERFORM tb.notify_near(home, reply.now, ids, reply.dues);
   END IF;
   RETURN QUERY
-    SELECT o.place::integer, reply.now, o.answer, o.due, tb.part(o.id), o.fence, o.before, held.leased
+    SELECT o.place::integer, reply.now, o.answer, o.due, tb.part(o.id), o.fence, o.before,
+      CASE WHEN o.kind = 'lease' AND o.answer IN (2, 3) THEN tb.leased_record(o.id, o.fence) END
     FROM unnest(reply.answers, reply.dues, reply.fences, reply.befores, ids, kinds)
       WITH ORDINALITY AS o (answer, due, fence, before, id, kind, place)
-    LEFT JOIN LATERAL (
-      SELECT r AS leased FROM tb.records AS r
-      WHERE r.id = o.id AND r.fence = o.fence) AS held
-      ON o.kind = 'lease' AND o.answer IN (2, 3)
     ORDER BY o.place;
+END $$;
+
+-- Returns the timer that is leased under a fencing token. A join with the whole batch might read all
+-- states, with the dead rows that a long transaction keeps.
+CREATE OR REPLACE FUNCTION tb.leased_record(an_id text, token bigint) RETURNS tb.records
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  leased tb.records;
+BEGIN
+  SELECT * INTO leased FROM tb.records WHERE id = an_id AND fence = token;
+  RETURN leased;
 END $$;
 
 -- Notifies the workers of other processes of keys in their window.

@@ -33,7 +33,7 @@ DECLARE
 BEGIN
   SELECT due, planned, lease INTO timer FROM tb.timers WHERE id = an_id FOR UPDATE;
   IF NOT FOUND THEN
-    PERFORM FROM tb.states WHERE id = an_id;
+    PERFORM attempt FROM tb.states WHERE id = an_id;
     RETURN (CASE WHEN FOUND THEN 5 ELSE 0 END, NULL, NULL, NULL)::tb.answer;
   END IF;
   now := coalesce(at, tb.clock());
@@ -54,8 +54,8 @@ BEGIN
     WHERE id = an_id AND due = state.due;
   IF NOT FOUND THEN
     -- It was renewed meanwhile, for which the row of the timer is not locked.
-    SELECT renewed.key INTO key FROM tb.states AS renewed WHERE id = an_id;
-    RETURN (1, key, NULL, NULL)::tb.answer;
+    SELECT * INTO state FROM tb.states WHERE id = an_id;
+    RETURN (1, state.key, NULL, NULL)::tb.answer;
   END IF;
   RETURN (CASE WHEN state.fence IS NULL THEN 2 ELSE 3 END, until, token, key)::tb.answer;
 END $$;

@@ -64,18 +64,19 @@ SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS 
 BEGIN
   RETURN QUERY
     (SELECT timer.due, timer.id FROM tb.timers AS timer
-      WHERE (timer.due, timer.id) >= (from_due, from_id) AND timer.due <= last
+      WHERE (timer.due, timer.id COLLATE "POSIX") >= (from_due, from_id) AND timer.due <= last
         AND NOT (after AND timer.due = from_due AND timer.id = from_id)
         AND (parts IS NULL OR tb.part(timer.id) = ANY (parts))
-        -- Not as a join, whose plan could read all states.
-        AND (SELECT true FROM tb.states AS state WHERE state.id = timer.id) IS NULL
-      ORDER BY timer.due, timer.id LIMIT enough)
+        -- Not as a join, whose plan could read all states, and of a column that the index by key
+        -- does not have.
+        AND (SELECT state.attempt FROM tb.states AS state WHERE state.id = timer.id) IS NULL
+      ORDER BY timer.due, timer.id COLLATE "POSIX" LIMIT enough)
     UNION ALL
     (SELECT state.key, state.id FROM tb.states AS state
-      WHERE (state.key, state.id) >= (from_due, from_id) AND state.key <= last
+      WHERE (state.key, state.id COLLATE "POSIX") >= (from_due, from_id) AND state.key <= last
         AND NOT (after AND state.key = from_due AND state.id = from_id)
         AND (parts IS NULL OR tb.part(state.id) = ANY (parts))
-      ORDER BY state.key, state.id LIMIT enough)
+      ORDER BY state.key, state.id COLLATE "POSIX" LIMIT enough)
     ORDER BY 1, 2 LIMIT enough;
 END $$;
 
