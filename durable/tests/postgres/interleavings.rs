@@ -2,11 +2,11 @@
 
 #![allow(clippy::disallowed_methods, reason = "an insert waits in a thread of its own")]
 
+use crate::client::{batch, client};
 use crate::common::bench::{SECOND, wait};
 use crate::common::host::Host;
 use crate::common::postgres_server::PostgresServer;
 use crate::common::process::{Process, ids, quick};
-use crate::transactions::client;
 use std::collections::BTreeSet;
 use tourbillon_durable::{DurableError, Existing, Inserted, Options};
 
@@ -223,28 +223,6 @@ fn letters_beyond_the_bounds_are_deleted_without_waiting_or_counting_many() {
     // As in a batch.
     let begins = "begin; set local enable_seqscan = off";
     assert_eq!(server.order(&format!("{begins}; {}; {read}", trim(2000))), "\nt");
-}
-
-/// Returns a statement that executes a batch with one operation on each of some timers.
-pub(super) fn batch(number: u32, settles: bool, kind: &str, ids: &[&str], due: &str) -> String {
-    let nothing = |columns: &[&str], kind| {
-        columns.iter().map(|name| format!(", {name} => '{{}}'::{kind}[]")).collect::<String>()
-    };
-    format!(
-        "select answer from timers.batch(home => 1, a_process => 1, a_number => {number}, \
-         settles => {settles}, at => null, most_letters => null, age => null, \
-         kinds => array_fill('{kind}'::text, array[{}]), ids => array['{}'], dues => array[{due}]::bigint[], \
-         payloads => '{{}}'::bytea[]{}{}{}{})",
-        ids.len(),
-        ids.join("', '"),
-        nothing(
-            &["waits", "fences", "firsts", "mosts", "everys", "lives", "misfires", "attempts"],
-            "bigint"
-        ),
-        nothing(&["hows", "notes", "crons", "zones", "headers"], "text"),
-        nothing(&["flags", "jitters"], "boolean"),
-        nothing(&["reasons", "leases"], "integer"),
-    )
 }
 
 /// A batch is taken apart while a copy of it is on its way, or was executed.

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod client;
 #[path = "../common/mod.rs"]
 mod common;
 #[cfg(feature = "postgres-tls")]

@@ -1,10 +1,10 @@
 //! Roles that may do some things with a store and not others.
 
+use crate::client::client_at;
 use crate::common::bench::{SECOND, wait};
 use crate::common::host::Host;
 use crate::common::postgres_server::PostgresServer;
 use crate::common::process::{Process, quick, runtime};
-use crate::transactions::client_at;
 use tourbillon_durable::{DurableError, Inserted, Postgres, PostgresOptions};
 
 /// Returns the address of a server for a role.

@@ -2,41 +2,15 @@
 
 #![allow(clippy::disallowed_methods, reason = "workers are waited for")]
 
+use crate::client::{batch, client};
 use crate::common::bench::{SECOND, wait};
 use crate::common::host::Host;
 use crate::common::postgres_server::PostgresServer;
-use crate::common::process::{Process, all_are_acknowledged_once, ids, quick};
-use crate::interleavings::batch;
+use crate::common::process::{all_are_acknowledged_once, ids, quick};
 use std::collections::BTreeSet;
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
-use tokio_postgres::{Client, NoTls};
 use tourbillon_durable::{Cancelled, Existing, Inserted};
-
-/// Connects as another client.
-pub(super) fn client(process: &Process, server: &PostgresServer) -> Client {
-    client_at(process, &server.url())
-}
-
-/// Connects as another client, with this address.
-pub(super) fn client_at(process: &Process, url: &str) -> Client {
-    process.runtime.block_on(async {
-        let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
-        tokio::spawn(connection);
-        client
-    })
-}
-
-impl Process {
-    pub(super) fn execute(&self, client: &Client, sql: &str) -> Result<Option<String>, String> {
-        let told = self.runtime.block_on(client.simple_query(sql));
-        let rows = told.map_err(|error| error.code().unwrap().code().to_owned())?;
-        Ok(rows.into_iter().find_map(|message| match message {
-            tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
-            _ => None,
-        }))
-    }
-}
 
 #[test]
 fn a_timer_exists_if_its_transaction_is_committed() {
