@@ -29,6 +29,10 @@ if [ -n \"$process\" ]; then
 fi
 rm -rf \"$0\"";
 
+/// The transaction of [`hold_snapshot`](PostgresServer::hold_snapshot), as the end of a query.
+const HOLDER: &str =
+    "pg_stat_activity where query like '%pg_sleep(86400)%' and pid <> pg_backend_pid()";
+
 /// Settings under which each commit is on the disk, of a size for tests.
 const SETTINGS: [&str; 8] = [
     "listen_addresses=127.0.0.1",
@@ -380,9 +384,24 @@ impl PostgresServer {
         self.psql(sql).unwrap_or_else(|error| panic!("{sql}: {error}"))
     }
 
-    /// Starts to execute SQL on a connection that lasts until the process is killed.
-    pub(crate) fn session(&self, sql: &str) -> Child {
-        self.client(sql).spawn().expect("it starts")
+    /// Starts a transaction of another client with a snapshot of now. While it is open, the rows
+    /// that are deleted cannot be vacuumed away.
+    pub(crate) fn hold_snapshot(&self) -> Child {
+        let holds = "begin isolation level repeatable read; select pg_sleep(86400)";
+        let holder = self.client(holds).spawn().expect("it starts");
+        self.wait_for("the transaction", Self::holds_snapshot);
+        holder
+    }
+
+    /// Returns `true` if that transaction is open.
+    pub(crate) fn holds_snapshot(&self) -> bool {
+        self.order(&format!("select count(*) from {HOLDER} and backend_xmin is not null")) == "1"
+    }
+
+    /// Ends that transaction.
+    pub(crate) fn release_snapshot(&self, mut holder: Child) {
+        self.order(&format!("select pg_terminate_backend(pid) from {HOLDER}"));
+        holder.wait().expect("it ends");
     }
 
     fn psql(&self, sql: &str) -> Result<String, String> {

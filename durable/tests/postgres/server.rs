@@ -265,17 +265,11 @@ fn renewals_and_retries_leave_the_payload_where_it_is() {
 fn timers_are_found_by_their_id_alone_while_the_tables_look_empty() {
     const COUNT: usize = 5000;
     let Some(server) = PostgresServer::start(&[]) else { return };
-    let mut holder = {
+    let holder = {
         // The server forgets its plans with the connections of this process.
         let process = server.process();
         let timers = &process.timers;
-        // While this transaction is open, the tables keep the rows that are deleted.
-        let holds = "begin isolation level repeatable read; select from timers.store; \
-                     select pg_sleep(600)";
-        let holder = server.session(holds);
-        let open = "select count(*) from pg_stat_activity where query like '%(600)%' \
-                    and backend_xmin is not null and pid <> pg_backend_pid()";
-        server.wait_for("the transaction", |server| server.order(open) == "1");
+        let holder = server.hold_snapshot();
         let all = ids(COUNT);
         let insert = |delay| {
             let inserts = all.iter().map(move |id| timers.insert(id, "", delay, quick()));
@@ -291,11 +285,7 @@ fn timers_are_found_by_their_id_alone_while_the_tables_look_empty() {
         all_are_acknowledged_once(timers, vec![process.work_at(256)], all.clone());
         holder
     };
-    server.order(
-        "select pg_terminate_backend(pid) from pg_stat_activity \
-                  where query like '%(600)%' and pid <> pg_backend_pid()",
-    );
-    holder.wait().unwrap();
+    server.release_snapshot(holder);
     let clients = "select count(*) from pg_stat_activity where backend_type = 'client backend'";
     server.wait_for("the end of all connections", |server| server.order(clients) == "1");
     let scans = |index: &str| {

@@ -125,16 +125,10 @@ async fn stream(
 pub(crate) async fn measure(subject: &Subject<PostgresServer>, options: &Options) -> Held {
     let server = &subject.server;
     let free = stream(subject, options, options.held.min(60), "free").await;
-    let holds = "begin isolation level repeatable read; select count(*) from timers.store; \
-                 select pg_sleep(86400)";
-    let mut holder = server.session(holds);
-    let open = "select count(*) > 0 from pg_stat_activity where backend_xmin is not null \
-                and query like '%pg_sleep(86400)%' and pid <> pg_backend_pid()";
-    server.wait_for("the transaction", |server| server.order(open) == "t");
+    let holder = server.hold_snapshot();
     let held = stream(subject, options, options.held, "held").await;
-    assert_eq!(server.order(open), "t", "it was open all the time");
+    assert!(server.holds_snapshot(), "it was open all the time");
     let dead = server.order("select sum(n_dead_tup) from pg_stat_user_tables").parse().unwrap();
-    holder.kill().unwrap();
-    holder.wait().unwrap();
+    server.release_snapshot(holder);
     Held { seconds: options.held, rate: options.held_rate, free, held, dead }
 }
