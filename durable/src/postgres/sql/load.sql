@@ -67,8 +67,7 @@ BEGIN
       WHERE (timer.due, timer.id COLLATE "POSIX") >= (from_due, from_id) AND timer.due <= last
         AND NOT (after AND timer.due = from_due AND timer.id = from_id)
         AND (parts IS NULL OR tb.part(timer.id) = ANY (parts))
-        -- Not as a join, whose plan could read all states, and of a column that the index by key
-        -- does not have.
+        -- Not as a join, whose plan could read all states.
         AND (SELECT state.attempt FROM tb.states AS state WHERE state.id = timer.id) IS NULL
       ORDER BY timer.due, timer.id COLLATE "POSIX" LIMIT enough)
     UNION ALL

@@ -7,7 +7,7 @@
 --
 -- The indexes by time have the ids in the collation "POSIX", whose order is that of "C". The planner
 -- would otherwise look for an id in them, by reading them from end to end, while it takes a table
--- for empty.
+-- for empty. For the same reason a query for an id reads a column that these indexes lack.
 --
 -- All times are milliseconds since 1970. A paused timer that rests is parked 2^48 ms behind all
 -- others.
