@@ -66,6 +66,8 @@ mod check;
 mod checking;
 mod clock;
 mod copy;
+#[cfg(feature = "redis")]
+mod credentials;
 mod dead_letters;
 mod durability;
 #[cfg(feature = "file")]
@@ -111,6 +113,8 @@ pub use backoff::Backoff;
 pub use check::{CheckReport, Finding};
 pub use clock::{StoreClock, SystemClock};
 pub use copy::CopyProgress;
+#[cfg(feature = "redis")]
+pub use credentials::Credentials;
 pub use dead_letters::{DeadLetter, Redriven};
 pub use durability::{Durability, Loss};
 #[cfg(feature = "file")]
@@ -130,7 +134,7 @@ pub use record::DeadReason;
 #[cfg(feature = "redis-tls")]
 pub use redis::RedisTls;
 #[cfg(feature = "redis")]
-pub use redis::{Redis, RedisCredentials, RedisOptions};
+pub use redis::{Redis, RedisOptions};
 pub use rule::{Misfire, Rule};
 pub use stats::Stats;
 pub use store::{AnyStore, Cancelled, Inserted};

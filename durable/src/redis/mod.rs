@@ -26,7 +26,6 @@ mod bytes;
 mod cluster;
 mod connect;
 mod copying;
-mod credentials;
 mod damaged;
 mod fault;
 mod find;
@@ -66,7 +65,6 @@ use super::store::{
     Stalled, Store,
 };
 use super::window::Window;
-pub use credentials::RedisCredentials;
 use operations::Operations;
 pub use options::RedisOptions;
 use std::fmt;

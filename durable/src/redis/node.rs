@@ -9,8 +9,8 @@
 
 #![forbid(unsafe_code)]
 
+use super::super::credentials::Credentials;
 use super::super::error::DurableError;
-use super::credentials::RedisCredentials;
 use super::fault::Setting;
 use super::sentinel::Sentinels;
 use crate::panics::ignore_poison;
@@ -43,7 +43,7 @@ pub(super) struct Origin {
     /// The sentinels that know the address.
     pub(super) sentinels: Option<Arc<Sentinels>>,
     /// The credentials in place of those in `info`.
-    pub(super) credentials: Option<RedisCredentials>,
+    pub(super) credentials: Option<Credentials>,
 }
 
 impl Origin {
@@ -65,7 +65,7 @@ impl Origin {
     }
 
     fn version(&self) -> u64 {
-        self.credentials.as_ref().map_or(0, RedisCredentials::version)
+        self.credentials.as_ref().map_or(0, Credentials::version)
     }
 }
 

@@ -4,8 +4,8 @@
 
 use super::super::bounds::LetterBounds;
 use super::super::clock::{StoreClock, millis_up};
+use super::super::credentials::Credentials;
 use super::super::error::DurableError;
-use super::credentials::RedisCredentials;
 #[cfg(feature = "redis-tls")]
 use super::tls::RedisTls;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub struct RedisOptions {
     pub(super) clock: Option<Arc<dyn StoreClock>>,
     pub(super) may_evict: bool,
     pub(super) bounds: LetterBounds,
-    pub(super) credentials: Option<RedisCredentials>,
+    pub(super) credentials: Option<Credentials>,
     #[cfg(feature = "redis-tls")]
     pub(super) tls: Option<RedisTls>,
 }
@@ -122,15 +122,15 @@ impl RedisOptions {
     /// # Examples
     ///
     /// ```
-    /// use tourbillon_durable::{RedisCredentials, RedisOptions};
+    /// use tourbillon_durable::{Credentials, RedisOptions};
     ///
-    /// let credentials = RedisCredentials::new("clerk", "today's");
+    /// let credentials = Credentials::new("clerk", "today's");
     /// let options = RedisOptions::new("reminders").credentials(&credentials);
     /// credentials.set("clerk", "tomorrow's"); // at any time
     /// # let _ = options;
     /// ```
     #[must_use]
-    pub fn credentials(mut self, credentials: &RedisCredentials) -> Self {
+    pub fn credentials(mut self, credentials: &Credentials) -> Self {
         self.credentials = Some(credentials.clone());
         self
     }

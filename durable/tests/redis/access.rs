@@ -6,7 +6,7 @@ use crate::common::bench::{SECOND, attempts, wait};
 use crate::common::process::{Process, quick, runtime};
 use crate::common::servers::{Cluster, Server};
 use tourbillon_durable::{
-    Cancelled, DurableError, DurableTimers, Options, Outcome, Redis, RedisCredentials, RedisOptions,
+    Cancelled, Credentials, DurableError, DurableTimers, Options, Outcome, Redis, RedisOptions,
 };
 
 /// The permissions on one node, as in the guide.
@@ -125,7 +125,7 @@ fn a_worker_outlives_a_change_of_its_password() {
     let Some(server) = Server::start(&[]) else { return };
     server.order(&format!("ACL SETUSER clerk on >old {RIGHTS}"));
     let runtime = runtime();
-    let credentials = RedisCredentials::new("clerk", "old");
+    let credentials = Credentials::new("clerk", "old");
     let options = RedisOptions::new("timers").credentials(&credentials);
     let url = format!("redis://127.0.0.1:{}/", server.port);
     let process = Process::of(runtime.block_on(Redis::connect(&url, options)).unwrap(), runtime);

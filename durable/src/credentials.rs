@@ -1,4 +1,4 @@
-//! [`RedisCredentials`], a user and a password that can change while a store is open.
+//! [`Credentials`], a user and a password that can change while a store is open.
 
 #![forbid(unsafe_code)]
 
@@ -16,11 +16,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// # Examples
 ///
 /// ```no_run
-/// use tourbillon_durable::{Redis, RedisCredentials, RedisOptions};
+/// use tourbillon_durable::{Credentials, Redis, RedisOptions};
 ///
 /// # async fn new_password() -> String { String::new() }
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// let credentials = RedisCredentials::new("clerk", "today's");
+/// let credentials = Credentials::new("clerk", "today's");
 /// let options = RedisOptions::new("reminders").credentials(&credentials);
 /// let store = Redis::connect("redis://10.0.0.1/", options).await?;
 /// tokio::spawn(async move {
@@ -33,7 +33,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct RedisCredentials(Arc<Mutex<Values>>);
+pub struct Credentials(Arc<Mutex<Values>>);
 
 struct Values {
     user: String,
@@ -42,15 +42,15 @@ struct Values {
     version: u64,
 }
 
-impl RedisCredentials {
+impl Credentials {
     /// Creates credentials of a user. An empty name stands for the default user.
     ///
     /// # Examples
     ///
     /// ```
-    /// use tourbillon_durable::RedisCredentials;
+    /// use tourbillon_durable::Credentials;
     ///
-    /// let credentials = RedisCredentials::new("clerk", "secret");
+    /// let credentials = Credentials::new("clerk", "secret");
     /// assert!(!format!("{credentials:?}").contains("secret"));
     /// ```
     #[must_use]
@@ -70,9 +70,9 @@ impl RedisCredentials {
     /// # Examples
     ///
     /// ```
-    /// use tourbillon_durable::RedisCredentials;
+    /// use tourbillon_durable::Credentials;
     ///
-    /// let credentials = RedisCredentials::new("", "yesterday's");
+    /// let credentials = Credentials::new("", "yesterday's");
     /// credentials.set("", "today's");
     /// ```
     pub fn set(&self, user: &str, password: &str) {
@@ -103,8 +103,8 @@ impl RedisCredentials {
 }
 
 /// Shows the user only.
-impl fmt::Debug for RedisCredentials {
+impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisCredentials").field("user", &self.lock().user).finish_non_exhaustive()
+        f.debug_struct("Credentials").field("user", &self.lock().user).finish_non_exhaustive()
     }
 }
