@@ -6,7 +6,7 @@
 use crate::common::bench::{SECOND, attempts, wait};
 use crate::common::host::Host;
 use crate::common::postgres_server::PostgresServer;
-use crate::common::process::{Process, ids, quick};
+use crate::common::process::{Process, Work, ids, quick};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -150,6 +150,20 @@ fn a_worker_that_was_stopped_loads_its_window_again() {
     let process = server.process();
     let work = process.work();
     let stopped = Worker::start(&server);
+    // A busy computer is late too, but hardly three times.
+    let mut rounds = (0..3).map(|_| punctual_after_a_stop(&server, &process, &work, &stopped));
+    assert!(rounds.any(|punctual| punctual > 50), "timers are late");
+    stopped.end(&mut Vec::new());
+    work.stop();
+}
+
+/// Inserts 60 timers while a worker is stopped. Returns how many of them are delivered in time.
+fn punctual_after_a_stop(
+    server: &PostgresServer,
+    process: &Process,
+    work: &Work,
+    stopped: &Worker,
+) -> usize {
     let workers = |count: &'static str| {
         move |server: &PostgresServer| server.order("select count(*) from timers.workers") == count
     };
@@ -158,17 +172,22 @@ fn a_worker_that_was_stopped_loads_its_window_again() {
     sleep(2 * SECOND);
     stopped.signal("-STOP");
     server.wait_for("the removal of the other worker", workers("1"));
-    let all = ids(200);
-    let inserted = all.iter().map(|id| process.timers.insert(id, "", 4 * SECOND, quick()));
+    // They come into a window that the stopped worker has loaded, of ten seconds from then on.
+    let delay = 2 * SECOND;
+    let all = ids(60);
+    let inserted = all.iter().map(|id| process.timers.insert(id, "", delay, quick()));
     wait(futures_util::future::try_join_all(inserted)).unwrap();
     let begun = SystemTime::now();
     stopped.signal("-CONT");
     // Keys that a worker does not know are found when they have been overdue for a second.
-    let soon = 4 * SECOND + SECOND * 9 / 10;
+    let soon = delay + SECOND * 9 / 10;
     sleep(soon.saturating_sub(begun.elapsed().unwrap()));
-    let punctual = work.acknowledged.try_iter().count()
-        + stopped.said.try_iter().filter(|(what, _)| *what == 'b').count();
-    assert!(punctual > 150, "{punctual} of 200");
-    stopped.end(&mut Vec::new());
-    assert!(work.stop().len() <= 200);
+    let delivered = || {
+        work.acknowledged.try_iter().count()
+            + stopped.said.try_iter().filter(|(what, _)| *what == 'b').count()
+    };
+    let punctual = delivered();
+    server.wait_for("the other timers", |_| wait(process.timers.len()) == Ok(0));
+    delivered();
+    punctual
 }
