@@ -54,6 +54,15 @@ pub struct Firing {
     pub most: f64,
 }
 
+/// Timers that were overdue.
+#[derive(Debug, Serialize)]
+pub struct CatchUp {
+    /// How many there were.
+    pub count: usize,
+    /// How many were delivered a second, until the last of them.
+    pub a_second: f64,
+}
+
 impl fmt::Display for Resting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { count, scheduled, bytes, commands } = self;
@@ -77,6 +86,14 @@ impl fmt::Display for Firing {
             "| {rate} | {a_second:.0} | {commands:.0} | {server:.2} | {client:.2} \
              | {p50:.2} | {p99:.2} | {most:.2} |"
         )
+    }
+}
+
+impl fmt::Display for CatchUp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "| overdue after an hour | delivered a second |")?;
+        writeln!(f, "|---:|---:|")?;
+        write!(f, "| {} | {:.0} |", self.count, self.a_second)
     }
 }
 
@@ -162,10 +179,7 @@ impl<S: Figures> Subject<S> {
         let elapsed = begun.elapsed().as_secs_f64();
         let commands = (self.server.commands() - commands - 1.0) / elapsed;
         let (server, client) = (self.server.cpu() - server, own_cpu() - client);
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while late.lock().unwrap().len() < count as u64 && Instant::now() < deadline {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        all_are_recorded(&late, count).await;
         let took = begun.elapsed().as_secs_f64();
         work.stop().await;
         let late = late.lock().unwrap();
@@ -174,6 +188,29 @@ impl<S: Figures> Subject<S> {
         let [p50, p99, most] = [0.5, 0.99, 1.0].map(millis);
         let (server, client) = (server / elapsed, client / elapsed);
         Firing { rate, a_second: count as f64 / took, commands, server, client, p50, p99, most }
+    }
+
+    /// Delivers timers that were due in the last hour, while no worker ran.
+    pub async fn catch_up(&self, first: usize, count: usize, concurrency: usize) -> CatchUp {
+        let (hour, number) = (Duration::from_secs(3600), u32::try_from(count).unwrap());
+        let (start, step) = (SystemTime::now() - hour, hour / number);
+        let due = move |number| start + step * u32::try_from(number).unwrap();
+        self.schedule_from(first, CALLERS, count, due).await;
+        let (late, begun) = (histogram(), Instant::now());
+        let work = Work::start(&self.timers, concurrency, Arc::clone(&late));
+        all_are_recorded(&late, count).await;
+        let took = begun.elapsed().as_secs_f64();
+        work.stop().await;
+        assert_eq!(late.lock().unwrap().len(), count as u64, "each is delivered once");
+        CatchUp { count, a_second: count as f64 / took }
+    }
+}
+
+/// Waits until so many deliveries have begun, for a minute at most.
+async fn all_are_recorded(late: &Latenesses, count: usize) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while late.lock().unwrap().len() < count as u64 && Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 

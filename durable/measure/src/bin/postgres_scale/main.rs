@@ -58,6 +58,9 @@ struct Options {
     /// The number of timers that fire per second.
     #[arg(long, default_value_t = 1_000)]
     rate: usize,
+    /// The number of timers that were due in an hour without a worker.
+    #[arg(long, default_value_t = 100_000)]
+    overdue: usize,
     /// The duration of the measurements at rest and of firing, in seconds.
     #[arg(long, default_value_t = 20)]
     seconds: u64,
@@ -145,7 +148,7 @@ async fn take(
 }
 
 async fn measure(options: &Options, report: &mut Report) {
-    let Options { resting, rate, seconds, concurrency, .. } = *options;
+    let Options { resting, rate, overdue, seconds, concurrency, .. } = *options;
     let subject = subject().await;
     for &callers in &options.callers {
         report.calls.push(calls(&subject, callers, options, 0).await);
@@ -157,6 +160,7 @@ async fn measure(options: &Options, report: &mut Report) {
     };
     report.resting = Some(subject.rest_after(filled, resting, seconds).await);
     report.firing = Some(subject.fire(resting, rate, seconds, concurrency).await);
+    report.overdue = Some(subject.catch_up(resting, overdue, concurrency).await);
     for &callers in &options.callers {
         report.calls.push(calls(&subject, callers, options, resting).await);
     }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use std::fmt;
-use tourbillon_durable_measure::firing::{Firing, Resting};
+use tourbillon_durable_measure::firing::{CatchUp, Firing, Resting};
 use tourbillon_durable_measure::median;
 
 /// All that was measured.
@@ -11,6 +11,7 @@ pub(crate) struct Report {
     pub(crate) calls: Vec<Calls>,
     pub(crate) resting: Option<Resting>,
     pub(crate) firing: Option<Firing>,
+    pub(crate) overdue: Option<CatchUp>,
     pub(crate) held: Option<Held>,
 }
 
@@ -65,6 +66,9 @@ impl fmt::Display for Report {
         }
         if let Some(firing) = &self.firing {
             writeln!(f, "\n{firing}")?;
+        }
+        if let Some(overdue) = &self.overdue {
+            writeln!(f, "\n{overdue}")?;
         }
         if let Some(Held { seconds, rate, free, held, dead }) = &self.held {
             writeln!(

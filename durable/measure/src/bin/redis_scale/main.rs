@@ -52,6 +52,9 @@ struct Options {
     /// The number of timers that fire per second.
     #[arg(long, default_value_t = 5_000)]
     rate: usize,
+    /// The number of timers that were due in an hour without a worker.
+    #[arg(long, default_value_t = 100_000)]
+    overdue: usize,
     /// The duration of the measurements at rest and of firing, in seconds.
     #[arg(long, default_value_t = 20)]
     seconds: u64,
@@ -104,7 +107,7 @@ fn number(server: &Server, section: &str, name: &str) -> f64 {
 }
 
 async fn measure(options: &Options, report: &mut Report) {
-    let Options { resting, rounds, count, rate, seconds, concurrency, .. } = *options;
+    let Options { resting, rounds, count, rate, overdue, seconds, concurrency, .. } = *options;
     for callers in &options.callers {
         let subject = options.append.subject().await;
         let extent = Extent { resting: 0, rounds, count };
@@ -116,6 +119,7 @@ async fn measure(options: &Options, report: &mut Report) {
     let subject = options.append.subject().await;
     report.resting = Some(subject.rest(resting, seconds).await);
     report.firing = Some(subject.fire(resting, rate, seconds, concurrency).await);
+    report.overdue = Some(subject.catch_up(resting, overdue, concurrency).await);
     for callers in &options.callers {
         let extent = Extent { resting, rounds, count };
         if report.pipelining.iter().all(|measured| measured.resting == 0) {
