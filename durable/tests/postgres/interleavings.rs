@@ -12,14 +12,16 @@ use std::time::{Duration, UNIX_EPOCH};
 use tourbillon_durable::{DurableError, Existing, Inserted, Options};
 
 /// The planner counts a small table that is read as a whole as if it was expensive, because it has
-/// to avoid such plans for large ones. It must not compile code for it in each call.
+/// to avoid such plans for large ones. It must not compile code for it in each call, or read all
+/// rows that a bitmap has instead, most of which may be dead while a transaction is open.
 #[test]
-fn no_function_that_avoids_scans_compiles_its_plans() {
+fn no_function_that_avoids_scans_compiles_its_plans_or_makes_bitmaps() {
     let Some(server) = PostgresServer::start(&[]) else { return };
     let _process = server.process();
-    let compiling = "select count(*) > 5, count(*) filter (where not 'jit=off' = any (proconfig)) \
-                     from pg_proc where 'enable_seqscan=off' = any (proconfig)";
-    assert_eq!(server.order(compiling), "t|0");
+    let others = "select count(*) > 5, \
+                  count(*) filter (where not '{jit=off,enable_bitmapscan=off}' <@ proconfig) \
+                  from pg_proc where 'enable_seqscan=off' = any (proconfig)";
+    assert_eq!(server.order(others), "t|0");
 }
 
 /// A lease is renewed while another worker takes it over, because it has expired.
@@ -94,6 +96,50 @@ fn the_workers_are_not_read_for_each_part() {
                 from timers.load(1, 1, false, 0, '', false, 9000, 10, 5000)";
     let read = "select pg_stat_get_xact_numscans('timers.workers'::regclass) < 10";
     assert_eq!(server.order(&format!("begin; {load}; {read}")), "64\nt");
+}
+
+/// While a transaction is open, the index keeps the entries of all replies to a process.
+#[test]
+fn the_replies_before_the_last_are_not_read() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let _process = server.process();
+    let holder = server.hold_snapshot();
+    server.order(
+        "insert into timers.batches select 1, number, clock_timestamp(), 0, '{}', '{}', '{}', '{}' \
+         from generate_series(1, 1000) as number; \
+         delete from timers.batches where number < 1000",
+    );
+    server.order("analyze timers.batches");
+    let cancel = batch(1001, false, "cancel", &["id"], "null");
+    let read = "select pg_stat_get_xact_tuples_returned('timers.batches_pkey'::regclass)";
+    let told = server.order(&format!("begin; {cancel}; {read}"));
+    let read: u32 = told.lines().last().unwrap().parse().unwrap();
+    assert!((1..10).contains(&read), "{read}");
+    server.release_snapshot(holder);
+}
+
+/// Planning a statement for the values of one call takes longer than executing it.
+#[test]
+fn a_batch_is_executed_with_plans_that_exist() {
+    let counting = ["shared_preload_libraries=pg_stat_statements", "pg_stat_statements.track=all"];
+    let settings = [&counting[..], &["pg_stat_statements.track_planning=on"]].concat();
+    let Some(server) = PostgresServer::start(&settings) else { return };
+    server.order("create extension pg_stat_statements");
+    let process = server.process();
+    for id in ["id", "other"] {
+        wait(process.timers.insert(id, "", Duration::ZERO, quick())).unwrap();
+    }
+    let batches = |first| -> String {
+        let kinds = ["lease", "renew", "reset", "cancel"];
+        let one = |(number, kind)| batch(number, false, kind, &["id", "other"], "null") + ";";
+        (first..).zip(kinds).map(one).collect()
+    };
+    // The first ones make the plans.
+    let (first, last) = (batches(1) + &batches(11), batches(21));
+    let reset = "select pg_stat_statements_reset();";
+    let plans = "select sum(calls) > 20, sum(plans) from pg_stat_statements where not toplevel";
+    let told = server.order(&[&first, reset, &last, plans].concat());
+    assert_eq!(told.lines().last(), Some("t|0"));
 }
 
 /// A worker waits for the lock of a timer as long as another client's transaction holds it.

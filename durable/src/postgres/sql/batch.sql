@@ -25,8 +25,8 @@ CREATE OR REPLACE FUNCTION tb.batch(
   place integer, now bigint, answer integer, due bigint, part integer, fence bigint, before bigint,
   record tb.records
 ) LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off
-SET lock_timeout = '300ms'
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET lock_timeout = '300ms'
 -- The payloads of a reply must not need a file.
 SET work_mem = '512MB' AS $$
 #variable_conflict use_column

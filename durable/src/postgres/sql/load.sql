@@ -59,7 +59,8 @@ END $$;
 CREATE OR REPLACE FUNCTION tb.keys(
   from_due bigint, from_id text, after boolean, last bigint, enough integer, parts integer[]
 ) RETURNS TABLE (due bigint, id text) LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
+SET jit = off AS $$
 #variable_conflict use_column
 BEGIN
   RETURN QUERY

@@ -31,7 +31,8 @@ CREATE OR REPLACE FUNCTION tb.insert(
   misfire interval DEFAULT NULL,
   headers jsonb DEFAULT NULL
 ) RETURNS text LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
+SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 #variable_conflict use_variable
 DECLARE
   wait bigint := tb.millis(delay);
@@ -69,7 +70,8 @@ END $$;
 -- The same with the options as `PostgresInsert` of the Rust crate writes them, in milliseconds.
 CREATE OR REPLACE FUNCTION tb.insert_with(id text, payload bytea, options text) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
+SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 #variable_conflict use_variable
 DECLARE
   o record;
@@ -104,7 +106,8 @@ END $$;
 -- the last) or NULL if there is none.
 CREATE OR REPLACE FUNCTION tb.cancel(id text) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
+SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 BEGIN
   RETURN (ARRAY['removed', 'running'])[(tb.cancel_row(id)).answer];
 END $$;
