@@ -46,10 +46,17 @@ fn large_values_are_not_kept_in_memory_from_the_allocator() {
 #[allow(clippy::disallowed_methods, reason = "the test is about threads")]
 fn a_thread_that_calls_a_wheel_costs_it_256_bytes() {
     let _alone = alone();
-    let (wheel, _sweeper) = Builder::new().shards(1).build::<u64>().unwrap();
-    let id = wheel.insert(7, Duration::from_secs(30)).unwrap();
+    let [(wheel, _sweeper), (other, _other_sweeper)] =
+        [(); 2].map(|()| Builder::new().shards(1).build::<u64>().unwrap());
+    let [id, other_id] =
+        [&wheel, &other].map(|wheel| wheel.insert(7, Duration::from_secs(30)).unwrap());
     let bytes = std::thread::scope(|scope| {
-        scope.spawn(|| held(|| assert!(wheel.cancel(id).is_some()))).join().unwrap()
+        let calling = scope.spawn(|| {
+            // crossbeam-epoch keeps a state for each thread, whatever the number of wheels.
+            assert!(other.cancel(other_id).is_some());
+            held(|| assert!(wheel.cancel(id).is_some()))
+        });
+        calling.join().unwrap()
     });
     assert!((128..=256).contains(&bytes), "{bytes} bytes");
 }
