@@ -3,47 +3,41 @@
 #![forbid(unsafe_code)]
 
 use crate::panics::ignore_poison;
-use redis::ConnectionInfo;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A user and a password that can change while a store is open, for passwords that are rotated and
 /// for tokens that expire. Clones share their values.
 ///
-/// Pass it to [`RedisOptions::credentials`](super::RedisOptions::credentials), and call
+/// Pass it to `RedisOptions::credentials` or `PostgresOptions::credentials`, and call
 /// [`set`](Self::set) when there is a new password. A worker that runs continues.
 ///
 /// # Examples
 ///
-/// ```no_run
-/// use tourbillon_durable::{Credentials, Redis, RedisOptions};
+/// ```
+/// use tourbillon_durable::Credentials;
 ///
-/// # async fn new_password() -> String { String::new() }
-/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let credentials = Credentials::new("clerk", "today's");
-/// let options = RedisOptions::new("reminders").credentials(&credentials);
-/// let store = Redis::connect("redis://10.0.0.1/", options).await?;
-/// tokio::spawn(async move {
-///     loop {
-///         credentials.set("clerk", &new_password().await);
-///     }
-/// });
-/// # drop(store);
-/// # Ok(())
-/// # }
+/// let rotated = credentials.clone(); // for the code that learns of a new password
+/// rotated.set("clerk", "tomorrow's");
 /// ```
 #[derive(Clone)]
 pub struct Credentials(Arc<Mutex<Values>>);
 
-struct Values {
-    user: String,
-    password: String,
+/// The user and the password at some time.
+#[derive(Clone)]
+pub(super) struct Values {
+    /// The name of the user, which may be empty.
+    pub(super) user: String,
+    pub(super) password: String,
     /// The number of changes so far.
-    version: u64,
+    #[cfg(feature = "redis")]
+    pub(super) version: u64,
 }
 
 impl Credentials {
-    /// Creates credentials of a user. An empty name stands for the default user.
+    /// Creates credentials of a user. An empty name stands for the default user of Redis, or for
+    /// the user in the address of a store in Postgres.
     ///
     /// # Examples
     ///
@@ -56,16 +50,22 @@ impl Credentials {
     #[must_use]
     pub fn new(user: &str, password: &str) -> Self {
         let (user, password) = (user.to_owned(), password.to_owned());
-        Self(Arc::new(Mutex::new(Values { user, password, version: 0 })))
+        Self(Arc::new(Mutex::new(Values {
+            user,
+            password,
+            #[cfg(feature = "redis")]
+            version: 0,
+        })))
     }
 
-    /// Sets another user or password. New connections use them from now on. Each existing
-    /// connection is replaced with the next request, and used until its successor is established.
+    /// Sets another user or password. New connections use them from now on. Each connection to
+    /// Redis is replaced with the next request, and used until its successor is established.
+    /// Connections to Postgres are kept, because it does not check their password again.
     ///
     /// Set a new password once the server accepts it, and before the server rejects the old one.
-    /// (In Redis a user can have several passwords at a time.) If the old one is rejected first,
-    /// workers wait and callers get [`Denied`](crate::DurableError::Denied) only if a connection
-    /// breaks in the meantime.
+    /// (In Redis a user can have several passwords at a time. In Postgres, use two roles in turn.)
+    /// If the old one is rejected first, workers wait and callers get
+    /// [`Denied`](crate::DurableError::Denied) only if they need a new connection in the meantime.
     ///
     /// # Examples
     ///
@@ -79,22 +79,21 @@ impl Credentials {
         let mut values = self.lock();
         values.user = user.to_owned();
         values.password = password.to_owned();
-        values.version += 1;
+        #[cfg(feature = "redis")]
+        {
+            values.version += 1;
+        }
     }
 
     /// Returns the number of changes so far.
+    #[cfg(feature = "redis")]
     pub(super) fn version(&self) -> u64 {
         self.lock().version
     }
 
-    /// Returns connection information with these credentials, and their version.
-    pub(super) fn of(&self, info: ConnectionInfo) -> (ConnectionInfo, u64) {
-        let values = self.lock();
-        // Without a name the one of the address would be used.
-        let user = if values.user.is_empty() { "default" } else { &values.user };
-        let settings = info.redis_settings().clone();
-        let settings = settings.set_username(user).set_password(&values.password);
-        (info.set_redis_settings(settings), values.version)
+    /// Returns the present user and password.
+    pub(super) fn values(&self) -> Values {
+        self.lock().clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, Values> {

@@ -66,7 +66,7 @@ mod check;
 mod checking;
 mod clock;
 mod copy;
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "postgres", feature = "redis"))]
 mod credentials;
 mod dead_letters;
 mod durability;
@@ -113,7 +113,7 @@ pub use backoff::Backoff;
 pub use check::{CheckReport, Finding};
 pub use clock::{StoreClock, SystemClock};
 pub use copy::CopyProgress;
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "postgres", feature = "redis"))]
 pub use credentials::Credentials;
 pub use dead_letters::{DeadLetter, Redriven};
 pub use durability::{Durability, Loss};

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::super::credentials::{Credentials, Values};
 use super::super::error::DurableError;
 #[cfg(feature = "postgres-tls")]
 use super::tls::PostgresTls;
@@ -34,6 +35,8 @@ pub(super) type Messages = BoxStream<'static, AsyncMessage>;
 /// A certificate that is not trusted, or names another host, fails the handshake in any mode.
 #[derive(Clone)]
 pub struct Connector {
+    /// The credentials in place of those in a configuration.
+    credentials: Option<Credentials>,
     #[cfg(feature = "postgres-tls")]
     tls: Option<MakeRustlsConnect>,
 }
@@ -61,7 +64,7 @@ impl Connector {
                 Some(tls.connector()?)
             }
         };
-        Ok(Self { tls })
+        Ok(Self { credentials: None, tls })
     }
 
     /// Returns the connector for a configuration.
@@ -75,12 +78,36 @@ impl Connector {
             let what = "`sslmode=require` needs the feature `postgres-tls` of `tourbillon-durable`";
             return Err(DurableError::Address(what.to_owned()));
         }
-        Ok(Self {})
+        Ok(Self { credentials: None })
+    }
+
+    /// Sets credentials in place of those in a configuration.
+    pub(super) fn credentials(mut self, credentials: Option<Credentials>) -> Self {
+        self.credentials = credentials;
+        self
+    }
+
+    /// Returns `true` if the credentials can change.
+    pub(super) fn has_credentials(&self) -> bool {
+        self.credentials.is_some()
+    }
+
+    /// Returns a configuration with the present credentials.
+    fn signed_in(&self, config: &Config) -> Config {
+        let mut config = config.clone();
+        let Some(credentials) = &self.credentials else { return config };
+        let Values { user, password, .. } = credentials.values();
+        if !user.is_empty() {
+            config.user(user);
+        }
+        config.password(password);
+        config
     }
 
     /// Opens a connection.
     #[cfg(feature = "postgres-tls")]
     pub(super) async fn open(&self, config: &Config) -> Result<(Client, Messages), Error> {
+        let config = &self.signed_in(config);
         let Some(tls) = &self.tls else { return with(config, NoTls).await };
         let refused = match with(config, tls.clone()).await {
             Err(error) if is_handshake(&error) => error,
@@ -103,7 +130,7 @@ impl Connector {
     /// Opens a connection.
     #[cfg(not(feature = "postgres-tls"))]
     pub(super) async fn open(&self, config: &Config) -> Result<(Client, Messages), Error> {
-        with(config, NoTls).await
+        with(&self.signed_in(config), NoTls).await
     }
 }
 

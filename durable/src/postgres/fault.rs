@@ -8,6 +8,15 @@ use std::io;
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
+/// The surroundings of a server, on which the classification of its errors depends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setting {
+    /// Set if there is no other server to go to.
+    pub(super) alone: bool,
+    /// Set if the credentials can change, so that workers wait for others.
+    pub(super) credentials_change: bool,
+}
+
 /// The reason why a request failed.
 #[derive(Debug)]
 pub(super) enum Fault {
@@ -23,8 +32,9 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    /// Classifies an error. `alone` is set if there is no other server to go to.
-    pub(super) fn of(error: &Error, alone: bool) -> Self {
+    /// Classifies an error.
+    pub(super) fn of(error: &Error, setting: Setting) -> Self {
+        let Setting { alone, credentials_change } = setting;
         let what = described(error);
         let Some(state) = error.code() else {
             return Self::without_code(error, what, alone);
@@ -45,6 +55,11 @@ impl Fault {
             | &SqlState::CANNOT_CONNECT_NOW => passing(what),
             &SqlState::ADMIN_SHUTDOWN | &SqlState::CRASH_SHUTDOWN => {
                 Self::Passing { why: what, lost: true }
+            }
+            &SqlState::INVALID_PASSWORD | &SqlState::INVALID_AUTHORIZATION_SPECIFICATION
+                if credentials_change =>
+            {
+                Self::Rejected(DurableError::Denied(what))
             }
             &SqlState::INSUFFICIENT_PRIVILEGE
             | &SqlState::INVALID_PASSWORD

@@ -9,7 +9,7 @@
 
 use super::super::error::DurableError;
 use super::connector::{Connector, Messages};
-use super::fault::Fault;
+use super::fault::{Fault, Setting};
 use super::options::PostgresOptions;
 use crate::panics::ignore_poison;
 use deadpool_postgres::{
@@ -104,6 +104,7 @@ impl Link {
             options.tls.as_ref(),
         );
         let connector = connector.map_err(|error| error.at(&address))?;
+        let connector = connector.credentials(options.credentials.clone());
         let manager = Manager::from_connect(config.clone(), connector.clone(), recycling);
         let connections = options.connections.into();
         let pool = Pool::builder(manager).max_size(connections).runtime(Runtime::Tokio1);
@@ -141,7 +142,9 @@ impl Link {
     }
 
     fn fault(&self, error: &Error) -> Fault {
-        Fault::of(error, self.config.get_hosts().len() < 2).at(&self.address)
+        let alone = self.config.get_hosts().len() < 2;
+        let setting = Setting { alone, credentials_change: self.connector.has_credentials() };
+        Fault::of(error, setting).at(&self.address)
     }
 
     fn late(&self, what: &str) -> Fault {

@@ -4,6 +4,7 @@
 
 use super::super::bounds::LetterBounds;
 use super::super::clock::{StoreClock, millis_up};
+use super::super::credentials::Credentials;
 use super::super::error::DurableError;
 #[cfg(feature = "postgres-tls")]
 use super::tls::PostgresTls;
@@ -27,6 +28,7 @@ pub struct PostgresOptions {
     pub(super) polls: bool,
     pub(super) clock: Option<Arc<dyn StoreClock>>,
     pub(super) bounds: LetterBounds,
+    pub(super) credentials: Option<Credentials>,
     #[cfg(feature = "postgres-tls")]
     pub(super) tls: Option<PostgresTls>,
 }
@@ -46,6 +48,7 @@ impl PostgresOptions {
             polls: false,
             clock: None,
             bounds: LetterBounds::default(),
+            credentials: None,
             #[cfg(feature = "postgres-tls")]
             tls: None,
         }
@@ -116,6 +119,24 @@ impl PostgresOptions {
     #[must_use]
     pub fn max_dead_letter_age(mut self, age: Duration) -> Self {
         self.bounds.age = millis_up(age);
+        self
+    }
+
+    /// Sets credentials that can change while the store is open. They replace those of the address.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tourbillon_durable::{Credentials, PostgresOptions};
+    ///
+    /// let credentials = Credentials::new("clerk", "today's");
+    /// let options = PostgresOptions::new("reminders").credentials(&credentials);
+    /// credentials.set("clerk", "tomorrow's"); // after `ALTER ROLE clerk PASSWORD …`
+    /// # let _ = options;
+    /// ```
+    #[must_use]
+    pub fn credentials(mut self, credentials: &Credentials) -> Self {
+        self.credentials = Some(credentials.clone());
         self
     }
 

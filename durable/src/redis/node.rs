@@ -9,7 +9,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::credentials::Credentials;
+use super::super::credentials::{Credentials, Values};
 use super::super::error::DurableError;
 use super::fault::Setting;
 use super::sentinel::Sentinels;
@@ -58,10 +58,13 @@ impl Origin {
     /// Returns the connection information with the present credentials, and their version.
     fn signed_in(&self) -> (ConnectionInfo, u64) {
         let info = self.info.clone();
-        match &self.credentials {
-            Some(credentials) => credentials.of(info),
-            None => (info, 0),
-        }
+        let Some(credentials) = &self.credentials else { return (info, 0) };
+        let Values { user, password, version } = credentials.values();
+        // Without a name the one of the address would be used.
+        let user = if user.is_empty() { "default" } else { &user };
+        let settings = info.redis_settings().clone();
+        let settings = settings.set_username(user).set_password(password);
+        (info.set_redis_settings(settings), version)
     }
 
     fn version(&self) -> u64 {

@@ -121,13 +121,22 @@ impl RedisOptions {
     ///
     /// # Examples
     ///
-    /// ```
-    /// use tourbillon_durable::{Credentials, RedisOptions};
+    /// ```no_run
+    /// use tourbillon_durable::{Credentials, Redis, RedisOptions};
     ///
+    /// # async fn new_password() -> String { String::new() }
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
     /// let credentials = Credentials::new("clerk", "today's");
     /// let options = RedisOptions::new("reminders").credentials(&credentials);
-    /// credentials.set("clerk", "tomorrow's"); // at any time
-    /// # let _ = options;
+    /// let store = Redis::connect("redis://10.0.0.1/", options).await?;
+    /// tokio::spawn(async move {
+    ///     loop {
+    ///         credentials.set("clerk", &new_password().await);
+    ///     }
+    /// });
+    /// # drop(store);
+    /// # Ok(())
+    /// # }
     /// ```
     #[must_use]
     pub fn credentials(mut self, credentials: &Credentials) -> Self {

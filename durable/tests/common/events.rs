@@ -45,6 +45,11 @@ impl Observed {
         self.events.iter().collect()
     }
 
+    /// Returns `true` if the worker has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.thread.is_finished()
+    }
+
     /// Waits until the worker fails.
     pub(crate) fn failed(self) -> DurableError {
         self.thread.join().unwrap().unwrap_err()

@@ -185,6 +185,15 @@ impl PostgresServer {
         Some(server)
     }
 
+    /// Starts a server with these rules of access (`pg_hba.conf`).
+    pub(crate) fn with_access(access: &str) -> Option<Self> {
+        let mut server = Self::new(Programs::find()?, &["password_encryption=scram-sha-256"]);
+        server.fill();
+        server.write("pg_hba.conf", access);
+        server.launch();
+        Some(server)
+    }
+
     /// Starts a server with TLS: with its certificate and key, the authority that must have signed
     /// client certificates, and the rules of access (`pg_hba.conf`).
     pub(crate) fn with_tls([certificate, key, authority]: [&str; 3], access: &str) -> Option<Self> {
@@ -197,13 +206,7 @@ impl PostgresServer {
             ("pg_hba.conf", access),
         ];
         for (name, text) in files {
-            let path = server.folder.data().join(name);
-            std::fs::write(&path, text).expect("it is written");
-            // The server refuses a key that others can read.
-            std::fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("it is ours");
-            if let Some((user, group)) = server.programs.user {
-                chown(&path, Some(user), Some(group)).expect("root may do so");
-            }
+            server.write(name, text);
         }
         server.launch();
         Some(server)
@@ -242,6 +245,17 @@ impl PostgresServer {
     fn fill(&self) {
         let template = self.programs.template().join("data");
         done(Command::new("cp").arg("-a").arg(template).arg(&self.folder.path));
+    }
+
+    /// Writes a file of its data, for it alone.
+    fn write(&self, name: &str, text: &str) {
+        let path = self.folder.data().join(name);
+        std::fs::write(&path, text).expect("it is written");
+        // The server refuses a key that others can read.
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("it is ours");
+        if let Some((user, group)) = self.programs.user {
+            chown(&path, Some(user), Some(group)).expect("root may do so");
+        }
     }
 
     /// Gives it the data of another server, whose log it replicates.

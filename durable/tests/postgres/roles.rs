@@ -2,10 +2,28 @@
 
 use crate::client::client_at;
 use crate::common::bench::{SECOND, wait};
+use crate::common::events::Observed;
 use crate::common::host::Host;
 use crate::common::postgres_server::PostgresServer;
 use crate::common::process::{Process, quick, runtime};
-use tourbillon_durable::{DurableError, Inserted, Postgres, PostgresOptions};
+use std::future::ready;
+use tourbillon_durable::{
+    Attempt, Credentials, DurableError, Event, Inserted, Outcome, Postgres, PostgresOptions,
+    Verdict, Wait,
+};
+
+/// The user of the tests needs no password, and others do.
+const ACCESS: &str = "host all postgres 127.0.0.1/32 trust
+host all all 127.0.0.1/32 scram-sha-256
+";
+
+/// Starts a server on which the store belongs to `clerk`, who has the password `old`.
+fn with_password() -> Option<PostgresServer> {
+    let server = PostgresServer::with_access(ACCESS)?;
+    server
+        .order("create role clerk login password 'old'; create schema timers authorization clerk");
+    Some(server)
+}
 
 /// Returns the address of a server for a role.
 fn url(server: &PostgresServer, role: &str) -> String {
@@ -75,6 +93,93 @@ fn a_role_that_may_call_the_functions_needs_no_rights_for_the_tables() {
     for forbidden in [with, "select from timers.timers", "select timers.cancel_row('id')"] {
         assert_eq!(process.execute(&client, forbidden), denied, "{forbidden}");
     }
+}
+
+#[test]
+fn a_worker_outlives_a_change_of_its_password() {
+    let Some(server) = with_password() else { return };
+    let credentials = Credentials::new("clerk", "old");
+    let options = PostgresOptions::new("timers").credentials(&credentials);
+    let process = Process::in_schema(&url(&server, "nobody:none"), options);
+    let worker = Observed::start(process.timers.worker(), |_| ready(Verdict::Done));
+    let acknowledges = |wanted: &str| {
+        let is_wanted = |Attempt { id, outcome, .. }: &Attempt| {
+            assert_eq!(*outcome, Outcome::Acknowledged);
+            id == wanted
+        };
+        while !matches!(worker.next(|| ()), Event::Attempt(attempt) if is_wanted(&attempt)) {}
+    };
+    let deliver = |id: &str| {
+        wait(process.timers.insert(id, "", SECOND / 10, quick())).unwrap();
+        acknowledges(id);
+    };
+    deliver("before");
+    // The old password is rejected first. Connections that exist go on.
+    wait(process.timers.insert("between", "", SECOND, quick())).unwrap();
+    server.order("alter role clerk password 'new'");
+    acknowledges("between");
+    // Without them callers are told, and the worker waits. A connection that was being opened has
+    // the old password as well.
+    let is_told = |error: &DurableError| {
+        let told = "password authentication failed for user \"clerk\"";
+        matches!(error, DurableError::Denied(why) if why.contains(told))
+    };
+    server.wait_for("a call is denied", |server| {
+        server.cut();
+        wait(process.timers.len()).is_err_and(|error| is_told(&error))
+    });
+    server.order("select timers.insert('waits', '', delay => '0 seconds')");
+    let error = loop {
+        let next = worker.next(|| {
+            server.cut();
+        });
+        if let Event::Waiting { reason: Wait::StoreAway, error } = next {
+            break error;
+        }
+    };
+    assert!(error.as_ref().is_some_and(is_told), "{error:?}");
+    credentials.set("clerk", "new");
+    acknowledges("waits");
+    deliver("after");
+    // Another role is known before the sessions of the old one end. No call is denied.
+    server.order("create role successor login password 'newest' in role clerk");
+    credentials.set("successor", "newest");
+    let end = "select pg_terminate_backend(pid) from pg_stat_activity where usename = 'clerk'";
+    let roles = "select string_agg(distinct usename, ' ') from pg_stat_activity
+        where application_name = 'tourbillon'";
+    server.wait_for("sessions of the successor", |server| {
+        server.order(end);
+        server.order(roles) == "successor"
+    });
+    deliver("at last");
+    let _ = worker.stop();
+}
+
+#[test]
+fn credentials_without_a_name_are_for_the_role_of_the_address() {
+    let Some(server) = with_password() else { return };
+    let connect = |password: &str| {
+        let options = PostgresOptions::new("timers").credentials(&Credentials::new("", password));
+        runtime().block_on(Postgres::connect(&url(&server, "clerk:none"), options))
+    };
+    assert!(connect("old").is_ok());
+    let denied = connect("none").unwrap_err();
+    assert!(matches!(denied, DurableError::Denied(_)), "{denied:?}");
+}
+
+#[test]
+fn a_worker_without_credentials_ends_when_its_password_is_rejected() {
+    let Some(server) = with_password() else { return };
+    let process = as_role(&server, "clerk:old");
+    let worker = Observed::start(process.timers.worker(), |_| ready(Verdict::Done));
+    assert!(matches!(worker.next(|| ()), Event::PartitionsGained { .. }));
+    server.order("alter role clerk password 'new'");
+    server.wait_for("the end of the worker", |server| {
+        server.cut();
+        worker.has_ended()
+    });
+    let denied = worker.failed();
+    assert!(matches!(denied, DurableError::Denied(_)), "{denied:?}");
 }
 
 /// A function that has none would use objects of its caller instead of those of the system.
