@@ -126,13 +126,9 @@ pub use export::StatsGauges;
 pub use lease::DeliveryLease;
 pub use lists::ListPosition;
 pub use options::{Existing, Options, When};
-#[cfg(feature = "postgres-tls")]
-pub use postgres::PostgresTls;
 #[cfg(feature = "postgres")]
 pub use postgres::{Postgres, PostgresInsert, PostgresOptions};
 pub use record::DeadReason;
-#[cfg(feature = "redis-tls")]
-pub use redis::RedisTls;
 #[cfg(feature = "redis")]
 pub use redis::{Redis, RedisOptions};
 pub use rule::{Misfire, Rule};
@@ -140,6 +136,8 @@ pub use stats::Stats;
 pub use store::{AnyStore, Cancelled, Inserted};
 pub use timer::{DurableTimer, TimerState};
 pub use timers::DurableTimers;
+#[cfg(any(feature = "postgres-tls", feature = "redis-tls"))]
+pub use tls::Tls;
 pub use tourbillon::Refused;
 pub use verdict::Verdict;
 pub use worker::Worker;

@@ -8,8 +8,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::str::FromStr;
 use tourbillon_durable::{
-    DurableError, DurableTimers, Postgres, PostgresOptions, PostgresTls, Redis, RedisOptions,
-    RedisTls,
+    DurableError, DurableTimers, Postgres, PostgresOptions, Redis, RedisOptions, Tls,
 };
 
 /// The name of a store on a server whose address has none.
@@ -252,14 +251,7 @@ impl fmt::Debug for Certificates {
     }
 }
 
-impl From<Certificates> for RedisTls {
-    fn from(Certificates { authority, client }: Certificates) -> Self {
-        let tls = authority.into_iter().fold(Self::new(), Self::authority);
-        client.into_iter().fold(tls, |tls, (sent, key)| tls.client_certificate(sent, key))
-    }
-}
-
-impl From<Certificates> for PostgresTls {
+impl From<Certificates> for Tls {
     fn from(Certificates { authority, client }: Certificates) -> Self {
         let tls = authority.into_iter().fold(Self::new(), Self::authority);
         client.into_iter().fold(tls, |tls, (sent, key)| tls.client_certificate(sent, key))

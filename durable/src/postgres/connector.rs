@@ -5,7 +5,9 @@
 use super::super::credentials::{Credentials, Values};
 use super::super::error::DurableError;
 #[cfg(feature = "postgres-tls")]
-use super::tls::PostgresTls;
+use super::super::tls::Tls;
+#[cfg(feature = "postgres-tls")]
+use super::tls::connector;
 use deadpool_postgres::Connect;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
@@ -51,17 +53,17 @@ impl Connector {
     /// - [`Address`](DurableError::Address) if the mode is `disable`, although there are
     ///   certificates.
     #[cfg(feature = "postgres-tls")]
-    pub fn new(config: &mut Config, tls: Option<&PostgresTls>) -> Result<Self, DurableError> {
+    pub fn new(config: &mut Config, tls: Option<&Tls>) -> Result<Self, DurableError> {
         let tls = match (config.get_ssl_mode(), tls) {
             (SslMode::Disable, None) => None,
             (SslMode::Disable, Some(_)) => {
                 let what = "the options have certificates, and the address has `sslmode=disable`";
                 return Err(DurableError::Address(what.to_owned()));
             }
-            (_, None) => Some(PostgresTls::new().connector()?),
+            (_, None) => Some(connector(&Tls::new())?),
             (_, Some(tls)) => {
                 config.ssl_mode(SslMode::Require);
-                Some(tls.connector()?)
+                Some(connector(tls)?)
             }
         };
         Ok(Self { credentials: None, tls })

@@ -70,8 +70,6 @@ use operations::Operations;
 pub use options::PostgresOptions;
 use std::fmt;
 use std::sync::Arc;
-#[cfg(feature = "postgres-tls")]
-pub use tls::PostgresTls;
 use tokio::runtime::Handle;
 use tokio::task::{AbortHandle, JoinSet};
 

@@ -7,7 +7,7 @@ use super::super::clock::{StoreClock, millis_up};
 use super::super::credentials::Credentials;
 use super::super::error::DurableError;
 #[cfg(feature = "postgres-tls")]
-use super::tls::PostgresTls;
+use super::super::tls::Tls;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub struct PostgresOptions {
     pub(super) bounds: LetterBounds,
     pub(super) credentials: Option<Credentials>,
     #[cfg(feature = "postgres-tls")]
-    pub(super) tls: Option<PostgresTls>,
+    pub(super) tls: Option<Tls>,
 }
 
 impl PostgresOptions {
@@ -146,17 +146,17 @@ impl PostgresOptions {
     /// # Examples
     ///
     /// ```
-    /// use tourbillon_durable::{PostgresOptions, PostgresTls};
+    /// use tourbillon_durable::{PostgresOptions, Tls};
     ///
     /// // The authority that signed the server's certificate. A program reads it from a file.
     /// let authority = "-----BEGIN CERTIFICATE-----";
-    /// let tls = PostgresTls::new().authority(authority);
+    /// let tls = Tls::new().authority(authority);
     /// let options = PostgresOptions::new("reminders").tls(tls);
     /// # let _ = options;
     /// ```
     #[cfg(feature = "postgres-tls")]
     #[must_use]
-    pub fn tls(mut self, tls: PostgresTls) -> Self {
+    pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = Some(tls);
         self
     }

@@ -245,7 +245,7 @@ impl RedisOptions {
         if let Some(tls) = &self.tls {
             let info = client.get_connection_info().clone();
             let shown = info.addr().to_string();
-            return tls.client(info).map_err(|error| error.at(&shown));
+            return super::tls::client(tls, info).map_err(|error| error.at(&shown));
         }
         Ok(client)
     }

@@ -69,8 +69,6 @@ use operations::Operations;
 pub use options::RedisOptions;
 use std::fmt;
 use std::sync::Arc;
-#[cfg(feature = "redis-tls")]
-pub use tls::RedisTls;
 use tokio::runtime::Handle;
 use tokio::task::{AbortHandle, JoinSet};
 

@@ -7,7 +7,7 @@ use super::super::clock::{StoreClock, millis_up};
 use super::super::credentials::Credentials;
 use super::super::error::DurableError;
 #[cfg(feature = "redis-tls")]
-use super::tls::RedisTls;
+use super::super::tls::Tls;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub struct RedisOptions {
     pub(super) bounds: LetterBounds,
     pub(super) credentials: Option<Credentials>,
     #[cfg(feature = "redis-tls")]
-    pub(super) tls: Option<RedisTls>,
+    pub(super) tls: Option<Tls>,
 }
 
 impl RedisOptions {
@@ -149,16 +149,16 @@ impl RedisOptions {
     /// # Examples
     ///
     /// ```
-    /// use tourbillon_durable::{RedisOptions, RedisTls};
+    /// use tourbillon_durable::{RedisOptions, Tls};
     ///
     /// // The authority that signed the server's certificate. A program reads it from a file.
     /// let authority = "-----BEGIN CERTIFICATE-----";
-    /// let options = RedisOptions::new("reminders").tls(RedisTls::new().authority(authority));
+    /// let options = RedisOptions::new("reminders").tls(Tls::new().authority(authority));
     /// # let _ = options;
     /// ```
     #[cfg(feature = "redis-tls")]
     #[must_use]
-    pub fn tls(mut self, tls: RedisTls) -> Self {
+    pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = Some(tls);
         self
     }

@@ -18,7 +18,7 @@ pub(super) struct Sentinels {
     /// The name of the master.
     pub(super) name: String,
     #[cfg(feature = "redis-tls")]
-    tls: Option<super::tls::RedisTls>,
+    tls: Option<crate::Tls>,
 }
 
 impl Sentinels {
@@ -27,7 +27,7 @@ impl Sentinels {
     pub(super) fn new(
         clients: &[Client],
         name: String,
-        #[cfg(feature = "redis-tls")] tls: Option<super::tls::RedisTls>,
+        #[cfg(feature = "redis-tls")] tls: Option<crate::Tls>,
     ) -> Self {
         let infos = clients.iter().map(Client::get_connection_info);
         let settings = clients.first().map(|client| client.get_connection_info().redis_settings());
@@ -67,7 +67,7 @@ impl Sentinels {
             builder = builder.set_client_to_redis_tls_mode(TlsMode::Secure);
             #[cfg(feature = "redis-tls")]
             if let Some(tls) = &self.tls {
-                builder = builder.set_client_to_redis_certificates(tls.certificates());
+                builder = builder.set_client_to_redis_certificates(super::tls::certificates(tls));
             }
         }
         let found = builder.build()?.async_get_client().await?;

@@ -7,7 +7,7 @@ use crate::common::certificates::{Authority, Signed};
 use crate::common::postgres_server::PostgresServer;
 use crate::common::process::{Process, Watch, ids, lateness, quick, runtime};
 use std::time::SystemTime;
-use tourbillon_durable::{DurableError, Postgres, PostgresOptions, PostgresTls};
+use tourbillon_durable::{DurableError, Postgres, PostgresOptions, Tls};
 
 /// The user of the tests may come with or without TLS, `reader` only by TLS, and `clerk` only with
 /// a certificate.
@@ -30,15 +30,15 @@ fn url(server: &PostgresServer, user: &str, mode: &str) -> String {
     format!("postgres://{user}@127.0.0.1:{}/postgres?sslmode={mode}", server.port)
 }
 
-fn trusting(authority: &Authority) -> PostgresTls {
-    PostgresTls::new().authority(authority.certificate.as_str())
+fn trusting(authority: &Authority) -> Tls {
+    Tls::new().authority(authority.certificate.as_str())
 }
 
-fn options(tls: PostgresTls) -> PostgresOptions {
+fn options(tls: Tls) -> PostgresOptions {
     PostgresOptions::new("timers").tls(tls)
 }
 
-fn with_certificate(authority: &Authority, signed: Signed) -> PostgresTls {
+fn with_certificate(authority: &Authority, signed: Signed) -> Tls {
     trusting(authority).client_certificate(signed.certificate, signed.key)
 }
 
@@ -104,9 +104,9 @@ fn a_certificate_that_is_not_trusted_is_refused_with_the_reason() {
     let is_told = |why: &str| why.contains("another:") && why.contains("not valid for name");
     assert!(matches!(&refused, DurableError::Tls(why) if is_told(why)), "{refused:?}");
     assert!(runtime().block_on(Postgres::connect(&reader, options(trusting(&authority)))).is_ok());
-    let broken = PostgresTls::new().authority("-----BEGIN CERTIFICATE-----\nnone");
+    let broken = Tls::new().authority("-----BEGIN CERTIFICATE-----\nnone");
     refuses(&reader, options(broken), "authority is invalid");
-    refuses(&reader, options(PostgresTls::new().authority("none")), "authority is invalid");
+    refuses(&reader, options(Tls::new().authority("none")), "authority is invalid");
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn a_client_certificate_that_is_demanded_must_be_that_of_the_user() {
     let (authority, another) = (Authority::new(), Authority::new());
     let Some(server) = start(&authority) else { return };
     let clerk = url(&server, "clerk", "require");
-    let denied = |tls: PostgresTls, reason: &str| {
+    let denied = |tls: Tls, reason: &str| {
         let refused = refusal(&clerk, options(tls));
         assert!(
             matches!(&refused, DurableError::Denied(why) if why.contains(reason)),

@@ -7,7 +7,7 @@ use crate::common::certificates::{Authority, Signed};
 use crate::common::process::{Process, all_are_acknowledged_once, ids, quick, runtime};
 use crate::common::servers::{Cluster, Server, free_port};
 use std::path::PathBuf;
-use tourbillon_durable::{DurableError, Redis, RedisOptions, RedisTls};
+use tourbillon_durable::{DurableError, Redis, RedisOptions, Tls};
 
 /// The certificates of a server, in files.
 struct Files(PathBuf);
@@ -52,9 +52,9 @@ fn start(files: &Files) -> Option<(Server, String)> {
     Some((server, format!("rediss://127.0.0.1:{port}/")))
 }
 
-fn mutual(authority: &Authority) -> RedisTls {
+fn mutual(authority: &Authority) -> Tls {
     let Signed { certificate, key } = authority.sign();
-    RedisTls::new().authority(authority.certificate.as_str()).client_certificate(certificate, key)
+    Tls::new().authority(authority.certificate.as_str()).client_certificate(certificate, key)
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_certificate_that_is_not_trusted_is_refused_with_the_reason() {
     let files = Files::new("refused", &authority);
     let Some((_server, url)) = start(&files) else { return };
     let runtime = runtime();
-    let refusal = |tls: RedisTls, reason: &str| {
+    let refusal = |tls: Tls, reason: &str| {
         let options = RedisOptions::new("timers").tls(tls);
         let refused = runtime.block_on(Redis::connect(&url, options)).unwrap_err();
         let address = url.trim_start_matches("rediss://").trim_end_matches('/');
@@ -94,19 +94,19 @@ fn a_certificate_that_is_not_trusted_is_refused_with_the_reason() {
         );
     };
     let Signed { certificate, key } = authority.sign();
-    let wrong = RedisTls::new().authority(another.certificate.as_str());
+    let wrong = Tls::new().authority(another.certificate.as_str());
     refusal(wrong.client_certificate(certificate, key), "UnknownIssuer");
-    refusal(RedisTls::new().authority(authority.certificate.as_str()), "CertificateRequired");
+    refusal(Tls::new().authority(authority.certificate.as_str()), "CertificateRequired");
     let Signed { certificate, key } = another.sign();
-    let foreign = RedisTls::new().authority(authority.certificate.as_str());
+    let foreign = Tls::new().authority(authority.certificate.as_str());
     refusal(foreign.client_certificate(certificate, key), "UnknownCA");
-    let broken = RedisTls::new().authority("-----BEGIN CERTIFICATE-----\nnone");
+    let broken = Tls::new().authority("-----BEGIN CERTIFICATE-----\nnone");
     refusal(broken, "certificate");
 }
 
 #[test]
 fn certificates_need_an_address_with_tls() {
-    let options = RedisOptions::new("timers").tls(RedisTls::new());
+    let options = RedisOptions::new("timers").tls(Tls::new());
     let plain = runtime().block_on(Redis::connect("redis://127.0.0.1:1/", options)).unwrap_err();
     assert!(matches!(&plain, DurableError::Address(why) if why.contains("rediss")), "{plain:?}");
 }

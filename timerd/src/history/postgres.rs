@@ -10,7 +10,7 @@ use timers::Certificates;
 use tokio_postgres::Config;
 use tokio_postgres::config::TargetSessionAttrs;
 use tourbillon_durable::__internals::Connector;
-use tourbillon_durable::PostgresTls;
+use tourbillon_durable::Tls;
 
 /// The number of connections, of which one writes.
 const CONNECTIONS: usize = 2;
@@ -40,7 +40,7 @@ impl PostgresHistory {
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(PATIENCE);
         }
-        let tls = certificates.map(PostgresTls::from);
+        let tls = certificates.map(Tls::from);
         let connector = Connector::new(&mut config, tls.as_ref()).map_err(HistoryError::of)?;
         let manager = Manager::from_connect(config, connector, ManagerConfig::default());
         let pool = Pool::builder(manager).max_size(CONNECTIONS);
