@@ -1,4 +1,13 @@
 -- Functions that the operations share.
+--
+-- The functions that clients call set parameters of the planner, also for those that they call:
+--
+--   enable_seqscan, enable_bitmapscan   off, because these scans read the dead rows that a long
+--     transaction keeps, and the planner prefers them while it takes a table for small
+--   plan_cache_mode   force_generic_plan where a call has many short statements, because planning
+--     one for the values of each call takes longer than executing it
+--   jit   off, because the cost of a scan that cannot be avoided counts as so high that the plan
+--     would be compiled in each call
 
 -- Returns the time, rounded down, so that a timer is due if its due time is not greater.
 CREATE OR REPLACE FUNCTION tb.clock() RETURNS bigint LANGUAGE sql VOLATILE AS
