@@ -184,7 +184,7 @@ impl Operations {
         self: &Arc<Self>,
         lane: &Lane,
         number: i64,
-        requests: Vec<Option<Request>>,
+        mut requests: Vec<Option<Request>>,
     ) {
         let batch = Batch { process: lane.process, number, settles: true };
         while lane.is_ambiguous() {
@@ -195,6 +195,8 @@ impl Operations {
                         return self.complete(requests, replies);
                     }
                 }
+                // No operation was executed by this, so it is the store that cannot be used.
+                Err(Fault::Fatal(error)) => return respond(&mut requests, |_| true, &error),
                 Err(_) => tokio::time::sleep(PAUSES[1]).await,
             }
         }

@@ -281,13 +281,18 @@ fn a_batch_that_is_settled_is_not_executed_any_more() {
     let Some(server) = PostgresServer::start(&[]) else { return };
     let process = server.process();
     wait(process.timers.insert("id", "", 86_400 * SECOND, Options::new())).unwrap();
-    let cancel = |number, settles| server.order(&batch(number, settles, "cancel", &["id"], "null"));
-    assert_eq!(cancel(1, true), "", "it was not executed");
-    assert_eq!(cancel(1, false), "", "the copy came too late");
+    let cancel = |number, settles| {
+        let cancel = batch(number, settles, "cancel", &["id"], "null");
+        // The number of replies, and the reply.
+        server.order(&format!("select count(*), max(answer) from ({cancel}) as it"))
+    };
+    assert_eq!(cancel(1, true), "0|", "it was not executed");
+    assert_eq!(cancel(1, true), "0|", "the reply was lost");
+    assert_eq!(cancel(1, false), "0|", "the copy came too late");
     assert_eq!(wait(process.timers.len()), Ok(1));
-    assert_eq!(cancel(2, false), "1");
-    assert_eq!(cancel(2, true), "1", "it was executed");
-    assert_eq!(cancel(3, false), "0");
+    assert_eq!(cancel(2, false), "1|1");
+    assert_eq!(cancel(2, true), "1|1", "it was executed");
+    assert_eq!(cancel(3, false), "1|0");
 }
 
 #[test]

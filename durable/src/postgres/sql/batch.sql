@@ -131,7 +131,8 @@ BEGIN
       CASE WHEN o.kind = 'lease' AND o.answer IN (2, 3) THEN tb.leased_record(o.id, o.fence) END
     FROM unnest(reply.answers, reply.dues, reply.fences, reply.befores, ids, kinds)
       WITH ORDINALITY AS o (answer, due, fence, before, id, kind, place)
-    ORDER BY o.place;
+    -- A batch that was settled has no answers.
+    WHERE o.answer IS NOT NULL ORDER BY o.place;
 END $$;
 
 -- Returns the timer that is leased under a fencing token. A join with the whole batch might read all
