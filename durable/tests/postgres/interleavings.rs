@@ -296,6 +296,29 @@ fn a_batch_that_is_settled_is_not_executed_any_more() {
 }
 
 #[test]
+fn callers_are_told_of_a_dropped_schema_although_a_reply_was_lost() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let proxy = server.proxy();
+    let process = server.process_at(proxy.port);
+    let timers = process.timers.clone();
+    assert_eq!(wait(timers.len()), Ok(0), "there is a connection");
+    proxy.lose(1000);
+    let inserting = std::thread::spawn(move || {
+        let all = ids(20);
+        let inserted = all.iter().map(|id| timers.insert(id, "", 86_400 * SECOND, Options::new()));
+        wait(futures_util::future::join_all(inserted))
+    });
+    server.wait_for("a lost reply", |_| proxy.left() < 1000);
+    server.wait_for("the drop", |server| server.say("drop schema timers cascade").is_some());
+    proxy.lose(0);
+    for inserted in inserting.join().unwrap() {
+        let error = inserted.unwrap_err().reason;
+        // A statement that the drop overtakes misses a table in another way.
+        assert!(matches!(error, DurableError::Corrupt { .. } | DurableError::Io(_)), "{error:?}");
+    }
+}
+
+#[test]
 fn a_batch_that_is_being_executed_is_not_executed_again() {
     let Some(server) = PostgresServer::start(&[]) else { return };
     let process = server.process();
