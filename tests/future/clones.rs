@@ -30,6 +30,10 @@ fn nothing(_: *const ()) {}
 
 static TABLE: RawWakerVTable = RawWakerVTable::new(clone, nothing, nothing, nothing);
 
+/// `true` if the platform has a counter, by which readings of the clock are cached.
+const HAS_COUNTER: bool =
+    cfg!(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)));
+
 /// Polls with a waker whose first clone runs `act`.
 fn poll_and(sleep: &mut Sleep, act: impl FnOnce() + 'static) -> Poll<Result<(), Refusal>> {
     ON_CLONE.set(Some(Box::new(act)));
@@ -70,7 +74,7 @@ fn a_clone_that_lasts_beyond_the_deadline_loses_nothing() {
             assert_eq!(advance(&sandbox, MS), 1, "at the next sweep");
         } else {
             // Without a cached reading, the clock is read after the clone.
-            assert!(matches!(polled, Poll::Ready(Ok(()))));
+            assert!(!HAS_COUNTER && matches!(polled, Poll::Ready(Ok(()))), "{polled:?}");
         }
         assert_eq!(sandbox.borrow().armed(), 0);
     }
