@@ -17,7 +17,7 @@ const ACCESS: &str = "host all postgres 127.0.0.1/32 trust
 host all all 127.0.0.1/32 scram-sha-256
 ";
 
-/// Starts a server on which the store belongs to `clerk`, who has the password `old`.
+/// Starts a server on which the store belongs to the role `clerk`, with the password `old`.
 fn with_password() -> Option<PostgresServer> {
     let server = PostgresServer::with_access(ACCESS)?;
     server
