@@ -1,9 +1,8 @@
 //! [`IdleHints`], which tell the partitions that need not be asked for keys.
 //!
 //! A page of a partition contains the due time of the first key beyond it. Until then only keys
-//! that are added later can be due, and each addition within the next half minute is published as a
-//! notice. For almost half a minute after the page, all keys that are due before that first key are
-//! therefore known.
+//! that are added later can be due, and each addition within the next 45 s is published as a notice.
+//! For 40 s after the page, all keys that are due before that first key are therefore known.
 //!
 //! A page and a notice may cross. A page therefore counts only if no notice arrived while it was
 //! pending. If the store's clock is set back, the hint is dropped.
@@ -16,7 +15,7 @@ use std::sync::{Mutex, MutexGuard};
 
 /// The distance from now up to which the scripts publish changes, equal to `NOTIFY_AHEAD` of
 /// `scripts/change.lua`.
-pub(super) const NOTIFY_AHEAD: Millis = 30_000;
+pub(super) const NOTIFY_AHEAD: Millis = 45_000;
 
 /// The difference between two servers' clocks, or step back of one clock, up to which no notice is
 /// missed.
@@ -61,13 +60,13 @@ impl IdleHints {
         (!idle).then_some(hint.notices)
     }
 
-    /// Records a complete page up to `until` that was requested after `notices` notices.
+    /// Records a complete page from `from` up to `until` that was requested after `notices` notices.
     pub(super) fn page(
         &self,
         partition: u64,
         notices: u64,
         now: Millis,
-        until: Millis,
+        (from, until): (Millis, Millis),
         beyond: Option<Millis>,
     ) {
         let mut all = self.lock();
@@ -75,7 +74,8 @@ impl IdleHints {
         if hint.notices == notices {
             let notified = now + NOTIFY_AHEAD - APART;
             let before = beyond.map_or(notified, |beyond| beyond.min(notified));
-            *hint = IdleHint { after: until, before, since: now, notices };
+            // Nothing is known of the keys between them if the first is later.
+            *hint = IdleHint { after: until.max(from), before, since: now, notices };
         }
     }
 
@@ -113,19 +113,23 @@ mod tests {
         let idle = IdleHints::new(1);
         let asked = |now, from, until| idle.asked(0, now, from, until);
         assert_eq!(asked(1000, 0, 11_000), Some(0));
-        idle.page(0, 0, 1000, 11_000, Some(25_000));
+        idle.page(0, 0, 1000, (0, 11_000), Some(25_000));
         assert_eq!(asked(2000, 11_001, 12_000), None);
         assert_eq!(asked(2000, 0, 12_000), Some(0), "from the start");
         assert_eq!(asked(15_000, 11_001, 25_000), Some(0), "its first key");
         assert_eq!(asked(999, 11_001, 12_000), Some(0), "the clock was set back");
 
-        idle.page(0, 0, 1000, 11_000, None);
-        assert_eq!(asked(20_000, 11_001, 25_999), None);
-        assert_eq!(asked(21_000, 11_001, 26_000), Some(0), "beyond what is told");
+        idle.page(0, 0, 1000, (12_000, 11_000), Some(25_000));
+        assert_eq!(asked(2000, 12_000, 13_000), Some(0), "between both ends");
+        assert_eq!(asked(2000, 12_001, 13_000), None);
+
+        idle.page(0, 0, 1000, (0, 11_000), None);
+        assert_eq!(asked(20_000, 11_001, 40_999), None);
+        assert_eq!(asked(21_000, 11_001, 41_000), Some(0), "beyond what is told");
         idle.notice(0, 20_000);
         assert_eq!(asked(2000, 11_001, 20_000), Some(1));
         assert_eq!(asked(2000, 11_001, 19_999), None);
-        idle.page(0, 0, 2000, 20_000, None);
+        idle.page(0, 0, 2000, (11_001, 20_000), None);
         assert_eq!(asked(2000, 20_001, 20_500), Some(1), "the page came too late");
         idle.forget();
         assert_eq!(asked(2000, 11_001, 11_002), Some(2));

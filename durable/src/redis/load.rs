@@ -29,6 +29,9 @@ const ASKED: usize = 8;
 /// The head start of each partition over the next.
 const HEAD_START: Duration = Duration::from_millis(100);
 
+/// The layout, the number of partitions, the number and the pause in the description of a store.
+type Described = (Option<u64>, Option<u64>, Option<u64>, Option<Vec<u8>>);
+
 /// The part of a page that one partition provides.
 struct PartitionLoad {
     partition: u64,
@@ -89,12 +92,18 @@ impl Operations {
         let more = vec![text(worker), text(self.keys.partitions())];
         let [workers, owners] = self.keys.workers();
         let keys = [workers, owners, self.keys.description()];
+        let known = self.identity.number();
         let beat = self.run(&self.scripts.beat, &keys, "", &more, RetryPolicy::Probe).await;
-        let (now, owned, paused): (Millis, BTreeSet<u64>, u8) = beat?;
+        let (now, owned, described): (Millis, BTreeSet<u64>, Described) = beat?;
         // A heartbeat writes, so the server can.
         self.link.connection(&keys[0]).node.served(true);
         self.ownership.set_owned(worker, &owned);
-        self.ownership.set_paused(worker, paused == 1);
+        let (layout, partitions, number, paused) = described;
+        self.ownership.set_paused(worker, paused.is_some());
+        // Otherwise the server was emptied, and `keep_open` will open the store again.
+        if let (Some(layout), Some(partitions), Some(number)) = (layout, partitions, number) {
+            self.check_identity(known, (layout, partitions, number));
+        }
         Ok(now)
     }
 
@@ -283,7 +292,8 @@ impl Operations {
         let answer: (Millis, u8, i64, Vec<(String, Millis)>) = self.call(call).await?;
         let (now, more, beyond, found) = answer;
         if more == 0 {
-            self.idle.page(partition, notices, now, until, Millis::try_from(beyond).ok());
+            let beyond = Millis::try_from(beyond).ok();
+            self.idle.page(partition, notices, now, (from.0, until), beyond);
         }
         let keys = found.into_iter().map(|(id, due)| (due, Arc::from(id))).collect();
         Ok((keys, more == 1))

@@ -1,4 +1,5 @@
-//! Opens a store again each second, to notice that it was emptied or created again.
+//! Notices that the server of a store was emptied. The heartbeats of workers check the identity of
+//! the store. A process whose workers send none opens the store again.
 
 #![forbid(unsafe_code)]
 
@@ -7,33 +8,41 @@ use super::bytes::LAYOUT;
 use super::identity::format;
 use super::link::RetryPolicy;
 use super::operations::Operations;
-use crate::panics::ignore_poison;
 use std::time::Duration;
 
-/// The interval between two openings.
-const AGAIN: Duration = Duration::from_secs(1);
+/// The interval between two checks. It exceeds that between two heartbeats, so that a process whose
+/// workers send them does not open the store again.
+const AGAIN: Duration = Duration::from_millis(1500);
 
 impl Operations {
-    /// Opens the store again and again, forever.
+    /// Opens the store whenever it was not checked for a while, forever.
     pub(super) async fn keep_open(&self) {
+        let Self { identity, link, scripts, .. } = self;
         loop {
-            tokio::time::sleep(AGAIN).await;
-            let Self { identity, link, scripts, .. } = self;
+            let due = identity.due(AGAIN);
+            if !due.is_zero() {
+                tokio::time::sleep(due).await;
+                continue;
+            }
+            let known = identity.number();
+            let found = identity.ask(link, &scripts.open, RetryPolicy::Page).await;
+            identity.set_checked();
             // Without a reply, no change is known.
-            if let Ok(found) = identity.ask(link, &scripts.open, RetryPolicy::Page).await {
-                self.compare(found);
+            if let Ok(found) = found {
+                self.check_identity(known, found);
             }
         }
     }
 
-    fn compare(&self, (layout, partitions, number): (u64, u64, u64)) {
+    /// Checks the properties of a store that were requested while its number was `known`.
+    pub(super) fn check_identity(&self, known: u64, (layout, partitions, number): (u64, u64, u64)) {
         let identity = &self.identity;
+        identity.set_checked();
         let unusable = match (layout, partitions) {
             _ if layout != u64::from(LAYOUT) => format(layout),
             _ if partitions != identity.partitions => DurableError::Remade { partitions },
             _ => {
-                let before = std::mem::replace(&mut *ignore_poison(identity.number.lock()), number);
-                if before != number {
+                if identity.renumber(known, number) {
                     self.idle.forget();
                     self.ownership.emptied();
                 }

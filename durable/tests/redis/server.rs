@@ -302,6 +302,15 @@ fn a_server_that_was_emptied_is_told_of_and_goes_on() {
 }
 
 #[test]
+fn a_pause_of_an_emptied_server_is_no_store() {
+    let Some(server) = Server::start(&[]) else { return };
+    server.order("HSET {tb:timers} paused 1");
+    let process = Process::new(&server);
+    assert_eq!(wait(process.timers.is_paused()), Ok(true));
+    assert_eq!(wait(process.timers.insert("id", "", SECOND, quick())), Ok(Inserted::New));
+}
+
+#[test]
 fn a_store_that_another_process_made_anew_is_not_used_as_it_was() {
     let Some(server) = Server::start(&[]) else { return };
     let process = Process::new(&server);

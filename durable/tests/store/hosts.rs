@@ -200,11 +200,15 @@ fn a_worker_at_rest_asks_little<H: Host>() {
     };
     wait(futures_util::future::try_join_all(ids(500).iter().map(schedule))).unwrap();
     let work = process.work();
-    sleep(SECOND);
-    let before = server.executed();
-    sleep(5 * SECOND);
-    let commands = server.executed() - before;
-    assert!(commands <= 100, "{commands} commands in five seconds");
+    // The rare request for a page of each partition may fall into one of these spans.
+    let spans: Vec<u64> = (0..3)
+        .map(|_| {
+            let before = server.executed();
+            sleep(5 * SECOND);
+            server.executed() - before
+        })
+        .collect();
+    assert!(spans.iter().any(|commands| *commands <= 45), "{spans:?} commands in five seconds");
     assert_eq!(work.stop(), [""; 0]);
 }
 

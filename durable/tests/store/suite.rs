@@ -16,6 +16,7 @@ use tourbillon_durable::{
 
 suite!(
     a_timer_is_delivered_and_gone,
+    the_first_timer_beyond_a_page_is_in_time,
     nothing_is_early_when_the_clock_is_set_back,
     a_clock_set_forward_is_noticed,
     what_is_acknowledged_survives,
@@ -74,6 +75,21 @@ fn a_timer_is_delivered_and_gone<P: Place>(bench: Bench<P>) {
     assert_eq!(delivery.token, "1800000005001:id");
     assert_eq!(running.acknowledged(1), ["id"]);
     assert_eq!((wait(timers.len()), wait(timers.dead_len())), (Ok(0), Ok(0)));
+    assert_eq!(running.stop(), []);
+}
+
+/// A store may tell a worker when to ask for keys again.
+fn the_first_timer_beyond_a_page_is_in_time<P: Place>(bench: Bench<P>) {
+    let timers = bench.timers();
+    for (id, seconds) in [("page", 1), ("beyond", 20)] {
+        wait(timers.insert(id, "", seconds * SECOND, quick())).unwrap();
+    }
+    let running = bench.work(1, |_| async { Ok::<(), String>(()) });
+    bench.advance(SECOND);
+    assert_eq!(running.acknowledged(1), ["page"]);
+    bench.advance(12 * SECOND);
+    bench.advance(7 * SECOND);
+    assert_eq!(running.next().lateness, Duration::ZERO);
     assert_eq!(running.stop(), []);
 }
 

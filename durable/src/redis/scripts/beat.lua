@@ -4,7 +4,8 @@
 --   the description of the store
 -- ARGV[2] the time, or '' for the server's
 -- ARGV[6] the worker, ARGV[7] the number of partitions
--- returns {now, {partition, …}, 1 if the store is paused}
+-- returns {now, {partition, …}, {layout, partitions, number, '1' if the store is paused}}; a missing
+--   field of the description is nil
 --
 -- After a while without a heartbeat a worker counts as dead, and its partitions are free. Only the
 -- calling worker takes partitions. It takes free ones until it has its share rounded up, and then
@@ -19,9 +20,12 @@ local owners = {}
 local found = redis.call('HGETALL', KEYS[2])
 for place = 1, #found, 2 do owners[tonumber(found[place])] = found[place + 1] end
 
--- A removal comes first, because a full memory rejects no write after it, and it is the workers
--- that empty the memory.
-redis.call('ZREM', KEYS[1], '')
+-- A full memory rejects this write, but none after a removal, and it is the workers that empty the
+-- memory.
+if type(redis.pcall('ZADD', KEYS[1], whole(now), me)) == 'table' then
+  redis.call('ZREM', KEYS[1], '')
+  redis.call('ZADD', KEYS[1], whole(now), me)
+end
 local has, workers = {[me] = 0}, 1
 for place = 1, #heard, 2 do
   local worker, last = heard[place], tonumber(heard[place + 1])
@@ -35,7 +39,6 @@ for place = 1, #heard, 2 do
     end
   end
 end
-redis.call('ZADD', KEYS[1], whole(now), me)
 
 for partition = 0, count - 1 do
   local owner = owners[partition]
@@ -60,4 +63,4 @@ local mine = {}
 for partition = 0, count - 1 do
   if owners[partition] == me then mine[#mine + 1] = partition end
 end
-return {now, mine, redis.call('HEXISTS', KEYS[3], 'paused')}
+return {now, mine, redis.call('HMGET', KEYS[3], 'layout', 'partitions', 'number', 'paused')}

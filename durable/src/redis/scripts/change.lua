@@ -10,7 +10,7 @@
 local call, floor, pack, read = redis.call, math.floor, struct.pack, struct.unpack
 local byte, sub = string.byte, string.sub
 local PREFIX = ARGV[1]
-local NOTIFY_AHEAD = 30000      -- the distance from now up to which changes are published
+local NOTIFY_AHEAD = 45000      -- the distance from now up to which changes are published
 local LATEST = 253402300799999
 local LAYOUT = 3        -- of a record
 local NEXT, CANCELLED, PAUSED = 2, 4, 8       -- flags of a record

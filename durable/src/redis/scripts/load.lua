@@ -18,28 +18,40 @@ local function before(id)
   return #id < #first
 end
 
-local keys = {}
-local low, high = whole(math.floor(from / SLICE)), whole(math.floor(until_ / SLICE))
-for _, start in ipairs(redis.call('ZRANGEBYSCORE', SLICES, low, high)) do
-  local name, skip = ARGV[1] .. 's:' .. start, 0
+-- Calls `visit` with the members of a sorted set from a score on, and their scores, until it returns
+-- true, and then returns true. The steps double, so few members are read in vain.
+local function each(name, score, visit)
+  local skip, step = 0, 16
   repeat
-    local some = redis.call('ZRANGEBYSCORE', name, whole(from), whole(until_), 'WITHSCORES',
-      'LIMIT', skip, limit)
+    local some = redis.call('ZRANGEBYSCORE', name, whole(score), '+inf', 'WITHSCORES', 'LIMIT', skip,
+      step)
     for place = 1, #some, 2 do
-      local id, due = some[place], tonumber(some[place + 1])
-      if due > from or first == '' or not before(id) then
-        if #keys == limit * 2 then return {now, 1, -1, keys} end
-        keys[#keys + 1] = id
-        keys[#keys + 1] = due
-      end
+      if visit(some[place], tonumber(some[place + 1])) then return true end
     end
-    skip = skip + limit
-  until #some < limit * 2
-  local beyond = redis.call('ZRANGEBYSCORE', name, '(' .. whole(until_), '+inf', 'WITHSCORES',
-    'LIMIT', 0, 1)
-  if beyond[2] then return {now, 0, tonumber(beyond[2]), keys} end
+    local complete = #some < step * 2
+    skip, step = skip + step, step * 2
+  until complete
 end
-local further = redis.call('ZRANGEBYSCORE', SLICES, '(' .. high, '+inf', 'LIMIT', 0, 1)
-if not further[1] then return {now, 0, -1, keys} end
-local beyond = redis.call('ZRANGE', ARGV[1] .. 's:' .. further[1], 0, 0, 'WITHSCORES')
-return {now, 0, tonumber(beyond[2] or -1), keys}
+
+local keys, more, beyond = {}, 0, -1
+each(SLICES, math.floor(from / SLICE), function(start, number)
+  local name = ARGV[1] .. 's:' .. start
+  if number > math.floor(until_ / SLICE) then
+    beyond = tonumber(redis.call('ZRANGE', name, 0, 0, 'WITHSCORES')[2] or -1)
+    return true
+  end
+  return each(name, from, function(id, due)
+    if due > until_ then
+      beyond = due
+      return true
+    elseif due > from or first == '' or not before(id) then
+      if #keys == limit * 2 then
+        more = 1
+        return true
+      end
+      keys[#keys + 1] = id
+      keys[#keys + 1] = due
+    end
+  end)
+end)
+return {now, more, beyond, keys}

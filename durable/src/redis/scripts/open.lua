@@ -4,7 +4,7 @@
 -- ARGV[1] the layout, ARGV[2] the number of partitions if it is created, ARGV[3] a unique number
 -- returns {layout, partitions, number} of the store
 
-if redis.call('EXISTS', KEYS[1]) == 0 then
+if redis.call('HEXISTS', KEYS[1], 'layout') == 0 then
   redis.call('HSET', KEYS[1], 'layout', ARGV[1], 'partitions', ARGV[2], 'number', ARGV[3])
 end
 return redis.call('HMGET', KEYS[1], 'layout', 'partitions', 'number')
