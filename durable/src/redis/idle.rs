@@ -60,7 +60,7 @@ impl IdleHints {
         (!idle).then_some(hint.notices)
     }
 
-    /// Records a complete page from `from` up to `until` that was requested after `notices` notices.
+    /// Records a complete page from `from` to `until` that was requested after `notices` notices.
     pub(super) fn page(
         &self,
         partition: u64,
