@@ -1,8 +1,9 @@
 //! [`IdleHints`], which tell the partitions that need not be asked for keys.
 //!
 //! A page of a partition contains the due time of the first key beyond it. Until then only keys
-//! that are added later can be due, and each addition within the next 45 s is published as a notice.
-//! For 40 s after the page, all keys that are due before that first key are therefore known.
+//! that are added later can be due, and each addition within the next 45 s is published as a
+//! notice. For 40 s after the page, all keys that are due before that first key are therefore
+//! known.
 //!
 //! A page and a notice may cross. A page therefore counts only if no notice arrived while it was
 //! pending. If the store's clock is set back, the hint is dropped.

@@ -2,8 +2,8 @@
 //!
 //! Each script that adds a key within the next 45 s publishes it (`due:id`), and so does a worker
 //! that leaves. A task subscribes and notifies the workers. Notices are hints, so one that is
-//! duplicated, late or out of order costs at most a rejected lease. A lost notice would make a timer
-//! late. Therefore **all windows are loaded again when the subscription breaks, each second
+//! duplicated, late or out of order costs at most a rejected lease. A lost notice would make a
+//! timer late. Therefore **all windows are loaded again when the subscription breaks, each second
 //! until another one is established, and once more then**. A ping detects a subscription that broke
 //! silently. Once a minute all windows are loaded again in any case, which bounds the delay by a
 //! notice that is lost without a trace (between two nodes of a cluster).
