@@ -155,4 +155,8 @@ pub mod __internals {
     pub use crate::embedded::{lease, open_database, renew};
     #[cfg(feature = "postgres")]
     pub use crate::postgres::Connector;
+    #[cfg(feature = "redis")]
+    pub use crate::redis::Sentinels;
+    #[cfg(feature = "redis-tls")]
+    pub use crate::redis::certificates;
 }

@@ -18,7 +18,7 @@ use super::scripts::Scripts;
 use super::sentinel::Sentinels;
 use super::{Redis, RedisOptions, server};
 use futures_util::future::{BoxFuture, join};
-use redis::{Client, ConnectionAddr, ErrorKind};
+use redis::{Client, ErrorKind};
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
@@ -171,18 +171,12 @@ impl Redis {
         let clients = sentinels.into_iter().map(|url| options.client(url));
         let clients: Vec<Client> = clients.collect::<Result<_, _>>()?;
         let master = options.client(master)?;
-        let name = match master.get_connection_info().addr() {
-            ConnectionAddr::Tcp(name, _) | ConnectionAddr::TcpTls { host: name, .. } => {
-                name.clone()
-            }
-            other => return Err(DurableError::Address(format!("{other} has no name of a master"))),
-        };
         let sentinels = Sentinels::new(
             &clients,
-            name,
+            master.get_connection_info(),
             #[cfg(feature = "redis-tls")]
             options.tls.clone(),
-        );
+        )?;
         let origin = Origin { sentinels: Some(Arc::new(sentinels)), ..options.origin(&master) };
         Self::open(Link::node(origin), options).await
     }
@@ -253,7 +247,7 @@ impl RedisOptions {
     fn origin(&self, client: &Client) -> Origin {
         let info = client.get_connection_info().clone();
         #[cfg(feature = "redis-tls")]
-        if let ConnectionAddr::TcpTls { .. } = info.addr() {
+        if let redis::ConnectionAddr::TcpTls { .. } = info.addr() {
             super::super::tls::provide();
         }
         Origin { info, sentinels: None, credentials: self.credentials.clone() }

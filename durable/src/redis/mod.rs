@@ -67,8 +67,11 @@ use super::store::{
 use super::window::Window;
 use operations::Operations;
 pub use options::RedisOptions;
+pub use sentinel::Sentinels;
 use std::fmt;
 use std::sync::Arc;
+#[cfg(feature = "redis-tls")]
+pub use tls::certificates;
 use tokio::runtime::Handle;
 use tokio::task::{AbortHandle, JoinSet};
 

@@ -7,11 +7,13 @@
 
 #![forbid(unsafe_code)]
 
+use super::super::error::DurableError;
 use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
 use redis::{Client, ConnectionAddr, ConnectionInfo, RedisResult, TlsMode};
+use std::fmt;
 
 /// The sentinels of a master.
-pub(super) struct Sentinels {
+pub struct Sentinels {
     addresses: Vec<ConnectionAddr>,
     user: Option<String>,
     password: Option<String>,
@@ -21,29 +23,50 @@ pub(super) struct Sentinels {
     tls: Option<crate::Tls>,
 }
 
+/// Without the password.
+impl fmt::Debug for Sentinels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sentinels").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
 impl Sentinels {
     /// Describes the sentinels at these addresses. They have one user and password, those of the
-    /// first address.
-    pub(super) fn new(
+    /// first address. The name of the master is in place of the host in its address.
+    ///
+    /// # Errors
+    ///
+    /// [`DurableError::Address`] if the address of the master has no host.
+    pub fn new(
         clients: &[Client],
-        name: String,
+        master: &ConnectionInfo,
         #[cfg(feature = "redis-tls")] tls: Option<crate::Tls>,
-    ) -> Self {
+    ) -> Result<Self, DurableError> {
+        let name = match master.addr() {
+            ConnectionAddr::Tcp(name, _) | ConnectionAddr::TcpTls { host: name, .. } => {
+                name.clone()
+            }
+            other => return Err(DurableError::Address(format!("{other} has no name of a master"))),
+        };
         let infos = clients.iter().map(Client::get_connection_info);
         let settings = clients.first().map(|client| client.get_connection_info().redis_settings());
-        Self {
+        Ok(Self {
             addresses: infos.map(|info| info.addr().clone()).collect(),
             user: settings.and_then(|settings| Some(settings.username()?.to_owned())),
             password: settings.and_then(|settings| Some(settings.password()?.to_owned())),
             name,
             #[cfg(feature = "redis-tls")]
             tls,
-        }
+        })
     }
 
     /// Returns a client of the present master, with the database, the credentials and the
     /// certificates of `info`.
-    pub(super) async fn master(&self, info: &ConnectionInfo) -> RedisResult<Client> {
+    ///
+    /// # Errors
+    ///
+    /// The error of the last sentinel that was asked, or of the node that it named.
+    pub async fn master(&self, info: &ConnectionInfo) -> RedisResult<Client> {
         let mut builder = SentinelClientBuilder::new(
             self.addresses.iter().cloned(),
             &self.name,

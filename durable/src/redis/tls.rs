@@ -7,7 +7,8 @@ use super::super::tls::Tls;
 use redis::{Client, ClientTlsConfig, ConnectionInfo, TlsCertificates};
 
 /// Returns the certificates as the client's crate takes them.
-pub(super) fn certificates(tls: &Tls) -> TlsCertificates {
+#[must_use]
+pub fn certificates(tls: &Tls) -> TlsCertificates {
     let Tls { authority, client } = tls.clone();
     TlsCertificates {
         client_tls: client

@@ -2,18 +2,18 @@
 
 #![forbid(unsafe_code)]
 
+use super::run::HistoryError;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::cluster::ClusterClientBuilder;
 use redis::cluster_async::ClusterConnection;
-use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
-    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, ErrorKind,
-    IntoConnectionInfo, Pipeline, RedisError, RedisResult, TlsCertificates, TlsMode, Value,
+    AsyncConnectionConfig, Client, ConnectionInfo, IntoConnectionInfo, Pipeline, RedisResult, Value,
 };
 use std::sync::Arc;
 use std::time::Duration;
 use timers::{Certificates, Servers};
-use tokio::sync::Mutex;
+use tourbillon_durable::__internals::{Sentinels, certificates};
+use tourbillon_durable::Tls;
 
 /// The time in which the server must reply to a batch. By default it is half a second, which a busy
 /// server may need for a thousand runs.
@@ -26,41 +26,47 @@ pub(super) enum Link {
     Cluster(ClusterConnection),
     /// Connects anew for each command, so that it always leads to the present master. The history
     /// needs no more than a few commands per second.
-    Sentinel(Arc<Mutex<SentinelClient>>),
+    Sentinel(Arc<(Sentinels, ConnectionInfo)>),
 }
 
 impl Link {
     pub(super) async fn connect(
         servers: &Servers,
-        certificates: Option<Certificates>,
-    ) -> RedisResult<Self> {
-        let tls = certificates.map(|Certificates { authority, client }| TlsCertificates {
-            client_tls: client
-                .map(|(client_cert, client_key)| ClientTlsConfig { client_cert, client_key }),
-            root_cert: authority,
-        });
-        Ok(match servers {
-            Servers::Node(url) => {
-                let client = match tls {
-                    Some(tls) => Client::build_with_tls(&**url, tls),
-                    None => Client::open(&**url),
-                };
-                let config = ConnectionManagerConfig::new().set_response_timeout(Some(PATIENCE));
-                Self::Node(client?.get_connection_manager_with_config(config).await?)
-            }
-            Servers::Cluster(urls) => {
-                let urls = urls.iter().map(String::as_str);
-                let mut builder = ClusterClientBuilder::new(urls).response_timeout(PATIENCE);
-                if let Some(tls) = tls {
-                    builder = builder.certs(tls);
-                }
-                Self::Cluster(builder.build()?.get_async_connection().await?)
-            }
+        tls: Option<Certificates>,
+    ) -> Result<Self, HistoryError> {
+        let tls = tls.map(Tls::from);
+        match servers {
             Servers::Sentinel { master, sentinels } => {
-                let client = sentinel_client(master, sentinels, tls)?;
-                Self::Sentinel(Arc::new(Mutex::new(client)))
+                let info = master.as_str().into_connection_info().map_err(HistoryError::of)?;
+                let clients: RedisResult<Vec<Client>> =
+                    sentinels.iter().map(|url| Client::open(url.as_str())).collect();
+                let clients = clients.map_err(HistoryError::of)?;
+                let sentinels = Sentinels::new(&clients, &info, tls).map_err(HistoryError::of)?;
+                Ok(Self::Sentinel(Arc::new((sentinels, info))))
             }
-        })
+            Servers::Node(url) => Self::node(url, tls.as_ref()).await.map_err(HistoryError::of),
+            Servers::Cluster(urls) => {
+                Self::cluster(urls, tls.as_ref()).await.map_err(HistoryError::of)
+            }
+        }
+    }
+
+    async fn node(url: &str, tls: Option<&Tls>) -> RedisResult<Self> {
+        let client = match tls {
+            Some(tls) => Client::build_with_tls(url, certificates(tls)),
+            None => Client::open(url),
+        };
+        let config = ConnectionManagerConfig::new().set_response_timeout(Some(PATIENCE));
+        Ok(Self::Node(client?.get_connection_manager_with_config(config).await?))
+    }
+
+    async fn cluster(urls: &[String], tls: Option<&Tls>) -> RedisResult<Self> {
+        let urls = urls.iter().map(String::as_str);
+        let mut builder = ClusterClientBuilder::new(urls).response_timeout(PATIENCE);
+        if let Some(tls) = tls {
+            builder = builder.certs(certificates(tls));
+        }
+        Ok(Self::Cluster(builder.build()?.get_async_connection().await?))
     }
 
     /// Sends commands, and returns their replies.
@@ -68,57 +74,13 @@ impl Link {
         match self {
             Self::Node(connection) => commands.query_async(connection).await,
             Self::Cluster(connection) => commands.query_async(connection).await,
-            Self::Sentinel(client) => {
+            Self::Sentinel(watched) => {
+                let (sentinels, info) = &**watched;
+                let client = sentinels.master(info).await?;
                 let config = AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
-                let mut client = client.lock().await;
-                let mut connection = client.get_async_connection_with_config(&config).await?;
-                drop(client);
-                commands.query_async(&mut connection).await
+                let connection = client.get_multiplexed_async_connection_with_config(&config);
+                commands.query_async(&mut connection.await?).await
             }
         }
     }
-}
-
-/// Returns a client of a master. Its name is in place of the host in its address, and the
-/// credentials of the first sentinel are those of all.
-fn sentinel_client(
-    master: &str,
-    sentinels: &[String],
-    tls: Option<TlsCertificates>,
-) -> RedisResult<SentinelClient> {
-    let info = master.into_connection_info()?;
-    let (name, is_tls) = match info.addr() {
-        ConnectionAddr::Tcp(name, _) => (name.clone(), false),
-        ConnectionAddr::TcpTls { host, .. } => (host.clone(), true),
-        _ => return Err(RedisError::from((ErrorKind::InvalidClientConfig, "not a master"))),
-    };
-    let infos: Vec<_> = sentinels
-        .iter()
-        .map(|url| url.as_str().into_connection_info())
-        .collect::<Result<_, _>>()?;
-    let addresses = infos.iter().map(|info| info.addr().clone());
-    let mut builder = SentinelClientBuilder::new(addresses, &name, SentinelServerType::Master)?;
-    if let Some(settings) = infos.first().map(ConnectionInfo::redis_settings) {
-        if let Some(user) = settings.username() {
-            builder = builder.set_client_to_sentinel_username(user);
-        }
-        if let Some(password) = settings.password() {
-            builder = builder.set_client_to_sentinel_password(password);
-        }
-    }
-    let settings = info.redis_settings();
-    builder = builder.set_client_to_redis_db(settings.db());
-    if let Some(user) = settings.username() {
-        builder = builder.set_client_to_redis_username(user);
-    }
-    if let Some(password) = settings.password() {
-        builder = builder.set_client_to_redis_password(password);
-    }
-    if is_tls {
-        builder = builder.set_client_to_redis_tls_mode(TlsMode::Secure);
-        if let Some(tls) = tls {
-            builder = builder.set_client_to_redis_certificates(tls);
-        }
-    }
-    builder.build()
 }

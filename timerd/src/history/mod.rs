@@ -45,7 +45,7 @@ pub(crate) async fn open(
             Arc::new(FileHistory::open(PathBuf::from(file), bounds)?)
         }
         Address::Redis { servers, name, .. } => {
-            let link = Link::connect(servers, certificates()?).await.map_err(HistoryError::of)?;
+            let link = Link::connect(servers, certificates()?).await?;
             Arc::new(RedisHistory::new(link, name, bounds))
         }
         Address::Postgres { url, name } => {
