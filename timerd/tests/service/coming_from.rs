@@ -272,7 +272,13 @@ async fn redis_wheel_stop() {
     bench.api.put("task", &receiver.url("/"), json!({ "after": "0s" })).await.json(201);
     bench.stop().await;
     let next = Bench::at(&server.url(), allowing(receiver.port())).await;
-    assert_eq!(receiver.left(), 0);
+    // Its worker has looked for due timers between two heartbeats.
+    let heartbeats = || server.order("ZRANGE {tb:timers}:workers 0 -1 WITHSCORES");
+    let none = "*0\r\n".to_owned();
+    let first = until("a heartbeat", async || Some(heartbeats()).filter(|beats| *beats != none));
+    let first = first.await;
+    until("another heartbeat", async || (heartbeats() != first).then_some(())).await;
+    assert_eq!(receiver.left(), 0, "the store is still paused");
     next.api.post("/v1/resume").await.json(200);
     receiver.next().await;
     next.stop().await;
