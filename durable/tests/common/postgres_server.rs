@@ -85,6 +85,15 @@ struct Programs {
     user: Option<(u32, u32)>,
 }
 
+/// Reports that a test is left out because a program is missing.
+pub(crate) fn leave_out(program: &str) {
+    let must = std::env::var("POSTGRES_TESTS").is_ok_and(|value| value == "must");
+    assert!(!must, "{program} is missing, and POSTGRES_TESTS is `must`");
+    // Not with `eprintln`, whose output is hidden for a test that passes.
+    let note = format!("left out: a test on {program}, as it is not installed\n");
+    let _ = std::io::stderr().write_all(note.as_bytes());
+}
+
 impl Programs {
     /// Returns the installed programs.
     fn find() -> Option<&'static Self> {
@@ -97,11 +106,7 @@ impl Programs {
             folder.join("postgres").exists().then(|| Self { folder, user: unprivileged() })
         });
         if found.is_none() {
-            let must = std::env::var("POSTGRES_TESTS").is_ok_and(|value| value == "must");
-            assert!(!must, "PostgreSQL is missing, and POSTGRES_TESTS is `must`");
-            // Not with `eprintln`, whose output is hidden for a test that passes.
-            let note = "left out: a test on PostgreSQL, as it is not installed\n";
-            let _ = std::io::stderr().write_all(note.as_bytes());
+            leave_out("PostgreSQL");
         }
         found.as_ref()
     }
