@@ -7,6 +7,7 @@ use super::bench::{SECOND, wait};
 use futures_channel::oneshot;
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 use tokio::runtime::Runtime;
@@ -33,9 +34,25 @@ pub(crate) struct Process {
     pub(crate) runtime: Runtime,
 }
 
+/// What must not happen. A panic of a handler is only a failed attempt, and one of an observer has
+/// no effect.
+#[derive(Clone, Default)]
+pub(crate) struct Wrong(Arc<Mutex<Vec<String>>>);
+
+impl Wrong {
+    fn note(&self, what: String) {
+        self.0.lock().unwrap().push(what);
+    }
+
+    fn has_not_happened(&self) {
+        assert_eq!(*self.0.lock().unwrap(), [""; 0]);
+    }
+}
+
 /// A worker and the ids that it has acknowledged.
 pub(crate) struct Work {
     pub(crate) acknowledged: Receiver<String>,
+    pub(crate) wrong: Wrong,
     pub(crate) end: oneshot::Sender<()>,
     pub(crate) thread: JoinHandle<Result<(), DurableError>>,
 }
@@ -57,18 +74,24 @@ impl Process {
         let worker = self.timers.worker().concurrency(places).until(async move {
             let _ = ends.await;
         });
+        let wrong = Wrong::default();
+        let (dead, early) = (wrong.clone(), wrong.clone());
         let worker = worker.observe(move |event| {
             let Event::Attempt(event) = event else { return };
-            assert!(!matches!(event.outcome, Outcome::Dead { .. }), "{event:?}");
+            if matches!(event.outcome, Outcome::Dead { .. }) {
+                dead.note(format!("{event:?}"));
+            }
             if event.outcome == Outcome::Acknowledged {
                 send.send(event.id.clone()).unwrap();
             }
         });
-        let run = worker.run(|delivery| async move {
-            let early = SystemTime::now() < delivery.planned;
-            if early { Err("early") } else { Ok(()) }
+        let run = worker.run(move |delivery| {
+            if SystemTime::now() < delivery.planned {
+                early.note(format!("{} is early", delivery.id));
+            }
+            async { Ok::<(), String>(()) }
         });
-        Work { acknowledged, end, thread: std::thread::spawn(move || wait(run)) }
+        Work { acknowledged, wrong, end, thread: std::thread::spawn(move || wait(run)) }
     }
 }
 
@@ -80,6 +103,7 @@ impl Work {
     pub(crate) fn stop(self) -> Vec<String> {
         drop(self.end);
         assert_eq!(self.thread.join().unwrap(), Ok(()));
+        self.wrong.has_not_happened();
         self.acknowledged.iter().collect()
     }
 }
@@ -96,6 +120,7 @@ pub(crate) struct Seen {
 /// A worker that acknowledges everything, and records the times.
 pub(crate) struct Watch {
     pub(crate) delivered: Receiver<Seen>,
+    wrong: Wrong,
     end: oneshot::Sender<()>,
     thread: JoinHandle<Result<(), DurableError>>,
 }
@@ -107,18 +132,24 @@ impl Watch {
         let worker = process.timers.worker().until(async move {
             let _ = ends.await;
         });
+        let wrong = Wrong::default();
+        let early = wrong.clone();
         let run = worker.run(move |Delivery { id, planned, .. }| {
-            let late = SystemTime::now().duration_since(planned).expect("it is not early");
-            send.send(Seen { id, planned, late }).unwrap();
+            let late = SystemTime::now().duration_since(planned);
+            if late.is_err() {
+                early.note(format!("{id} is early"));
+            }
+            send.send(Seen { id, planned, late: late.unwrap_or_default() }).unwrap();
             async { Ok::<(), String>(()) }
         });
-        Self { delivered, end, thread: std::thread::spawn(move || wait(run)) }
+        Self { delivered, wrong, end, thread: std::thread::spawn(move || wait(run)) }
     }
 
     /// Ends the worker. Returns the deliveries that were not taken yet.
     pub(crate) fn stop(self) -> Vec<Seen> {
         drop(self.end);
         assert_eq!(self.thread.join().unwrap(), Ok(()));
+        self.wrong.has_not_happened();
         self.delivered.iter().collect()
     }
 }
