@@ -31,11 +31,14 @@ where
     Observed::start(bench.timers().worker(), handler)
 }
 
-/// Returns the next event that is not of the partitions of a store in Redis.
+/// Returns the next event that is neither about the partitions of a store in Redis nor about a
+/// server that is slow on a busy computer.
 fn next<P: Place>(bench: &Bench<P>, worker: &Observed, step: Duration) -> Event {
     loop {
         match worker.next(|| bench.advance(step)) {
-            Event::PartitionsGained { .. } => {}
+            Event::PartitionsGained { .. }
+            | Event::Waiting { reason: Wait::StoreAway, .. }
+            | Event::Resumed { reason: Wait::StoreAway, .. } => {}
             event => return event,
         }
     }
