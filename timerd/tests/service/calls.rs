@@ -5,7 +5,8 @@
 use super::bench::{Api, Bench, Folder, Reply, until};
 use super::certificates::Authority;
 use super::receiver::{Receiver, status};
-use http::HeaderMap;
+use axum::response::IntoResponse;
+use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -48,7 +49,14 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
 
 #[tokio::test]
 async fn each_attempt_is_signed_and_has_the_same_key() {
-    let mut receiver = Receiver::with(&[500, 302]).await;
+    let mut receiver = Receiver::start(|number| {
+        Some(match number {
+            0 => status(500),
+            1 => (StatusCode::FOUND, [("location", "/elsewhere")]).into_response(),
+            _ => status(200),
+        })
+    })
+    .await;
     let bench = Bench::with(allowing(receiver.port())).await;
     let webhook = json!({
         "url": receiver.url("/hook?a=b"), "method": "PUT", "body": "{\"a\":\"ü\"}",

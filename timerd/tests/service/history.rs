@@ -62,6 +62,17 @@ async fn figures_are_shown(api: &Api) {
     }
 }
 
+/// Has a timer called, and waits until its run is the latest.
+async fn run_is_recorded(bench: &Bench, receiver: &mut Receiver, id: &str) {
+    bench.api.put(id, &receiver.url("/"), json!({ "after": "0s" })).await.json(201);
+    receiver.next().await;
+    until("the last run", async || {
+        let runs = bench.api.get("/v1/runs").await.json(200)["runs"].take();
+        (runs[0]["id"] == id).then_some(())
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn runs_are_recorded_in_a_file() {
     let mut receiver = Receiver::with(&[500]).await;
@@ -74,12 +85,21 @@ async fn runs_are_recorded_in_a_file() {
 #[tokio::test]
 async fn runs_are_recorded_in_redis_within_bounds() {
     let Some(server) = Server::start(&[]) else { return };
+    // Redis removes whole nodes.
+    server.order("CONFIG SET stream-node-max-entries 1");
+    server.order("XADD tb:timers:history 5-1 run 1970");
     let mut receiver = Receiver::with(&[500]).await;
-    let bench = Bench::at(&server.url(), allowing(receiver.port())).await;
+    let mut config = allowing(receiver.port());
+    config.history.most = 4;
+    let bench = Bench::at(&server.url(), config).await;
     runs_are_recorded(&bench, &mut receiver).await;
+    let length = || server.order("XLEN tb:timers:history").trim().to_owned();
+    assert_eq!(length(), ":3", "the oldest is older than it may be");
+    for id in ["c", "d"] {
+        run_is_recorded(&bench, &mut receiver, id).await;
+    }
+    assert_eq!(length(), ":4", "there are as many as there may be");
     bench.stop().await;
-    let length = server.order("XLEN tb:timers:history");
-    assert_eq!(length.trim(), ":3");
     assert!(server.order("TYPE tb:timers:history").contains("stream"));
 }
 
@@ -126,13 +146,7 @@ async fn runs_are_recorded_in_postgres_within_bounds() {
     config.history.most = 3;
     let bench = Bench::at(&server.url(), config).await;
     runs_are_recorded(&bench, &mut receiver).await;
-    bench.api.put("c", &receiver.url("/"), json!({ "after": "0s" })).await.json(201);
-    receiver.next().await;
-    until("the last run", async || {
-        let runs = bench.api.get("/v1/runs").await.json(200)["runs"].take();
-        (runs[0]["id"] == "c").then_some(())
-    })
-    .await;
+    run_is_recorded(&bench, &mut receiver, "c").await;
     runs(&bench.api, "/v1/runs", 3).await;
     runs(&bench.api, "/v1/runs?id=a", 1).await;
     bench.stop().await;
