@@ -105,7 +105,9 @@ fn a_repetition_goes_on_that_is_kept_after_a_cancel<P: Place>(bench: Bench<P>) {
     let hour = 3600 * SECOND;
     for hours in 1..4 {
         bench.advance(hour);
-        assert_eq!(running.next().planned, start() + hours * hour);
+        let attempt = running.next();
+        assert_eq!(attempt.planned, start() + hours * hour);
+        assert_eq!(attempt.outcome, Outcome::Acknowledged, "the handler has not panicked");
         let found = wait(timers.get("id")).unwrap().unwrap();
         assert_eq!(
             (&found.payload[..], found.planned),

@@ -3,8 +3,8 @@
 use crate::common::bench::{Bench, MILLISECOND, Place, SECOND, quick, start, suite, wait};
 use std::time::Duration;
 use tourbillon_durable::{
-    DeadLetter, DurableError, DurableTimer, DurableTimers, Inserted, ListPosition, Outcome,
-    TimerState,
+    Attempt, DeadLetter, DurableError, DurableTimer, DurableTimers, Inserted, ListPosition,
+    Outcome, TimerState,
 };
 
 suite!(
@@ -168,7 +168,10 @@ fn each_state_has_its_list<P: Place>(bench: Bench<P>) {
     });
     for id in ["d", "b"] {
         bench.advance(SECOND);
-        assert_eq!(running.next().id, id);
+        let Attempt { id: ended, outcome, .. } = running.next();
+        assert_eq!(ended, id);
+        // A handler that panics is retried, too.
+        assert!(matches!(&outcome, Outcome::Retry { error, .. } if error == "no"), "{outcome:?}");
         assert_eq!(running.events.try_iter().count(), 0);
         // Its retry must not disturb.
         wait(timers.reset(id, HOUR)).unwrap();
