@@ -33,7 +33,7 @@ where
 
 /// Returns the next event that is neither about the partitions of a store in Redis nor about a
 /// server that is slow on a busy computer.
-fn next<P: Place>(bench: &Bench<P>, worker: &Observed, step: Duration) -> Event {
+pub(crate) fn next<P: Place>(bench: &Bench<P>, worker: &Observed, step: Duration) -> Event {
     loop {
         match worker.next(|| bench.advance(step)) {
             Event::PartitionsGained { .. }

@@ -1,9 +1,13 @@
 //! Paused timers and paused stores, in virtual time.
 
 use crate::common::bench::{Bench, LEASE, MILLISECOND, Place, SECOND, quick, start, suite, wait};
+use crate::common::events::Observed;
+use crate::events::next;
+use std::future::ready;
 use std::time::Duration;
 use tourbillon_durable::{
-    Cancelled, DurableTimers, Existing, Inserted, Misfire, Outcome, TimerState, When,
+    Cancelled, DurableTimers, Event, Existing, Inserted, Misfire, Outcome, TimerState, Verdict,
+    Wait, When,
 };
 
 suite!(
@@ -80,38 +84,51 @@ fn a_running_timer_is_paused_afterwards<P: Place>(bench: Bench<P>) {
     let timers = bench.timers().clone();
     let inside = timers.clone();
     let running = bench.work(1, move |delivery| {
-        assert_eq!(wait(inside.pause_timer("id")), Ok(true));
-        assert_eq!(state(&inside), Some(TimerState::Pausing));
-        async move { if delivery.attempt == 1 { Err("no") } else { Ok(()) } }
+        let pauses = delivery.id == "id";
+        if pauses {
+            assert_eq!(wait(inside.pause_timer("id")), Ok(true));
+            assert_eq!(state(&inside), Some(TimerState::Pausing));
+        }
+        async move { if pauses && delivery.attempt == 1 { Err("no") } else { Ok(()) } }
     });
+    // A later timer is delivered in place of the paused one.
+    let other_comes = |after| {
+        wait(timers.insert("other", "", after, quick())).unwrap();
+        bench.advance(after);
+        assert_eq!(running.acknowledged(1), ["other"]);
+    };
     wait(timers.insert("id", "", SECOND, quick().every(HOUR))).unwrap();
     bench.advance(SECOND);
     assert!(matches!(running.next().outcome, Outcome::Retry { .. }));
     assert_eq!(state(&timers), Some(TimerState::Paused));
     // Neither a retry nor the next occurrence begins.
-    bench.advance(9 * SECOND);
+    other_comes(9 * SECOND);
     assert_eq!(state(&timers), Some(TimerState::Paused));
     wait(timers.resume_timer("id")).unwrap();
     assert_eq!(running.acknowledged(1), ["id"]);
     let paused = wait(timers.get("id")).unwrap().unwrap();
     assert_eq!((paused.state, paused.planned), (TimerState::Paused, start() + SECOND + HOUR));
-    bench.advance(9 * HOUR);
+    other_comes(9 * HOUR);
     assert_eq!(running.stop(), []);
 }
 
 fn what_comes_next_is_paused_too<P: Place>(bench: Bench<P>) {
     let timers = bench.timers().clone();
     let inside = timers.clone();
-    let running = bench.work(1, move |_| {
-        let keep = quick().existing(Existing::Keep);
-        assert_eq!(wait(inside.insert("id", "next", SECOND, keep)), Ok(Inserted::Next));
-        assert_eq!(wait(inside.pause_timer("id")), Ok(true));
+    let running = bench.work(1, move |delivery| {
+        if delivery.id == "id" {
+            let keep = quick().existing(Existing::Keep);
+            assert_eq!(wait(inside.insert("id", "next", SECOND, keep)), Ok(Inserted::Next));
+            assert_eq!(wait(inside.pause_timer("id")), Ok(true));
+        }
         async { Ok::<(), String>(()) }
     });
     wait(timers.insert("id", "", SECOND, quick())).unwrap();
+    wait(timers.insert("other", "", HOUR, quick())).unwrap();
     bench.advance(SECOND);
     assert_eq!(running.acknowledged(1), ["id"]);
     bench.advance(HOUR);
+    assert_eq!(running.acknowledged(1), ["other"]);
     let paused = wait(timers.get("id")).unwrap().unwrap();
     assert_eq!((paused.state, &paused.payload[..]), (TimerState::Paused, &b"next"[..]));
     assert_eq!(running.stop(), []);
@@ -216,11 +233,17 @@ fn a_store_stays_paused<P: Place>(mut bench: Bench<P>) {
     wait(bench.timers().pause()).unwrap();
     bench.reopen();
     assert_eq!(wait(bench.timers().is_paused()), Ok(true));
-    let running = bench.work_well();
     bench.advance(HOUR);
+    let worker = Observed::start(bench.timers().worker(), |_| ready(Verdict::Done));
+    let (reason, step) = (Wait::StorePaused, SECOND);
+    assert_eq!(next(&bench, &worker, step), Event::Waiting { reason, error: None });
     wait(bench.timers().resume()).unwrap();
-    assert_eq!(running.acknowledged(1), ["id"]);
-    assert_eq!(running.stop(), []);
+    // In any order.
+    let then = [next(&bench, &worker, step), next(&bench, &worker, step)];
+    assert!(then.iter().any(|event| matches!(event, Event::Resumed { .. })), "{then:?}");
+    let delivered = |event: &Event| matches!(event, Event::Attempt(attempt) if attempt.id == "id");
+    assert!(then.iter().any(delivered), "{then:?}");
+    assert_eq!(worker.stop(), []);
 }
 
 fn a_check_knows_paused_timers<P: Place>(bench: Bench<P>) {
