@@ -34,8 +34,8 @@ pub(crate) struct Process {
     pub(crate) runtime: Runtime,
 }
 
-/// What must not happen. A panic of a handler is only a failed attempt, and one of an observer has
-/// no effect.
+/// The failures of a handler or an observer. A panic would not do, because that of a handler is a
+/// failed attempt, which is retried, and that of an observer has no effect.
 #[derive(Clone, Default)]
 pub(crate) struct Wrong(Arc<Mutex<Vec<String>>>);
 
