@@ -148,10 +148,17 @@ fn a_lease_that_ran_out<P: Place>(bench: Bench<P>) {
     // The computer has slept.
     bench.advance(60 * SECOND);
     let lost = Event::LeaseLost { id: "id".to_owned(), attempt: 1, reason: LeaseLoss::RanOut };
-    assert_eq!(next(&bench, &worker, Duration::ZERO), lost);
-    let ended = attempt(&bench, &worker);
-    assert!(matches!(ended.outcome, Outcome::Dead { .. }), "{ended:?}");
-    assert_eq!(ended.duration, Some(60 * SECOND));
+    // The worker itself may find the expired lease first. Then the timer is dead by that, and the
+    // end of the handler is too late.
+    let is =
+        |event: &Event, so: fn(&Attempt) -> bool| matches!(event, Event::Attempt(it) if so(it));
+    let dead = |event: &Event| is(event, |it| matches!(it.outcome, Outcome::Dead { .. }));
+    let stopped = |event: &Event| is(event, |it| it.duration == Some(60 * SECOND));
+    let mut events = Vec::new();
+    while !(events.contains(&lost) && events.iter().any(dead) && events.iter().any(stopped)) {
+        events.push(next(&bench, &worker, Duration::ZERO));
+    }
+    assert!(events.len() <= 3, "{events:?}");
     assert_eq!(worker.stop(), []);
 }
 
