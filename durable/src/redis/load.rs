@@ -102,6 +102,7 @@ impl Operations {
         self.ownership.set_paused(worker, paused.is_some());
         // Otherwise the server was emptied, and `keep_open` will open the store again.
         if let (Some(layout), Some(partitions), Some(number)) = (layout, partitions, number) {
+            self.identity.set_checked();
             self.check_identity(known, (layout, partitions, number));
         }
         Ok(now)

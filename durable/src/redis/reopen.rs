@@ -37,7 +37,6 @@ impl Operations {
     /// Checks the properties of a store that were requested while its number was `known`.
     pub(super) fn check_identity(&self, known: u64, (layout, partitions, number): (u64, u64, u64)) {
         let identity = &self.identity;
-        identity.set_checked();
         let unusable = match (layout, partitions) {
             _ if layout != u64::from(LAYOUT) => format(layout),
             _ if partitions != identity.partitions => DurableError::Remade { partitions },
