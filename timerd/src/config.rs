@@ -15,9 +15,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 use timers::{StoreArguments, parse_duration};
 
-/// Calls webhooks on time
-///
-/// Without a store, the timers are stored in the file `timers.db` in the working directory.
+// No sentence of documentation, which would replace the description of the program.
+#[allow(missing_docs, reason = "clap shows it")]
 #[derive(Clone, Debug, Parser)]
 #[command(version)]
 pub struct Arguments {
@@ -124,9 +123,9 @@ fn time_limit<'de, D: Deserializer<'de>>(text: D) -> Result<Duration, D::Error> 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TokenHash {
-    /// The name, for logs and limits.
+    /// The name, for logs and limits. Each token has another one.
     pub name: String,
-    /// The SHA-256 of the token in hexadecimal digits (`printf %s TOKEN | sha256sum`).
+    /// The SHA-256 of the token in hexadecimal digits, as `timerd token` prints it.
     pub sha256: String,
 }
 

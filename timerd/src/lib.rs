@@ -25,3 +25,4 @@ mod webhook;
 pub use config::{Arguments, Config, HistoryBounds, Limits, SecretTexts, TokenHash, Webhooks};
 pub use guard::{Resolver, Resolving, system_resolver};
 pub use service::{Service, StartError};
+pub use tokens::NewToken;

@@ -2,18 +2,41 @@
 
 #![forbid(unsafe_code)]
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
-use timerd::{Arguments, Config, Service, StartError};
+use timerd::{Arguments, Config, NewToken, Service, StartError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Calls webhooks on time
+///
+/// Without a command, the service starts. Without a store, the timers are stored in the file
+/// `timers.db` in the working directory.
+#[derive(Parser)]
+#[command(version, args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(flatten)]
+    arguments: Arguments,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Prints a new random token and its SHA-256 for the configuration file
+    Token,
+}
 
 #[tokio::main]
 async fn main() -> ExitCode {
     // Colours are for people.
     tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(io::stderr().is_terminal()).init();
-    let arguments = Arguments::parse();
-    match run(&arguments).await {
+    let Cli { arguments, command } = Cli::parse();
+    let done = match command {
+        Some(Command::Token) => print_token(),
+        None => run(&arguments).await,
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("timerd: {error}");
@@ -39,6 +62,13 @@ async fn run(arguments: &Arguments) -> Result<(), StartError> {
     }
     tracing::info!("stopping");
     service.stop().await;
+    Ok(())
+}
+
+fn print_token() -> Result<(), StartError> {
+    let NewToken { text, sha256 } = NewToken::random().map_err(StartError::Config)?;
+    // Nothing is lost if the reader of the output has gone.
+    let _ = writeln!(io::stdout(), "token: {text}\nsha256: {sha256}");
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use super::history;
 use super::limits::Gate;
 use super::page;
 use super::runs::Runs;
-use super::tokens::{self, Tokens};
+use super::tokens::{NewToken, TokenError, Tokens};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -233,14 +233,15 @@ fn accepted(
     arguments: &Arguments,
     config: &Config,
 ) -> Result<(Tokens, Option<String>), StartError> {
-    let mut tokens = Tokens::new(&config.tokens).map_err(StartError::Config)?;
+    let refused = |error: TokenError| StartError::Config(error.to_string());
+    let mut tokens = Tokens::new(&config.tokens).map_err(refused)?;
     if let Some(token) = &arguments.token {
-        tokens.add("environment", token);
+        tokens.add("TIMERD_TOKEN", token).map_err(refused)?;
     }
     if !tokens.is_empty() {
         return Ok((tokens, None));
     }
-    let token = tokens::random().map_err(|error| StartError::Config(error.to_string()))?;
-    tokens.add("start", &token);
+    let token = NewToken::random().map_err(StartError::Config)?.text;
+    tokens.add("start", &token).map_err(refused)?;
     Ok((tokens, Some(token)))
 }

@@ -1,12 +1,23 @@
-//! The tokens of the API. Only their hashes are kept, and they are compared in constant time.
+//! The tokens of the API and the page. Only their hashes are kept, and they are compared in constant
+//! time.
 
 #![forbid(unsafe_code)]
 
 use super::config::TokenHash;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hex::FromHexError;
 use sha2::{Digest, Sha256};
+use std::fmt;
 use subtle::ConstantTimeEq;
+
+/// The length in characters below which a token is easy to guess.
+const SHORT: usize = 16;
+
+/// Texts that are not secret: examples in documentation, and the rest of a variable that is unset.
+const KNOWN: [&str; 6] = ["", "\n", "sesame", "sesame\n", "TOKEN", "$TOKEN"];
+
+type Hash = [u8; 32];
 
 /// The tokens that are accepted.
 #[derive(Debug, Default)]
@@ -15,23 +26,67 @@ pub(crate) struct Tokens(Vec<Token>);
 #[derive(Debug)]
 struct Token {
     name: String,
-    hash: [u8; 32],
+    hash: Hash,
+}
+
+/// A random token of 256 bits.
+#[derive(Debug)]
+pub struct NewToken {
+    /// The token.
+    pub text: String,
+    /// Its SHA-256 in hexadecimal digits, for the configuration.
+    pub sha256: String,
+}
+
+/// The reason why a token is refused at the start. Each has the name of the token.
+#[derive(Debug, PartialEq)]
+pub(crate) enum TokenError {
+    Blank(String),
+    Characters(String),
+    Known(String),
+    Hash(String, FromHexError),
+    Unnamed,
+    NameTwice(String),
+    Same(String, String),
+}
+
+impl fmt::Display for TokenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let create = "create another one with `timerd token`";
+        match self {
+            Self::Blank(name) => write!(f, "the token {name:?} is empty; {create}"),
+            Self::Characters(name) => {
+                write!(f, "the token {name:?} has characters other than ASCII; {create}")
+            }
+            Self::Known(name) => {
+                write!(f, "the token {name:?} is not secret, as it is published or empty; {create}")
+            }
+            Self::Hash(name, error) => write!(
+                f,
+                "the sha256 of the token {name:?}: {error} (expected 64 hexadecimal digits)"
+            ),
+            Self::Unnamed => f.write_str("a token has an empty name (expected one of its own)"),
+            Self::NameTwice(name) => {
+                write!(f, "two tokens have the name {name:?} (expected one of its own for each)")
+            }
+            Self::Same(name, other) => {
+                write!(f, "the tokens {name:?} and {other:?} are the same; {create}")
+            }
+        }
+    }
 }
 
 impl Tokens {
     /// Reads the hashes of a configuration.
-    pub(crate) fn new(hashes: &[TokenHash]) -> Result<Self, String> {
-        let tokens = hashes.iter().map(|token| {
-            let mut hash = [0; 32];
-            hex::decode_to_slice(&token.sha256, &mut hash).map_err(|error| {
-                format!(
-                    "the sha256 of the token {:?}: {error} (expected 64 hexadecimal digits)",
-                    token.name
-                )
-            })?;
-            Ok(Token { name: token.name.clone(), hash })
-        });
-        tokens.collect::<Result<_, _>>().map(Self)
+    pub(crate) fn new(hashes: &[TokenHash]) -> Result<Self, TokenError> {
+        let mut tokens = Self::default();
+        for TokenHash { name, sha256 } in hashes {
+            let mut hash = Hash::default();
+            hex::decode_to_slice(sha256, &mut hash)
+                .map_err(|error| TokenError::Hash(name.clone(), error))?;
+            tokens.accept(name, hash)?;
+        }
+        Ok(tokens)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -39,14 +94,45 @@ impl Tokens {
     }
 
     /// Accepts another token.
-    pub(crate) fn add(&mut self, name: &str, token: &str) {
-        self.0.push(Token { name: name.to_owned(), hash: hash(token) });
+    pub(crate) fn add(&mut self, name: &str, text: &str) -> Result<(), TokenError> {
+        let token = trimmed(text);
+        if token.is_empty() {
+            return Err(TokenError::Blank(name.to_owned()));
+        }
+        // A header cannot have others.
+        if !token.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+            return Err(TokenError::Characters(name.to_owned()));
+        }
+        self.accept(name, hash(token))?;
+        if token.len() < SHORT {
+            tracing::warn!(name, "the token is shorter than {SHORT} characters and can be guessed");
+        }
+        Ok(())
     }
 
-    /// Returns the name of a token that is accepted. The time that it takes depends neither on the
-    /// contents of the token nor on its place.
-    pub(crate) fn name_of(&self, token: &str) -> Option<&str> {
-        let given = hash(token);
+    fn accept(&mut self, name: &str, hash: Hash) -> Result<(), TokenError> {
+        if name.trim().is_empty() {
+            return Err(TokenError::Unnamed);
+        }
+        if KNOWN.iter().any(|known| self::hash(known) == hash) {
+            return Err(TokenError::Known(name.to_owned()));
+        }
+        for token in &self.0 {
+            if token.name == name {
+                return Err(TokenError::NameTwice(name.to_owned()));
+            }
+            if token.hash == hash {
+                return Err(TokenError::Same(token.name.clone(), name.to_owned()));
+            }
+        }
+        self.0.push(Token { name: name.to_owned(), hash });
+        Ok(())
+    }
+
+    /// Returns the name of a token that is accepted, from a header or from a form. How long it takes
+    /// depends neither on the contents of the token nor on its place.
+    pub(crate) fn name_of(&self, text: &str) -> Option<&str> {
+        let given = hash(trimmed(text));
         let mut found = None;
         for token in &self.0 {
             if bool::from(token.hash.ct_eq(&given)) {
@@ -57,13 +143,96 @@ impl Tokens {
     }
 }
 
-/// Creates a random token of 256 bits.
+impl NewToken {
+    /// Creates a random token.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the system has no random numbers.
+    pub fn random() -> Result<Self, String> {
+        let text = random().map_err(|error| format!("could not create a token: {error}"))?;
+        let sha256 = hex::encode(hash(&text));
+        Ok(Self { text, sha256 })
+    }
+}
+
+/// Returns 256 random bits as text.
 pub(crate) fn random() -> Result<String, getrandom::Error> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes)?;
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
-fn hash(token: &str) -> [u8; 32] {
+/// Returns a token without the white space around it, which files and forms add, and headers remove.
+fn trimmed(text: &str) -> &str {
+    text.trim_ascii()
+}
+
+fn hash(token: &str) -> Hash {
     Sha256::digest(token.as_bytes()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAME: &str = "deploy";
+
+    fn of_hash(text: &str) -> Result<Tokens, TokenError> {
+        Tokens::new(&[TokenHash { name: NAME.to_owned(), sha256: hex::encode(hash(text)) }])
+    }
+
+    fn of_text(text: &str) -> Result<Tokens, TokenError> {
+        let mut tokens = Tokens::default();
+        tokens.add(NAME, text).map(|()| tokens)
+    }
+
+    #[test]
+    fn what_is_absent_or_published_is_no_token() {
+        for text in ["", " ", "\t\r\n", "sesame", " sesame\n", "$TOKEN"] {
+            let refused = of_text(text).expect_err(text);
+            assert!(matches!(refused, TokenError::Blank(_) | TokenError::Known(_)), "{text:?}");
+        }
+        for text in ["", "\n", "sesame", "TOKEN"] {
+            assert_eq!(of_hash(text).expect_err(text), TokenError::Known(NAME.to_owned()));
+        }
+        assert!(matches!(of_text("geheimer Schlüssel"), Err(TokenError::Characters(_))));
+        let placeholder = "<64 hexadecimal digits, from `timerd token`>".to_owned();
+        let refused = Tokens::new(&[TokenHash { name: NAME.to_owned(), sha256: placeholder }]);
+        assert!(matches!(refused, Err(TokenError::Hash(..))));
+    }
+
+    #[test]
+    fn a_token_has_a_name_of_its_own() {
+        let mut tokens = of_text("the first token").expect("a token");
+        assert_eq!(tokens.add(" ", "the second token"), Err(TokenError::Unnamed));
+        let twice = tokens.add(NAME, "the second token");
+        assert_eq!(twice, Err(TokenError::NameTwice(NAME.to_owned())));
+        let same = tokens.add("other", "the first token");
+        assert_eq!(same, Err(TokenError::Same(NAME.to_owned(), "other".to_owned())));
+        tokens.add("other", "the second token").expect("another token");
+        assert_eq!(tokens.name_of("the first token"), Some(NAME));
+        assert_eq!(tokens.name_of("the second token"), Some("other"));
+    }
+
+    #[test]
+    fn white_space_around_a_token_counts_nowhere() {
+        for tokens in [of_text(" the first token\n"), of_hash("the first token")] {
+            let tokens = tokens.expect("a token");
+            for text in ["the first token", " the first token", "the first token\r\n"] {
+                assert_eq!(tokens.name_of(text), Some(NAME), "{text:?}");
+            }
+            for text in ["", " ", "the  first token", "the first toke"] {
+                assert_eq!(tokens.name_of(text), None, "{text:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_new_token_is_accepted_by_its_hash() {
+        let NewToken { text, sha256 } = NewToken::random().expect("a token");
+        let tokens = Tokens::new(&[TokenHash { name: NAME.to_owned(), sha256 }]);
+        assert_eq!(tokens.expect("tokens").name_of(&text), Some(NAME));
+        assert_ne!(NewToken::random().expect("another token").text, text);
+    }
 }

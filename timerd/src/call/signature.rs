@@ -11,6 +11,9 @@ use std::collections::BTreeMap;
 /// The secret of timers that name none.
 const DEFAULT: &str = "default";
 
+/// Secrets that are published as examples by Standard Webhooks, and so are known to all.
+const KNOWN: [&str; 2] = ["MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "C2FVsBQIhrscChlQIMV+b5sSYspob7oD"];
+
 /// The secrets of the configuration by their names.
 #[derive(Default)]
 pub(crate) struct Secrets(BTreeMap<String, Secret>);
@@ -28,6 +31,12 @@ impl Secrets {
             let key = STANDARD.decode(key).map_err(|_| wrong())?;
             if !(24..=64).contains(&key.len()) {
                 return Err(wrong());
+            }
+            if KNOWN.iter().any(|known| STANDARD.decode(known).as_ref() == Ok(&key)) {
+                return Err(format!(
+                    "the secret {name:?} is a published example; create another one with \
+                     `echo whsec_$(openssl rand -base64 32)`"
+                ));
             }
             let hmac = Hmac::new_from_slice(&key).map_err(|_| wrong())?;
             Ok((name.clone(), Secret(hmac)))
@@ -55,7 +64,7 @@ impl Secret {
 mod tests {
     use super::*;
 
-    const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    const SECRET: &str = "whsec_Tm90IGEgc2VjcmV0LCBidXQgdGhhdCBvZiBhIHRlc3Q=";
 
     fn secrets(secret: &str) -> Result<Secrets, String> {
         Secrets::new(&BTreeMap::from([(DEFAULT.to_owned(), secret.to_owned())]))
@@ -75,8 +84,13 @@ mod tests {
     #[test]
     fn secrets_are_checked_and_have_names() {
         let short = format!("whsec_{}", STANDARD.encode([7; 23]));
-        for wrong in ["", "whsec_", "whsec_!!!!", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", &short] {
+        let plain = SECRET.strip_prefix("whsec_").expect("the prefix");
+        for wrong in ["", "whsec_", "whsec_!!!!", plain, &short] {
             assert!(secrets(wrong).is_err(), "{wrong}");
+        }
+        for known in KNOWN {
+            let refused = secrets(&format!("whsec_{known}")).err().expect("it is published");
+            assert!(refused.contains("published"), "{refused}");
         }
         let secrets = secrets(SECRET).expect("a secret");
         assert!(secrets.get(Some("default")).is_some() && secrets.get(Some("other")).is_none());

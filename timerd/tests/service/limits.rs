@@ -1,16 +1,19 @@
 //! Tokens, and the limits of requests.
 
-use super::bench::{Bench, TOKEN, until};
+use super::bench::{Bench, Folder, TOKEN, arguments, until};
 use serde_json::json;
-use timerd::Config;
+use sha2::{Digest, Sha256};
+use timerd::{Config, Service, StartError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// The hash of `sesame`.
+/// A token of the configuration, by its hash.
+const DEPLOY: &str = "only for the tests of limits";
+
 const CONFIG: &str = r#"
     [[token]]
     name = "deploy"
-    sha256 = "d0c04f4b1951e4aeaaec8223ed2039e542f3aae805a6fa7f6d794e5afff5d272"
+    sha256 = "HASH"
 
     [limits]
     body_bytes = 1000
@@ -18,10 +21,26 @@ const CONFIG: &str = r#"
     burst = 3
 "#;
 
+fn config() -> Config {
+    toml::from_str(&CONFIG.replace("HASH", &hex::encode(Sha256::digest(DEPLOY)))).unwrap()
+}
+
+/// Starts a service that is expected to refuse its configuration, and returns the reason.
+async fn refusal(config: Config, token: Option<&str>) -> String {
+    let folder = Folder::new();
+    let mut arguments = arguments(folder.join("timers").to_str().unwrap());
+    arguments.token = token.map(str::to_owned);
+    match Service::start(&arguments, &config).await {
+        Err(error @ StartError::Config(_)) => error.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
 #[tokio::test]
 async fn only_tokens_that_are_known_pass() {
-    let bench = Bench::with(toml::from_str(CONFIG).unwrap()).await;
-    for (token, status) in [("sesame", 200), ("Sesame", 401), ("sesam", 401), ("", 401)] {
+    let bench = Bench::with(config()).await;
+    let (upper, short) = (DEPLOY.to_uppercase(), &DEPLOY[1..]);
+    for (token, status) in [(DEPLOY, 200), (&upper, 401), (short, 401), ("", 401)] {
         let reply = bench.api.with_token(token).get("/v1/timers").await;
         assert_eq!(reply.status, status, "{token:?}");
         assert_eq!(reply.headers.contains_key("www-authenticate"), status == 401);
@@ -30,8 +49,41 @@ async fn only_tokens_that_are_known_pass() {
 }
 
 #[tokio::test]
+async fn an_absent_or_published_secret_opens_nothing() {
+    for token in ["", "  ", "\n", "sesame"] {
+        let refused = refusal(Config::default(), Some(token)).await;
+        assert!(refused.contains("timerd token"), "{token:?}: {refused}");
+    }
+    for text in ["", "sesame"] {
+        let hash = hex::encode(Sha256::digest(text));
+        let config = format!("[[token]]\nname = \"deploy\"\nsha256 = \"{hash}\"");
+        let refused = refusal(toml::from_str(&config).unwrap(), None).await;
+        assert!(refused.contains("not secret"), "{text:?}: {refused}");
+    }
+    let secret = "[secrets]\ndefault = \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"";
+    let refused = refusal(toml::from_str(secret).unwrap(), None).await;
+    assert!(refused.contains("published"), "{refused}");
+}
+
+/// The page and the API agree about each text: a header and a form carry the same token.
+#[tokio::test]
+async fn the_page_and_the_api_accept_the_same_tokens() {
+    let bench = Bench::with(Config { tokens: config().tokens, ..Config::default() }).await;
+    for (text, is_token) in [(DEPLOY, true), (&format!(" {DEPLOY} "), true), (" ", false)] {
+        let reply = bench.api.with_token(text).get("/healthz").await;
+        assert_eq!(reply.status, 200, "{text:?} can be sent");
+        let status = bench.api.with_token(text).get("/v1/stats").await.status;
+        assert_eq!(status, if is_token { 200 } else { 401 }, "{text:?} in a header");
+        let form = format!("token={}", text.replace(' ', "+"));
+        let status = bench.api.post_form("/login", &form, "").await.status;
+        assert_eq!(status, if is_token { 303 } else { 401 }, "{text:?} in a form");
+    }
+    bench.stop().await;
+}
+
+#[tokio::test]
 async fn a_token_has_a_rate_of_its_own() {
-    let bench = Bench::with(toml::from_str(CONFIG).unwrap()).await;
+    let bench = Bench::with(config()).await;
     let statuses = async |token| {
         let api = bench.api.with_token(token);
         let mut statuses = Vec::new();
@@ -46,7 +98,7 @@ async fn a_token_has_a_rate_of_its_own() {
     let of_guesses = statuses("a guess").await;
     assert_eq!(of_guesses[..3], [401; 3]);
     assert!(of_guesses.contains(&429), "{of_guesses:?}");
-    let of_the_token = statuses("sesame").await;
+    let of_the_token = statuses(DEPLOY).await;
     assert_eq!(of_the_token[..3], [404; 3], "guesses take nothing from it");
     assert!(of_the_token.contains(&429), "{of_the_token:?}");
     assert_eq!(bench.api.get("/healthz").await.status, 200);
@@ -69,7 +121,7 @@ async fn methods_that_no_route_has_share_a_figure() {
 
 #[tokio::test]
 async fn long_bodies_are_refused() {
-    let bench = Bench::with(toml::from_str(CONFIG).unwrap()).await;
+    let bench = Bench::with(config()).await;
     let put = async |id, length| {
         let webhook = json!({ "url": "https://example.org/", "body": "x".repeat(length) });
         let timer = json!({ "webhook": webhook, "schedule": { "after": "1d" } }).to_string();
@@ -139,10 +191,19 @@ fn a_configuration_that_is_misspelt_is_refused() {
     assert!(toml::from_str::<Config>("[limits]\nburst = 0").is_err());
 }
 
-#[test]
-fn the_configuration_in_the_readme_is_one() {
+/// A copy of it lets no stranger in: it has no token and no secret until a person sets them.
+#[tokio::test]
+async fn the_configuration_in_the_readme_starts_once_its_secrets_are_set() {
     let readme = include_str!("../../README.md");
     let toml = readme.split("```toml").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
-    let config: Config = toml::from_str(toml).unwrap();
-    assert_eq!(config.webhooks.ports, [80, 443]);
+    let refused = refusal(toml::from_str(toml).unwrap(), None).await;
+    assert!(refused.contains("64 hexadecimal digits"), "{refused}");
+    let toml = toml.replace("<64 hexadecimal digits>", &hex::encode(Sha256::digest(DEPLOY)));
+    let refused = refusal(toml::from_str(&toml).unwrap(), None).await;
+    assert!(refused.contains("the secret \"default\""), "{refused}");
+    let secret = "<the output of: echo whsec_$(openssl rand -base64 32)>";
+    let toml = toml.replace(secret, "whsec_Tm90IGEgc2VjcmV0LCBidXQgdGhhdCBvZiBhIHRlc3Q=");
+    let bench = Bench::with(toml::from_str(&toml).unwrap()).await;
+    assert_eq!(bench.api.with_token(DEPLOY).get("/v1/stats").await.status, 200);
+    bench.stop().await;
 }

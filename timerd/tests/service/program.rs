@@ -78,6 +78,22 @@ async fn it_starts_with_nothing_and_keeps_what_it_was_given() {
 }
 
 #[tokio::test]
+async fn it_makes_a_token_whose_hash_is_for_the_configuration() {
+    let output = Command::new(env!("CARGO_BIN_EXE_timerd")).arg("token").output().unwrap();
+    let output = String::from_utf8(output.stdout).unwrap();
+    let (token, hash) = output.trim_end().split_once('\n').unwrap();
+    let token = token.strip_prefix("token: ").unwrap();
+    let hash = hash.strip_prefix("sha256: ").unwrap();
+    let folder = Folder::new();
+    let config = format!("[[token]]\nname = \"new\"\nsha256 = \"{hash}\"");
+    std::fs::write(folder.join("timerd.toml"), config).unwrap();
+    let program = Program::start(&folder, &["--config", "timerd.toml"]);
+    Api::of(&program.address, token).get("/v1/stats").await.json(200);
+    program.signal("-TERM");
+    program.end();
+}
+
+#[tokio::test]
 async fn its_health_turns_while_the_store_is_silent() {
     let Some(server) = Server::start(&[]) else { return };
     let folder = Folder::new();
