@@ -4,7 +4,7 @@
 
 use super::error::DurableError;
 use super::record::Record;
-use super::store::{LONGEST_PAGE, Leasing};
+use super::store::{LONGEST_PAGE, Leasing, Letters};
 use super::timers::DurableTimers;
 use std::sync::Arc;
 use std::time::Duration;
@@ -123,7 +123,7 @@ impl DurableTimers {
         self.copy_running(other, running, &mut copied, &mut progress).await?;
         let mut last = None;
         loop {
-            let page = self.store.dead(last, LONGEST_PAGE).await?;
+            let page = self.store.dead(Letters::After(last), LONGEST_PAGE).await?;
             let Some((number, _)) = page.last() else { break };
             last = Some(*number);
             copied.dead_letters += page.len() as u64;

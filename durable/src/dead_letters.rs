@@ -7,7 +7,7 @@ use super::clock::{Millis, system};
 use super::error::DurableError;
 use super::options::{Existing, Options};
 use super::record::{Dead, DeadReason, Record};
-use super::store::{Due, Insert, LONGEST_PAGE};
+use super::store::{Due, Insert, LONGEST_PAGE, Letters};
 use super::timers::{DurableTimers, check_id};
 use super::trim::trim;
 use futures_util::stream::{self, StreamExt};
@@ -151,7 +151,55 @@ impl DurableTimers {
         after: Option<u64>,
         limit: usize,
     ) -> Result<Vec<DeadLetter>, DurableError> {
-        let list = self.store.dead(after, limit.min(LONGEST_PAGE)).await?;
+        self.letters(Letters::After(after), limit).await
+    }
+
+    /// Returns up to `limit` dead letters with numbers smaller than `before`, newest first. In all
+    /// other respects it is like [`dead_letters`](Self::dead_letters), which returns the letters
+    /// after a number.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the store fails, or if a letter cannot be read. The error then names the letter,
+    /// and the list can continue before it.
+    ///
+    /// # Examples
+    ///
+    /// What died last, and the page after it:
+    ///
+    /// ```
+    /// use tourbillon_durable::{DurableError, DurableTimers};
+    ///
+    /// async fn show(timers: &DurableTimers) -> Result<(), DurableError> {
+    ///     let page = timers.newest_dead_letters(None, 50).await?;
+    ///     let Some(oldest) = page.last() else { return Ok(()) };
+    ///     let older = timers.newest_dead_letters(Some(oldest.number), 50).await?;
+    ///     for letter in page.iter().chain(&older) {
+    ///         println!("{} failed: {}", letter.id, letter.error);
+    ///     }
+    ///     Ok(())
+    /// }
+    /// # let file = std::env::temp_dir().join(format!("tourbillon-newest-{}", std::process::id()));
+    /// # let timers = DurableTimers::open(&file)?;
+    /// # pollster::block_on(show(&timers))?;
+    /// # drop(timers);
+    /// # std::fs::remove_file(&file)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn newest_dead_letters(
+        &self,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter>, DurableError> {
+        self.letters(Letters::Before(before), limit).await
+    }
+
+    async fn letters(
+        &self,
+        letters: Letters,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter>, DurableError> {
+        let list = self.store.dead(letters, limit.min(LONGEST_PAGE)).await?;
         Ok(list.into_iter().map(DeadLetter::new).collect())
     }
 

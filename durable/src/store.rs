@@ -143,9 +143,9 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Returns up to `limit` dead letters with numbers greater than `after`, oldest first. The list
-    /// is shorter if the letters are long, and empty at the end.
-    fn dead(&self, after: Option<u64>, limit: usize) -> Answer<Vec<(u64, Dead)>>;
+    /// Returns up to `limit` dead letters, in the order of `letters`. The list is shorter if the
+    /// letters are long, and empty at the end.
+    fn dead(&self, letters: Letters, limit: usize) -> Answer<Vec<(u64, Dead)>>;
 
     /// Returns the bounds of the dead letters. The store applies them when it writes a letter, as
     /// far as it can within that step, and workers apply them at intervals.
@@ -183,6 +183,25 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
     /// Rebuilds the index from the records, and moves records under a damaged id back to their own
     /// id. Unreadable records stay, with their keys.
     fn repair(&self) -> Answer<()>;
+}
+
+/// The dead letters from a position on, in one of the two orders of their numbers.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Letters {
+    /// The letters with greater numbers, or all, oldest first.
+    After(Option<u64>),
+    /// The letters with smaller numbers, or all, newest first.
+    Before(Option<u64>),
+}
+
+impl Letters {
+    /// Returns the letters beyond a number, in the same order.
+    pub(super) fn beyond(self, number: u64) -> Self {
+        match self {
+            Self::After(_) => Self::After(Some(number)),
+            Self::Before(_) => Self::Before(Some(number)),
+        }
+    }
 }
 
 /// Timers in the order of the index.

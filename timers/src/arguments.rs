@@ -120,8 +120,14 @@ pub(crate) enum Dead {
     /// List dead letters, oldest first
     List {
         /// Only letters with greater numbers
-        #[arg(long, value_name = "NUMBER")]
+        #[arg(long, value_name = "NUMBER", conflicts_with = "newest")]
         after: Option<u64>,
+        /// List the newest letter first
+        #[arg(long)]
+        newest: bool,
+        /// Only letters with smaller numbers, newest first
+        #[arg(long, value_name = "NUMBER", requires = "newest")]
+        before: Option<u64>,
         /// The maximum number of letters
         #[arg(long, default_value_t = 100)]
         limit: usize,

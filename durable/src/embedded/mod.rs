@@ -26,8 +26,8 @@ use super::key::{Key, Page};
 use super::record::{Dead, Record};
 use super::stats::Counts;
 use super::store::{
-    Answer, AnyStore, Cancelled, Due, Finish, Finished, Found, Insert, Inserted, Leasing, Renewed,
-    Store,
+    Answer, AnyStore, Cancelled, Due, Finish, Finished, Found, Insert, Inserted, Leasing, Letters,
+    Renewed, Store,
 };
 use super::timers::DurableTimers;
 use super::window::{Watchers, Window};
@@ -381,8 +381,8 @@ impl Store for Embedded {
         })
     }
 
-    fn dead(&self, after: Option<u64>, limit: usize) -> Answer<Vec<(u64, Dead)>> {
-        self.read(OnFailure::Report, move |snapshot, _| snapshot.dead(after, limit))
+    fn dead(&self, letters: Letters, limit: usize) -> Answer<Vec<(u64, Dead)>> {
+        self.read(OnFailure::Report, move |snapshot, _| snapshot.dead(letters, limit))
     }
 
     fn letter_bounds(&self) -> LetterBounds {

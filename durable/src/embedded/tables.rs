@@ -27,12 +27,13 @@ use super::super::key::{Change, Key, Page};
 use super::super::options::Existing;
 use super::super::record::{Dead, DeadReason, Record};
 use super::super::store::{
-    Cancelled, Due, Finish, Finished, Insert, Inserted, LONGEST_LIST, Lease, Leasing, Renewed,
+    Cancelled, Due, Finish, Finished, Insert, Inserted, LONGEST_LIST, Lease, Leasing, Letters,
+    Renewed,
 };
 use super::error::TransitionError;
 use redb::{
-    AccessGuard, Range, ReadTransaction, ReadableTable, ReadableTableMetadata, TableDefinition,
-    WriteTransaction,
+    AccessGuard, ReadTransaction, ReadableTable, ReadableTableMetadata, StorageError,
+    TableDefinition, WriteTransaction,
 };
 use std::borrow::Cow;
 use std::ops::Bound;
@@ -65,9 +66,12 @@ pub(super) fn letter_age(
     (number.value(), died)
 }
 
+/// A key and its value.
+type Entry<'a, K> = (AccessGuard<'a, K>, AccessGuard<'a, &'static [u8]>);
+
 /// Returns up to `limit` entries, or fewer if they are long.
-fn page<K: redb::Key + 'static, R>(
-    entries: Range<'_, K, &'static [u8]>,
+fn page<'a, K: redb::Key + 'static, R>(
+    entries: impl Iterator<Item = Result<Entry<'a, K>, StorageError>>,
     limit: usize,
     read: impl Fn(K::SelfType<'_>, &[u8]) -> Result<R, DurableError>,
 ) -> Result<Vec<R>, TransitionError> {
@@ -567,12 +571,19 @@ impl Snapshot {
 
     pub(super) fn dead(
         &self,
-        after: Option<u64>,
+        letters: Letters,
         limit: usize,
     ) -> Result<Vec<(u64, Dead)>, TransitionError> {
         let dead = self.0.open_table(DEAD)?;
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let entries = dead.range::<u64>((from, Bound::Unbounded))?;
-        page(entries, limit, |number, bytes| Ok((number, letter(number, bytes)?)))
+        let bound = |number: Option<u64>| number.map_or(Bound::Unbounded, Bound::Excluded);
+        let read = |number, bytes: &[u8]| Ok((number, letter(number, bytes)?));
+        match letters {
+            Letters::After(number) => {
+                page(dead.range::<u64>((bound(number), Bound::Unbounded))?, limit, read)
+            }
+            Letters::Before(number) => {
+                page(dead.range::<u64>((Bound::Unbounded, bound(number)))?.rev(), limit, read)
+            }
+        }
     }
 }

@@ -92,7 +92,7 @@ fn step(store: &Embedded, random: &mut fastrand::Rng) -> Result<(), DurableError
         1 => drop(block_on(store.cancel(&id))?),
         2 => drop(block_on(store.reset(&id, due))?),
         3 => {
-            let letter = block_on(store.dead(None, 1))?.pop();
+            let letter = block_on(store.dead(Letters::After(None), 1))?.pop();
             let number = letter.map_or(0, |(number, _)| number);
             // Fails if such a timer exists.
             let _ = block_on(store.redrive(number));

@@ -8,7 +8,7 @@ use super::super::error::DurableError;
 use super::super::key::{Key, first_from};
 use super::super::record::{Dead, PARKED, Record};
 use super::super::stats::Counts;
-use super::super::store::{Found, LONGEST_LIST};
+use super::super::store::{Found, LONGEST_LIST, Letters};
 use super::link::Retry;
 use super::load::bounded;
 use super::operations::{Operations, unexpected_reply};
@@ -138,21 +138,27 @@ impl Operations {
 
     pub(super) async fn dead(
         &self,
-        after: Option<u64>,
+        letters: Letters,
         limit: usize,
     ) -> Result<Vec<(u64, Dead)>, DurableError> {
+        let bounded = |number| i64::try_from(number).unwrap_or(i64::MAX);
+        let (from, chosen, order) = match letters {
+            Letters::After(number) => (number.map_or(-1, bounded), "number > $1", "number"),
+            Letters::Before(number) => {
+                (number.map_or(i64::MAX, bounded), "number < $1", "number DESC")
+            }
+        };
         let sql = format!(
             "WITH page AS (
-                SELECT number AS of, sum(octet_length(payload) + 200) OVER (ORDER BY number)
+                SELECT number AS of, sum(octet_length(payload) + 200) OVER (ORDER BY {order})
                     - octet_length(payload) AS length
-                FROM (SELECT number, payload FROM tb.letters WHERE number > $1 ORDER BY number LIMIT $2)
+                FROM (SELECT number, payload FROM tb.letters WHERE {chosen} ORDER BY {order} LIMIT $2)
                     AS chosen)
-            SELECT {LETTER} FROM page JOIN tb.letters ON number = of WHERE length < $3 ORDER BY number"
+            SELECT {LETTER} FROM page JOIN tb.letters ON number = of WHERE length < $3 ORDER BY {order}"
         );
-        let (after, limit, longest) =
-            (after.map_or(-1, signed), limit_of(limit), limit_of(LONGEST_LIST));
+        let (limit, longest) = (limit_of(limit), limit_of(LONGEST_LIST));
         let params: [super::link::Param<'_>; 3] =
-            [(&after, Type::INT8), (&limit, Type::INT8), (&longest, Type::INT8)];
+            [(&from, Type::INT8), (&limit, Type::INT8), (&longest, Type::INT8)];
         let rows = self.read(Retry::Caller, &sql, &params).await?;
         let letter = |row| {
             let (number, dead) = letter(row, self.link.address()).ok_or_else(unexpected_reply)?;

@@ -60,8 +60,8 @@ use super::key::{Key, Page};
 use super::record::{Dead, Record};
 use super::stats::Counts;
 use super::store::{
-    Answer, AnyStore, Cancelled, Due, Finish, Finished, Found, Insert, Inserted, Leasing, Renewed,
-    Store,
+    Answer, AnyStore, Cancelled, Due, Finish, Finished, Found, Insert, Inserted, Leasing, Letters,
+    Renewed, Store,
 };
 use super::window::Window;
 pub use call::PostgresInsert;
@@ -256,8 +256,8 @@ impl Store for Postgres {
         self.operations.ownership.take_events(worker)
     }
 
-    fn dead(&self, after: Option<u64>, limit: usize) -> Answer<Vec<(u64, Dead)>> {
-        self.ask(move |operations| async move { operations.dead(after, limit).await })
+    fn dead(&self, letters: Letters, limit: usize) -> Answer<Vec<(u64, Dead)>> {
+        self.ask(move |operations| async move { operations.dead(letters, limit).await })
     }
 
     fn letter_bounds(&self) -> LetterBounds {

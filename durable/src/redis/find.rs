@@ -5,7 +5,7 @@
 use super::super::clock::Millis;
 use super::super::error::DurableError;
 use super::super::key::Key;
-use super::super::store::{Found, LONGEST_LIST};
+use super::super::store::{Found, LONGEST_LIST, Letters};
 use super::bytes;
 use super::keys::Location;
 use super::link::RetryPolicy;
@@ -100,26 +100,43 @@ impl Operations {
         Ok(try_join_all(asked).await?.into_iter().collect())
     }
 
-    /// Returns the numbers of the first dead letters after a number.
+    /// Returns the numbers of the first dead letters from a position on, in its order.
     pub(super) async fn letter_numbers(
         &self,
-        after: Option<u64>,
+        letters: Letters,
         limit: usize,
     ) -> Result<Vec<u64>, DurableError> {
         let each = (0..self.keys.partitions()).map(|partition| async move {
-            // The first number of this partition after `after`.
-            let first = after.map_or(0, |after| {
-                let (last, inner) = self.of_number(after);
-                inner + u64::from(partition <= last)
-            });
+            // The first number in this partition that is not less than a number.
+            let first = |number| {
+                let (last, inner) = self.of_number(number);
+                inner + u64::from(partition < last)
+            };
             let [_, order] = self.keys.dead(partition);
-            let mut command = cmd("ZRANGEBYSCORE");
-            command.arg(&order).arg(first).arg("+inf").arg("LIMIT").arg(0).arg(limit);
+            let mut command = match letters {
+                Letters::After(number) => {
+                    let from = number.map_or(0, |number| first(number.saturating_add(1)));
+                    let mut command = cmd("ZRANGEBYSCORE");
+                    command.arg(&order).arg(from).arg("+inf");
+                    command
+                }
+                Letters::Before(number) => {
+                    let to =
+                        number.map_or(text("+inf"), |number| text(format!("({}", first(number))));
+                    let mut command = cmd("ZREVRANGEBYSCORE");
+                    command.arg(&order).arg(to).arg("-inf");
+                    command
+                }
+            };
+            command.arg("LIMIT").arg(0).arg(limit);
             let inner: Vec<u64> = self.query(&order, command).await?;
             Ok::<_, DurableError>(inner.into_iter().map(move |inner| self.number(partition, inner)))
         });
         let mut numbers: Vec<u64> = try_join_all(each).await?.into_iter().flatten().collect();
         numbers.sort_unstable();
+        if let Letters::Before(_) = letters {
+            numbers.reverse();
+        }
         numbers.truncate(limit);
         Ok(numbers)
     }
@@ -131,7 +148,7 @@ impl Operations {
         after: Option<u64>,
         limit: usize,
     ) -> Result<Vec<(u64, Millis)>, DurableError> {
-        let numbers = self.letter_numbers(after, limit).await?;
+        let numbers = self.letter_numbers(Letters::After(after), limit).await?;
         let mut wanted: BTreeMap<u64, Vec<Vec<u8>>> = BTreeMap::new();
         for number in &numbers {
             let (partition, inner) = self.of_number(*number);

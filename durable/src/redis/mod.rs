@@ -61,8 +61,8 @@ use super::options::Existing;
 use super::record::{Dead, Record};
 use super::stats::Counts;
 use super::store::{
-    Answer, AnyStore, Cancelled, Due, Finish, Finished, Found, Insert, Inserted, Leasing, Renewed,
-    Stalled, Store,
+    Answer, AnyStore, Cancelled, Due, Finish, Finished, Found, Insert, Inserted, Leasing, Letters,
+    Renewed, Stalled, Store,
 };
 use super::window::Window;
 use operations::Operations;
@@ -260,8 +260,8 @@ impl Store for Redis {
         self.operations.is_withheld(worker, id)
     }
 
-    fn dead(&self, after: Option<u64>, limit: usize) -> Answer<Vec<(u64, Dead)>> {
-        self.ask(move |operations| async move { operations.dead(after, limit).await })
+    fn dead(&self, letters: Letters, limit: usize) -> Answer<Vec<(u64, Dead)>> {
+        self.ask(move |operations| async move { operations.dead(letters, limit).await })
     }
 
     fn letter_bounds(&self) -> LetterBounds {

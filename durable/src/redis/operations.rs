@@ -12,7 +12,7 @@ use super::super::ownership::Ownership;
 use super::super::record::{Dead, DeadReason, Record};
 use super::super::store::{
     Answer, Cancelled, Due, Finish, Finished, Insert, Inserted, LONGEST_LIST, Lease, Leasing,
-    Renewed,
+    Letters, Renewed,
 };
 use super::bytes;
 use super::damaged::Damaged;
@@ -454,25 +454,32 @@ impl Operations {
 
     pub(super) async fn dead(
         &self,
-        after: Option<u64>,
+        mut letters: Letters,
         limit: usize,
     ) -> Result<Vec<(u64, Dead)>, DurableError> {
-        let numbers = self.letter_numbers(after, limit).await?;
-        let letters = numbers.into_iter().map(|number| async move {
-            Ok::<_, DurableError>((number, self.letter_bytes(number).await?))
-        });
-        let mut letters = stream::iter(letters).buffered(LETTERS);
         let (mut page, mut length) = (Vec::new(), 0);
-        while length < LONGEST_LIST
-            && let Some(next) = letters.next().await
-        {
-            let (number, bytes) = next?;
-            // A letter that was deleted in the meantime is left out.
-            let Some(bytes) = bytes else { continue };
-            length += bytes.len();
-            page.push((number, self.dead_letter(number, &bytes)?));
+        loop {
+            let numbers = self.letter_numbers(letters, limit).await?;
+            let last = numbers.last().copied();
+            let found = numbers.into_iter().map(|number| async move {
+                Ok::<_, DurableError>((number, self.letter_bytes(number).await?))
+            });
+            let mut found = stream::iter(found).buffered(LETTERS);
+            while length < LONGEST_LIST
+                && let Some(next) = found.next().await
+            {
+                let (number, bytes) = next?;
+                // A letter that was deleted in the meantime is left out.
+                let Some(bytes) = bytes else { continue };
+                length += bytes.len();
+                page.push((number, self.dead_letter(number, &bytes)?));
+            }
+            // Only the end of the list is an empty page.
+            match last {
+                Some(last) if page.is_empty() => letters = letters.beyond(last),
+                _ => return Ok(page),
+            }
         }
-        Ok(page)
     }
 
     pub(super) async fn letter(&self, number: u64) -> Result<Option<Dead>, DurableError> {

@@ -56,20 +56,38 @@ fn a_missing_record_is_reported_with_the_address() {
     assert_eq!(running.stop(), []);
 }
 
+/// Makes a dead letter of the timer `id`.
+fn die(bench: &Bench<OneNode>) {
+    let running = bench.work(1, |_| async { Err("no") });
+    wait(bench.timers().insert("id", "payload", SECOND, quick().attempts(1))).unwrap();
+    bench.advance(SECOND);
+    assert!(matches!(running.next().outcome, Outcome::Dead { .. }));
+    assert_eq!(running.stop(), []);
+}
+
 #[test]
 fn a_damaged_letter_is_reported_with_the_address() {
     let Some(bench) = OneNode::bench() else { return };
     let timers = bench.timers();
-    let running = bench.work(1, |_| async { Err("no") });
-    wait(timers.insert("id", "payload", SECOND, quick().attempts(1))).unwrap();
-    bench.advance(SECOND);
-    assert!(matches!(running.next().outcome, Outcome::Dead { .. }));
-    assert_eq!(running.stop(), []);
+    die(&bench);
     let number = wait(timers.dead_letters(None, 1)).unwrap()[0].number;
     damage(&bench, "*:letters");
     assert_located(&bench, wait(timers.dead_letter(number)));
     assert_located(&bench, wait(timers.dead_letters(None, 1)));
     assert_located(&bench, wait(timers.redrive(number)));
+}
+
+#[test]
+fn only_the_end_of_the_dead_letters_is_an_empty_page() {
+    let Some(bench) = OneNode::bench() else { return };
+    let timers = bench.timers();
+    die(&bench);
+    // As after another process has deleted the letters between the two commands that read a page.
+    for number in [1, 2, 3_000_000_000_000_000_u64] {
+        bench.place.server.order(&format!("ZADD {{tb:timers:0}}:dead {number} {number}"));
+    }
+    assert_eq!(wait(timers.dead_letters(None, 1)).unwrap()[0].id, "id");
+    assert_eq!(wait(timers.newest_dead_letters(None, 1)).unwrap()[0].id, "id");
 }
 
 #[test]

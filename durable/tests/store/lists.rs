@@ -16,6 +16,8 @@ suite!(
     few_of_many_are_listed_by_their_state,
     dead_letters_are_bounded_by_number,
     dead_letters_are_bounded_by_age,
+    dead_letters_are_listed_in_both_directions,
+    dead_letters_are_listed_from_any_number,
     dead_letters_are_redriven_in_pages,
     a_dead_letter_is_redriven_under_another_id,
 );
@@ -248,6 +250,53 @@ fn dead_letters_are_bounded_by_age<P: Place>(bench: Bench<P>) {
     assert_eq!(left, ["2", "3", "4"]);
     assert_eq!(wait(timers.trim_dead_letters(2, HOUR)), Ok(1));
     assert_eq!(wait(timers.trim_dead_letters(u64::MAX, Duration::MAX)), Ok(0));
+}
+
+fn dead_letters_are_listed_in_both_directions<P: Place>(bench: Bench<P>) {
+    let timers = bench.timers();
+    assert_eq!(wait(timers.newest_dead_letters(None, 9)), Ok(Vec::new()));
+    let ids = numbered(40);
+    dead(&bench, &ids);
+    let oldest = letters(timers);
+    assert_eq!(
+        oldest.iter().map(|letter| &letter.id).collect::<Vec<_>>(),
+        ids.iter().collect::<Vec<_>>()
+    );
+    let newest: Vec<DeadLetter> = oldest.iter().rev().cloned().collect();
+    for limit in [1, 7, 40, 1000] {
+        let mut listed: Vec<DeadLetter> = Vec::new();
+        loop {
+            let last = listed.last().map(|letter| letter.number);
+            let page = wait(timers.newest_dead_letters(last, limit)).unwrap();
+            assert_eq!(page.len(), limit.min(newest.len() - listed.len()));
+            if page.is_empty() {
+                break;
+            }
+            listed.extend(page);
+        }
+        assert_eq!(listed, newest, "pages of {limit}");
+    }
+    assert_eq!(wait(timers.newest_dead_letters(None, 0)), Ok(Vec::new()));
+}
+
+fn dead_letters_are_listed_from_any_number<P: Place>(bench: Bench<P>) {
+    let timers = bench.timers();
+    dead(&bench, &numbered(40));
+    let oldest = letters(timers);
+    let newest: Vec<DeadLetter> = oldest.iter().rev().cloned().collect();
+    // From the middle, in either direction, and beyond the ends.
+    let middle = Some(oldest[20].number);
+    assert_eq!(wait(timers.dead_letters(middle, 5)).unwrap(), oldest[21..26]);
+    assert_eq!(wait(timers.newest_dead_letters(middle, 5)).unwrap(), newest[20..25]);
+    assert_eq!(wait(timers.newest_dead_letters(Some(u64::MAX), 3)).unwrap(), newest[..3]);
+    assert_eq!(wait(timers.dead_letters(Some(u64::MAX), 3)), Ok(Vec::new()));
+    assert_eq!(wait(timers.newest_dead_letters(Some(0), 3)), Ok(Vec::new()));
+    // The position need not exist any more.
+    assert_eq!(wait(timers.delete_dead_letter(oldest[20].number)), Ok(true));
+    assert_eq!(wait(timers.newest_dead_letters(middle, 5)).unwrap(), newest[20..25]);
+    let around = Some(oldest[22].number);
+    let page = wait(timers.newest_dead_letters(around, 2)).unwrap();
+    assert_eq!(page, [oldest[21].clone(), oldest[19].clone()]);
 }
 
 fn dead_letters_are_redriven_in_pages<P: Place>(bench: Bench<P>) {

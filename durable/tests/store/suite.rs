@@ -749,15 +749,20 @@ fn pages_of_long_dead_letters_are_bounded<P: Place>(bench: Bench<P>) {
         assert!(matches!(running.next().outcome, Outcome::Dead { .. }));
     }
     assert_eq!(running.stop(), []);
-    let (mut last, mut all) = (None, 0);
-    loop {
-        let page = wait(timers.dead_letters(last, 1000)).unwrap();
-        let Some(letter) = page.last() else { break };
-        last = Some(letter.number);
-        assert!(page.len() <= 9, "{} letters", page.len());
-        all += page.len();
+    for newest in [false, true] {
+        let (mut last, mut all) = (None, 0);
+        loop {
+            let page = match newest {
+                false => wait(timers.dead_letters(last, 1000)).unwrap(),
+                true => wait(timers.newest_dead_letters(last, 1000)).unwrap(),
+            };
+            let Some(letter) = page.last() else { break };
+            last = Some(letter.number);
+            assert!(page.len() <= 9, "{} letters", page.len());
+            all += page.len();
+        }
+        assert_eq!(all, count);
     }
-    assert_eq!(all, count);
 }
 
 fn concurrency_is_bounded<P: Place>(bench: Bench<P>) {

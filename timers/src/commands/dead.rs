@@ -20,7 +20,9 @@ pub(crate) async fn run(
     screen: &mut Screen,
 ) -> Result<(), Failure> {
     match command {
-        Dead::List { after, limit } => list(timers, after, limit, screen).await,
+        Dead::List { after, newest, before, limit } => {
+            list(timers, newest, after.or(before), limit, screen).await
+        }
         Dead::Show { number } => show(timers, number, screen).await,
         Dead::Delete { number } => {
             if !timers.delete_dead_letter(number).await? {
@@ -44,14 +46,19 @@ pub(crate) async fn run(
 
 async fn list(
     timers: &DurableTimers,
-    after: Option<u64>,
+    newest: bool,
+    from: Option<u64>,
     limit: usize,
     screen: &mut Screen,
 ) -> Result<(), Failure> {
     let mut found: Vec<DeadLetter> = Vec::new();
     while found.len() < limit {
-        let last = found.last().map(|letter| letter.number).or(after);
-        let page = timers.dead_letters(last, limit - found.len()).await?;
+        let last = found.last().map(|letter| letter.number).or(from);
+        let limit = limit - found.len();
+        let page = match newest {
+            true => timers.newest_dead_letters(last, limit).await?,
+            false => timers.dead_letters(last, limit).await?,
+        };
         if page.is_empty() {
             break;
         }

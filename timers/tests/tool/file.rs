@@ -152,6 +152,22 @@ fn dead_letters_are_shown_redriven_and_deleted() {
 }
 
 #[test]
+fn dead_letters_are_listed_newest_first() {
+    let folder = Folder::new();
+    let store = folder.join("timers");
+    kill(&store, &["a", "b", "c", "d"]);
+    let tool = Tool::file(&store);
+    let mut oldest = tool.json(&["dead", "list"]);
+    oldest.reverse();
+    let newest = tool.json(&["dead", "list", "--newest"]);
+    assert_eq!(newest, oldest);
+    let number = newest[1]["number"].to_string();
+    let older = ["dead", "list", "--newest", "--before", &number, "--limit", "1"];
+    assert_eq!(tool.json(&older), newest[2..3]);
+    assert_eq!(tool.run(&["dead", "list", "--before", "1"]).code, 2);
+}
+
+#[test]
 fn the_numbers_of_a_store_are_shown() {
     let folder = Folder::new();
     let tool = Tool::file(&folder.join("timers"));
