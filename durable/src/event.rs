@@ -250,9 +250,10 @@ pub enum Outcome {
         /// The error of the attempt, or an empty string.
         error: String,
     },
-    /// The worker was asked to end, and the attempt was given back, because the handler had not
-    /// begun, or was still running at the [limit](super::Worker::until_within). The timer is due at
-    /// once, and the attempt does not count.
+    /// The attempt was given back, and does not count. Either the handler returned
+    /// [`Verdict::GiveBack`](super::Verdict::GiveBack), or the worker was asked to end, and the
+    /// handler had not begun, or was still running at the [limit](super::Worker::until_within). The
+    /// timer of a worker that ends is due at once.
     GivenBack,
     /// The lease was taken over or the timer was replaced, so the handler's result does not count.
     TooLate,

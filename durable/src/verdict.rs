@@ -73,6 +73,16 @@ pub enum Verdict {
         /// [time to live](super::Options::time_to_live) limits the repetitions.
         counted: bool,
     },
+    /// The handler could not do its work, through no fault of the delivery, for example because a
+    /// resource of this machine is used up. The timer is delivered again, with the same number of
+    /// the attempt. Only the [time to live](super::Options::time_to_live) limits the repetitions.
+    GiveBack {
+        /// The minimum wait, from the time at which the store accepts the verdict.
+        after: Duration,
+        /// The [error](super::DurableTimer::error) of the timer from now on. It stays as it was
+        /// with `None`.
+        error: Option<String>,
+    },
 }
 
 /// `Ok` is [`Done`](Verdict::Done), and an error a [`Retry`](Verdict::Retry).

@@ -301,7 +301,7 @@ impl Attempts {
             return Ok((Ended::dead(DeadReason::Expired, record.error.clone(), next), expires));
         }
         if self.ending.clone().now_or_never().is_some() {
-            return Ok((Ended::given_back(record), expires));
+            return Ok((Ended::given_back(0, record.error.clone()), expires));
         }
         let begun = self.timer.now();
         if begun >= expires {
@@ -326,7 +326,7 @@ impl Attempts {
                     }
                     Stopped::TimeLimit => failed("the time limit passed"),
                 },
-                Either::Right((Either::Right(_), _)) => Ended::given_back(record),
+                Either::Right((Either::Right(_), _)) => Ended::given_back(0, record.error.clone()),
             }
         };
         course.duration = Some(self.timer.now().saturating_duration_since(begun));
@@ -412,6 +412,11 @@ impl Ended {
                 let outcome = Outcome::Again { wait: Duration::from_millis(wait), counted };
                 Self { finish: Finish::Retry { wait, error, counted }, outcome }
             }
+            Verdict::GiveBack { after, error } => {
+                let mut error = error.unwrap_or_else(|| record.error.clone());
+                shorten(&mut error);
+                Self::given_back(millis_up(after), error)
+            }
         }
     }
 
@@ -442,8 +447,8 @@ impl Ended {
         }))
     }
 
-    fn given_back(record: &Record) -> Self {
-        let finish = Finish::Retry { wait: 0, error: record.error.clone(), counted: false };
+    fn given_back(wait: Millis, error: String) -> Self {
+        let finish = Finish::Retry { wait, error, counted: false };
         Self { finish, outcome: Outcome::GivenBack }
     }
 

@@ -10,6 +10,7 @@ use tourbillon_durable::{DeadReason, Delivery, DurableError, Outcome, Verdict};
 
 suite!(
     a_snooze_gives_the_attempt_back,
+    a_delivery_is_given_back_with_its_error,
     a_snooze_counts_from_the_clock_of_the_store,
     a_snooze_ends_with_the_time_to_live,
     a_counted_snooze_uses_up_the_attempts,
@@ -63,6 +64,34 @@ fn a_snooze_gives_the_attempt_back<P: Place>(bench: Bench<P>) {
     assert_eq!(deliveries.iter().map(|one| one.attempt).collect::<Vec<_>>(), [1, 2, 2, 2, 2]);
     assert!(deliveries.iter().all(|one| one.token == "1800000001000:id"));
     assert_eq!((wait(timers.len()), wait(timers.dead_len())), (Ok(0), Ok(0)));
+}
+
+fn a_delivery_is_given_back_with_its_error<P: Place>(bench: Bench<P>) {
+    let back = |error: Option<&str>| Verdict::GiveBack {
+        after: 5 * SECOND,
+        error: error.map(str::to_owned),
+    };
+    let busy = Verdict::Retry("busy".to_owned());
+    let script = [busy, back(None), back(Some("no network")), back(None), Verdict::Done];
+    let (running, deliveries) = scripted(&bench, script);
+    let timers = bench.timers();
+    wait(timers.insert("id", "payload", SECOND, quick().attempts(2))).unwrap();
+    bench.advance(SECOND);
+    assert!(matches!(running.next().outcome, Outcome::Retry { .. }));
+    bench.advance(SECOND);
+    for error in ["busy", "no network", "no network"] {
+        let event = running.next();
+        assert_eq!((event.outcome, event.attempt), (Outcome::GivenBack, 2));
+        let found = wait(timers.get("id")).unwrap().unwrap();
+        assert_eq!((found.attempts, &*found.error, found.is_running()), (1, error, false));
+        assert_eq!(found.due, bench.now() + 5 * SECOND);
+        bench.advance(5 * SECOND - MILLISECOND);
+        bench.advance(MILLISECOND);
+    }
+    assert_eq!(running.acknowledged(1), ["id"]);
+    assert_eq!(running.stop(), []);
+    let attempts: Vec<u32> = deliveries.iter().map(|one| one.attempt).collect();
+    assert_eq!(attempts, [1, 2, 2, 2, 2]);
 }
 
 fn a_snooze_counts_from_the_clock_of_the_store<P: Place>(bench: Bench<P>) {
