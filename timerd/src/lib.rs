@@ -10,6 +10,7 @@
 mod api;
 mod call;
 mod config;
+mod fault;
 mod figures;
 mod guard;
 mod health;
@@ -23,6 +24,6 @@ mod tokens;
 mod webhook;
 
 pub use config::{Arguments, Config, HistoryBounds, Limits, SecretTexts, TokenHash, Webhooks};
-pub use guard::{Resolver, Resolving, system_resolver};
+pub use guard::{ResolveError, Resolver, Resolving, system_resolver};
 pub use service::{Service, StartError};
 pub use tokens::NewToken;

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::api::{App, router};
-use super::call::{Caller, Pool, Secrets};
+use super::call::{Caller, OwnFaults, Pool, Secrets};
 use super::config::{Arguments, Config};
 use super::figures;
 use super::guard::{Guard, Resolver, system_resolver};
@@ -107,8 +107,9 @@ impl Service {
         let secrets = Secrets::new(&config.secrets.0).map_err(StartError::Config)?;
         let time_limit = config.webhooks.timeout;
         let pool = Arc::new(Pool::default());
-        let caller =
-            Caller { guard: Arc::clone(&guard), pool: Arc::clone(&pool), secrets, time_limit };
+        let (guarded, pooled) = (Arc::clone(&guard), Arc::clone(&pool));
+        let faults = OwnFaults::default();
+        let caller = Caller { guard: guarded, pool: pooled, secrets, time_limit, faults };
         let caller = Arc::new(caller);
         let place = arguments.store.store.clone();
         let place = place.unwrap_or_else(|| Address::File(STORE.into()));

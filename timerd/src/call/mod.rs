@@ -2,23 +2,25 @@
 
 #![forbid(unsafe_code)]
 
+mod own;
 mod pool;
 mod signature;
 mod verdict;
 
+use super::fault::{Fault, OwnFault, ReceiverFault, Refusal};
 use super::guard::Guard;
 use super::webhook::{Webhook, checked_header};
 use bytes::Bytes;
 use http::header::{HOST, USER_AGENT};
 use http::{Request, Response, Uri};
 use http_body_util::Full;
+pub(crate) use own::OwnFaults;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 pub(crate) use pool::Pool;
-use pool::SendError;
 pub(crate) use signature::Secrets;
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::time::{Instant, timeout_at};
 use tourbillon_durable::{Delivery, Verdict};
 
 /// The characters of a token that are encoded. The dot is one, because it separates the parts of
@@ -30,52 +32,37 @@ pub(crate) struct Caller {
     pub(crate) pool: Arc<Pool>,
     pub(crate) secrets: Secrets,
     pub(crate) time_limit: Duration,
-}
-
-/// The reason for which there is no response.
-enum CallError {
-    Request(String),
-    Secret(String),
-    Send(SendError),
-}
-
-impl fmt::Display for CallError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Request(why) => f.write_str(why),
-            Self::Secret(name) => write!(f, "the configuration has no secret {name:?}"),
-            Self::Send(error) => error.fmt(f),
-        }
-    }
+    pub(crate) faults: OwnFaults,
 }
 
 impl Caller {
     /// Makes one attempt, and returns what becomes of the timer.
     pub(crate) async fn deliver(&self, delivery: &Delivery) -> Verdict {
-        let webhook = Webhook::from_payload(&delivery.payload);
-        let webhook = match webhook.and_then(|webhook| webhook.check().map(|()| webhook)) {
-            Ok(webhook) => webhook,
-            Err(why) => return Verdict::Fail(why),
-        };
-        let limit = webhook.time_limit().ok().flatten().unwrap_or(self.time_limit);
-        match tokio::time::timeout(limit, self.call(&webhook, delivery)).await {
-            Ok(Ok(response)) => verdict::of(&response, now()),
-            Ok(Err(error)) => Verdict::Retry(error.to_string()),
-            Err(_) => Verdict::Retry(format!("no response from the receiver within {limit:?}")),
+        match self.call(delivery).await {
+            Ok(response) => verdict::of(&response, now()),
+            Err(Fault::Refused(refusal)) => Verdict::Fail(refusal.to_string()),
+            Err(Fault::Own(fault)) => self.faults.give_back(&fault, delivery, now()),
+            Err(Fault::Receiver(fault)) => Verdict::Retry(fault.to_string()),
         }
     }
 
     /// Sends the request. Redirects are not followed.
-    async fn call(
-        &self,
-        webhook: &Webhook,
-        delivery: &Delivery,
-    ) -> Result<Response<()>, CallError> {
-        let uri = webhook.uri().map_err(CallError::Request)?;
-        let request = self.request(webhook, &uri, delivery, now())?;
-        let route = self.guard.route(&uri).await;
-        let route = route.map_err(|error| CallError::Send(SendError::Guard(error)))?;
-        self.pool.send(&self.guard, &route, request).await.map_err(CallError::Send)
+    async fn call(&self, delivery: &Delivery) -> Result<Response<()>, Fault> {
+        let webhook = Webhook::from_payload(&delivery.payload);
+        let webhook = webhook.and_then(|webhook| webhook.check().map(|()| webhook));
+        let webhook = webhook.map_err(Refusal::Webhook)?;
+        let limit = webhook.time_limit().ok().flatten().unwrap_or(self.time_limit);
+        let end = Instant::now() + limit;
+        let uri = webhook.uri().map_err(Refusal::Webhook)?;
+        let request = self.request(&webhook, &uri, delivery, now())?;
+        let route = timeout_at(end, self.guard.route(&uri)).await;
+        let silent = |_| OwnFault::Resolver {
+            host: uri.host().unwrap_or_default().to_owned(),
+            why: format!("no answer within {limit:?}"),
+        };
+        let route = route.map_err(silent)??;
+        let sent = timeout_at(end, self.pool.send(&self.guard, &route, request)).await;
+        sent.map_err(|_| ReceiverFault::TimedOut(limit))?
     }
 
     fn request(
@@ -84,7 +71,7 @@ impl Caller {
         uri: &Uri,
         delivery: &Delivery,
         now: SystemTime,
-    ) -> Result<Request<Full<Bytes>>, CallError> {
+    ) -> Result<Request<Full<Bytes>>, Fault> {
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         let id = utf8_percent_encode(&delivery.token, PLAIN).to_string();
         let since = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -103,12 +90,12 @@ impl Caller {
                 let signature = secret.sign(&id, since, webhook.body.as_bytes());
                 request = request.header("webhook-signature", signature);
             }
-            (None, Some(name)) => return Err(CallError::Secret(name.to_owned())),
+            (None, Some(name)) => return Err(OwnFault::Secret(name.to_owned()).into()),
             (None, None) => {}
         }
         let mut request = request
             .body(Full::from(webhook.body.clone()))
-            .map_err(|error| CallError::Request(error.to_string()))?;
+            .map_err(|error| Refusal::Webhook(error.to_string()))?;
         let headers = request.headers_mut();
         // Each replaces one of the same name, and none that belongs to the service. Headers of a
         // timer may be written by other programs, and those that cannot be sent are left out.

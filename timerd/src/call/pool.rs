@@ -11,7 +11,8 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "idle connections have an age")]
 
-use super::super::guard::{Guard, GuardError, Route};
+use super::super::fault::{Fault, ReceiverFault};
+use super::super::guard::{Guard, Route};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full, Limited};
@@ -19,7 +20,6 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use std::collections::VecDeque;
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -60,21 +60,6 @@ struct Connection {
     _task: JoinSet<()>,
 }
 
-/// The reason for which there is no response.
-pub(crate) enum SendError {
-    Guard(GuardError),
-    Http(hyper::Error),
-}
-
-impl fmt::Display for SendError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Guard(error) => error.fmt(f),
-            Self::Http(error) => write!(f, "no response from the receiver: {error}"),
-        }
-    }
-}
-
 impl Pool {
     /// Sends a request, and returns the head of the response. If an idle connection turns out to be
     /// broken, the request is sent again on a new one.
@@ -83,7 +68,7 @@ impl Pool {
         guard: &Guard,
         route: &Route<'_>,
         request: Request<Full<Bytes>>,
-    ) -> Result<Response<()>, SendError> {
+    ) -> Result<Response<()>, Fault> {
         if let Some(mut connection) = self.take(route)
             && let Ok(response) = connection.sender.send_request(request.clone()).await
         {
@@ -91,7 +76,7 @@ impl Pool {
         }
         let mut connection = Connection::open(guard, route).await?;
         let sent = connection.sender.send_request(request).await;
-        Ok(self.keep(connection, sent.map_err(SendError::Http)?))
+        Ok(self.keep(connection, sent.map_err(ReceiverFault::Http)?))
     }
 
     /// Closes connections that have been idle for long, again and again.
@@ -145,10 +130,10 @@ impl Pool {
 }
 
 impl Connection {
-    async fn open(guard: &Guard, route: &Route<'_>) -> Result<Self, SendError> {
-        let (stream, address) = guard.connect(route).await.map_err(SendError::Guard)?;
+    async fn open(guard: &Guard, route: &Route<'_>) -> Result<Self, Fault> {
+        let (stream, address) = guard.connect(route).await?;
         let handshake = http1::handshake(TokioIo::new(stream)).await;
-        let (sender, connection) = handshake.map_err(SendError::Http)?;
+        let (sender, connection) = handshake.map_err(ReceiverFault::Http)?;
         let mut task = JoinSet::new();
         task.spawn(async {
             // The request that it carries fails with it.

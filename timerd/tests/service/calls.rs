@@ -173,18 +173,6 @@ async fn a_call_has_a_time_limit() {
 }
 
 #[tokio::test]
-async fn a_timer_that_cannot_be_called_is_a_dead_letter() {
-    let receiver = Receiver::with(&[]).await;
-    let bench = Bench::with(allowing(receiver.port())).await;
-    let webhook = json!({ "url": receiver.url("/"), "secret": "unknown" });
-    put(&bench.api, "a", webhook, json!({ "after": "0s", "attempts": 1 })).await.json(201);
-    let dead = bench.api.letters(1).await.remove(0);
-    assert_eq!(dead["error"], "the configuration has no secret \"unknown\"");
-    assert_eq!(receiver.left(), 0);
-    bench.stop().await;
-}
-
-#[tokio::test]
 async fn the_trace_of_the_request_goes_on_in_the_call() {
     let mut receiver = Receiver::with(&[]).await;
     let bench = Bench::with(allowing(receiver.port())).await;

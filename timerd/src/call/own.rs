@@ -1,0 +1,97 @@
+//! [`OwnFaults`], which gives deliveries back that could not be attempted.
+
+#![forbid(unsafe_code)]
+
+use super::super::fault::OwnFault;
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+use tokio::time::Instant;
+use tourbillon_durable::{Delivery, Verdict};
+
+/// The shortest pause of a delivery that was given back.
+const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest pause. A delivery comes at most this long after the fault has ended.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// The time in which a fault is logged once. It concerns many timers as a rule.
+const QUIET: Duration = Duration::from_secs(60);
+
+/// The metric that counts calls which were not made, by the name of the fault.
+const METRIC: &str = "timerd_calls_not_made_total";
+
+/// The faults of this machine that have prevented calls.
+pub(crate) struct OwnFaults {
+    /// The times at which faults were logged, by their names.
+    logged: Mutex<HashMap<&'static str, Instant>>,
+}
+
+impl Default for OwnFaults {
+    fn default() -> Self {
+        for name in OwnFault::NAMES {
+            metrics::counter!(METRIC, "fault" => name).increment(0);
+        }
+        Self { logged: Mutex::default() }
+    }
+}
+
+impl OwnFaults {
+    /// Counts and logs a fault, and gives the delivery back, for longer the later it is.
+    pub(crate) fn give_back(
+        &self,
+        fault: &OwnFault,
+        delivery: &Delivery,
+        now: SystemTime,
+    ) -> Verdict {
+        metrics::counter!(METRIC, "fault" => fault.name()).increment(1);
+        if self.is_news(fault.name()) {
+            let (id, name) = (&delivery.id, fault.name());
+            tracing::warn!(fault = name, id, error = %fault, "a webhook could not be called");
+        }
+        let late = now.duration_since(delivery.planned).unwrap_or_default();
+        Verdict::GiveBack { after: pause(late), error: Some(fault.to_string()) }
+    }
+
+    /// Returns `true` if a fault was not logged of late.
+    fn is_news(&self, name: &'static str) -> bool {
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let is_news = logged.get(name).is_none_or(|since| now - *since >= QUIET);
+        if is_news {
+            logged.insert(name, now);
+        }
+        is_news
+    }
+}
+
+/// Returns the pause of a delivery that is so late. It grows with each pause, and needs no record of
+/// those before.
+fn pause(late: Duration) -> Duration {
+    (late / 2).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_up_to_a_minute() {
+        let (mut late, mut pauses) = (Duration::ZERO, Vec::new());
+        for _ in 0..16 {
+            pauses.push(pause(late));
+            late += pause(late);
+        }
+        assert!(pauses.is_sorted(), "{pauses:?}");
+        assert_eq!((pauses[0], pauses[15]), (SHORTEST_PAUSE, LONGEST_PAUSE));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fault_is_logged_once_in_a_minute() {
+        let faults = OwnFaults::default();
+        assert!(faults.is_news("network") && faults.is_news("resolver"));
+        assert!(!faults.is_news("network"));
+        tokio::time::advance(QUIET).await;
+        assert!(faults.is_news("network"));
+    }
+}
