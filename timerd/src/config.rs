@@ -4,16 +4,19 @@
 
 use super::webhook::parse_time_limit;
 use clap::Parser;
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 use timers::{StoreArguments, parse_duration};
+
+/// The length of the prefix under which addresses of IPv4 are mapped into IPv6.
+const MAPPED: u8 = 96;
 
 // No sentence of documentation, which would replace the description of the program.
 #[allow(missing_docs, reason = "clap shows it")]
@@ -90,8 +93,9 @@ pub struct Webhooks {
     /// The time limit of calls whose timers set none, up to 10 minutes.
     #[serde(deserialize_with = "time_limit")]
     pub timeout: Duration,
-    /// The networks of internal services that may be called. Others are called only if their
-    /// addresses are global.
+    /// The networks of internal services that may be called, or single addresses. Others are called
+    /// only if their addresses are global.
+    #[serde(deserialize_with = "networks")]
     pub allow: Vec<IpNet>,
     /// The ports that may be called.
     pub ports: Vec<u16>,
@@ -117,6 +121,31 @@ fn duration<'de, D: Deserializer<'de>>(text: D) -> Result<Duration, D::Error> {
 
 fn time_limit<'de, D: Deserializer<'de>>(text: D) -> Result<Duration, D::Error> {
     parse_time_limit(&String::deserialize(text)?).map_err(D::Error::custom)
+}
+
+fn networks<'de, D: Deserializer<'de>>(texts: D) -> Result<Vec<IpNet>, D::Error> {
+    let texts = Vec::<String>::deserialize(texts)?;
+    texts.iter().map(|text| network(text).map_err(D::Error::custom)).collect()
+}
+
+/// Parses a network or an address. A network of IPv6 that contains one of IPv4 becomes that one,
+/// because addresses are compared in this form.
+fn network(text: &str) -> Result<IpNet, String> {
+    let network: IpNet = match text.parse::<IpAddr>() {
+        Ok(address) => address.to_canonical().into(),
+        Err(_) => text.parse().map_err(|_| {
+            format!("{text:?}: expected an address or a network such as 10.1.0.0/16")
+        })?,
+    };
+    let IpNet::V6(mapped) = network else { return Ok(network) };
+    let Some(address) = mapped.addr().to_ipv4_mapped() else { return Ok(network) };
+    let bits = mapped.prefix_len().checked_sub(MAPPED);
+    let inner = bits.and_then(|bits| Ipv4Net::new(address, bits).ok());
+    inner.map(IpNet::V4).ok_or_else(|| {
+        format!(
+            "{text:?}: addresses of IPv4 have 0.0.0.0/0 (expected ::ffff:A.B.C.D/{MAPPED} or more)"
+        )
+    })
 }
 
 /// A token, of which only the hash is known.
@@ -167,6 +196,28 @@ mod tests {
         for (timeout, accepted) in [("10m", true), ("601s", false), ("0s", false), ("x", false)] {
             let parsed = toml::from_str::<Config>(&format!("webhooks.timeout = \"{timeout}\""));
             assert_eq!(parsed.is_ok(), accepted, "{timeout}: {parsed:?}");
+        }
+    }
+
+    #[test]
+    fn networks_are_compared_as_addresses_are() {
+        for (text, network) in [
+            ("10.1.0.0/16", "10.1.0.0/16"),
+            ("127.0.0.1", "127.0.0.1/32"),
+            ("::1", "::1/128"),
+            ("fd00::/8", "fd00::/8"),
+            ("::/0", "::/0"),
+            ("::ffff:10.0.0.0/104", "10.0.0.0/8"),
+            ("::ffff:10.0.0.1", "10.0.0.1/32"),
+            ("::ffff:0:0/96", "0.0.0.0/0"),
+        ] {
+            let config: Config = toml::from_str(&format!("webhooks.allow = [\"{text}\"]"))
+                .unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(config.webhooks.allow[0].to_string(), network, "{text}");
+        }
+        for text in ["::ffff:0:0/95", "10.0.0.0/33", "internal", ""] {
+            let config = toml::from_str::<Config>(&format!("webhooks.allow = [\"{text}\"]"));
+            assert!(config.is_err(), "{text}: {config:?}");
         }
     }
 }

@@ -88,16 +88,26 @@ impl OwnFault {
     }
 }
 
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(refusal) => refusal.fmt(f),
+            Self::Own(fault) => fault.fmt(f),
+            Self::Receiver(fault) => fault.fmt(f),
+        }
+    }
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Webhook(why) => f.write_str(why),
             Self::Port(port) => {
-                write!(f, "port {port} is not allowed (allow it with webhooks.ports)")
+                write!(f, "url: port {port} is not allowed (allow it with webhooks.ports)")
             }
             Self::Internal(host) => write!(
                 f,
-                "{host} has no address that is global or allowed (allow its network with \
+                "url: {host} has no address that is global or allowed (allow its network with \
                  webhooks.allow)"
             ),
         }
@@ -110,7 +120,7 @@ impl fmt::Display for OwnFault {
             Self::Resolver { host, why } => write!(f, "could not resolve {host}: {why}"),
             Self::Network { host, error } => write!(f, "could not connect to {host}: {error}"),
             Self::Authorities => f.write_str("this system has no certificate authorities"),
-            Self::Secret(name) => write!(f, "the configuration has no secret {name:?}"),
+            Self::Secret(name) => write!(f, "secret: the configuration has no secret {name:?}"),
         }
     }
 }

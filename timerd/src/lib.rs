@@ -20,7 +20,9 @@ mod page;
 mod problem;
 mod runs;
 mod service;
+mod target;
 mod tokens;
+mod trace;
 mod webhook;
 
 pub use config::{Arguments, Config, HistoryBounds, Limits, SecretTexts, TokenHash, Webhooks};

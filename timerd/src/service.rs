@@ -3,10 +3,10 @@
 #![forbid(unsafe_code)]
 
 use super::api::{App, router};
-use super::call::{Caller, OwnFaults, Pool, Secrets};
+use super::call::Caller;
 use super::config::{Arguments, Config};
 use super::figures;
-use super::guard::{Guard, Resolver, system_resolver};
+use super::guard::{Resolver, system_resolver};
 use super::health::Health;
 use super::history;
 use super::limits::Gate;
@@ -102,15 +102,9 @@ impl Service {
         resolver: Resolver,
     ) -> Result<Self, StartError> {
         let (tokens, token) = accepted(arguments, config)?;
-        let guard = Guard::new(&config.webhooks, resolver).map_err(StartError::Config)?;
-        let guard = Arc::new(guard);
-        let secrets = Secrets::new(&config.secrets.0).map_err(StartError::Config)?;
-        let time_limit = config.webhooks.timeout;
-        let pool = Arc::new(Pool::default());
-        let (guarded, pooled) = (Arc::clone(&guard), Arc::clone(&pool));
-        let faults = OwnFaults::default();
-        let caller = Caller { guard: guarded, pool: pooled, secrets, time_limit, faults };
-        let caller = Arc::new(caller);
+        let figures = figures::install();
+        let caller = Caller::new(config, resolver).map_err(StartError::Config)?;
+        let (pool, caller) = (Arc::clone(&caller.pool), Arc::new(caller));
         let place = arguments.store.store.clone();
         let place = place.unwrap_or_else(|| Address::File(STORE.into()));
         let timers = arguments.store.open(&place).await.map_err(StartError::Store)?;
@@ -127,7 +121,6 @@ impl Service {
 
         background.spawn(async move { pool.watch().await });
 
-        let figures = figures::install();
         let store = place.label();
         let (counted, handle, label) = (timers.clone(), figures.clone(), store.clone());
         background.spawn(async move { figures::watch(&counted, &label, &handle).await });
@@ -137,10 +130,11 @@ impl Service {
         let runs = Arc::new(Runs::new(recorder));
         let (stop, stops) = watch::channel(false);
         let setup = Setup { store, concurrency: config.webhooks.concurrency };
-        let work = work(timers.clone(), caller, Arc::clone(&runs), setup, stops.clone());
+        let work =
+            work(timers.clone(), Arc::clone(&caller), Arc::clone(&runs), setup, stops.clone());
         let working = tokio::spawn(work);
         let gate = Arc::new(Gate::new(tokens, &config.limits));
-        let app = App { timers, health, guard, history, figures };
+        let app = App { timers, health, caller, history, figures };
         let pages = page::router(app.clone(), Arc::clone(&gate));
         let router = router(app, gate, &config.limits).merge(pages);
         let serve = axum::serve(listener, router).with_graceful_shutdown(stopped(stops));

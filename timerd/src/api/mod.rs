@@ -7,8 +7,8 @@ mod runs;
 mod store;
 mod timer;
 
+use super::call::Caller;
 use super::config::Limits;
-use super::guard::Guard;
 use super::health::Health;
 use super::history::History;
 use super::limits::{Gate, pass};
@@ -30,7 +30,7 @@ use utoipa::{Modify, OpenApi};
 pub(crate) struct App {
     pub(crate) timers: DurableTimers,
     pub(crate) health: Arc<Health>,
-    pub(crate) guard: Arc<Guard>,
+    pub(crate) caller: Arc<Caller>,
     pub(crate) history: Arc<dyn History>,
     pub(crate) figures: PrometheusHandle,
 }

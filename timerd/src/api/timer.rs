@@ -3,6 +3,8 @@
 #![forbid(unsafe_code)]
 
 use super::super::problem::Problem;
+use super::super::target::Target;
+use super::super::trace;
 use super::super::webhook::Webhook;
 use super::App;
 use axum::Json;
@@ -17,9 +19,6 @@ use utoipa::{IntoParams, ToSchema};
 
 /// The maximum number of timers in a response.
 const LONGEST_PAGE: usize = 1000;
-
-/// The header by which a call belongs to the trace of the request that has inserted its timer.
-const TRACE: &str = "traceparent";
 
 /// A timer to insert.
 #[derive(Deserialize, ToSchema)]
@@ -86,13 +85,11 @@ pub(super) async fn put(
 ) -> Result<(StatusCode, Json<Done>), Problem> {
     let Json(NewTimer { webhook, schedule }) =
         body.map_err(|error| Problem::new(error.status(), error.body_text()))?;
-    webhook.check().map_err(Problem::invalid)?;
-    let uri = webhook.uri().map_err(Problem::invalid)?;
-    app.guard.check(&uri).map_err(|error| Problem::invalid(format!("url: {error}")))?;
-    let (when, mut options) = schedule.read()?;
-    if let Some(trace) = headers.get(TRACE).and_then(|value| value.to_str().ok()) {
-        options = options.header(TRACE, trace);
-    }
+    let target = Target::try_from(&webhook);
+    let target = target.map_err(|error| Problem::invalid(error.to_string()))?;
+    app.caller.check(&target).map_err(|fault| Problem::invalid(fault.to_string()))?;
+    let (when, options) = schedule.read()?;
+    let options = trace::carried(&headers, options);
     let inserted = app.timers.insert(&id, webhook.to_payload()?, when, options).await;
     let (status, result) = match inserted.map_err(DurableError::from)? {
         Inserted::New => (StatusCode::CREATED, "new"),

@@ -7,17 +7,17 @@ mod pool;
 mod signature;
 mod verdict;
 
+use super::config::Config;
 use super::fault::{Fault, OwnFault, ReceiverFault, Refusal};
-use super::guard::Guard;
-use super::webhook::{Webhook, checked_header};
+use super::guard::{Guard, Resolver};
+use super::target::Target;
 use bytes::Bytes;
-use http::header::{HOST, USER_AGENT};
-use http::{Request, Response, Uri};
+use http::{HeaderName, HeaderValue, Request, Response};
 use http_body_util::Full;
 pub(crate) use own::OwnFaults;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 pub(crate) use pool::Pool;
-pub(crate) use signature::Secrets;
+use signature::{Secret, Secrets};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::{Instant, timeout_at};
@@ -28,14 +28,24 @@ use tourbillon_durable::{Delivery, Verdict};
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~').remove(b':');
 
 pub(crate) struct Caller {
-    pub(crate) guard: Arc<Guard>,
+    guard: Guard,
     pub(crate) pool: Arc<Pool>,
-    pub(crate) secrets: Secrets,
-    pub(crate) time_limit: Duration,
-    pub(crate) faults: OwnFaults,
+    secrets: Secrets,
+    time_limit: Duration,
+    faults: OwnFaults,
 }
 
 impl Caller {
+    pub(crate) fn new(config: &Config, resolver: Resolver) -> Result<Self, String> {
+        Ok(Self {
+            guard: Guard::new(&config.webhooks, resolver)?,
+            pool: Arc::default(),
+            secrets: Secrets::new(&config.secrets.0)?,
+            time_limit: config.webhooks.timeout,
+            faults: OwnFaults::default(),
+        })
+    }
+
     /// Makes one attempt, and returns what becomes of the timer.
     pub(crate) async fn deliver(&self, delivery: &Delivery) -> Verdict {
         match self.call(delivery).await {
@@ -48,16 +58,14 @@ impl Caller {
 
     /// Sends the request. Redirects are not followed.
     async fn call(&self, delivery: &Delivery) -> Result<Response<()>, Fault> {
-        let webhook = Webhook::from_payload(&delivery.payload);
-        let webhook = webhook.and_then(|webhook| webhook.check().map(|()| webhook));
-        let webhook = webhook.map_err(Refusal::Webhook)?;
-        let limit = webhook.time_limit().ok().flatten().unwrap_or(self.time_limit);
+        let target = Target::from_payload(&delivery.payload);
+        let target = target.map_err(|error| Refusal::Webhook(error.to_string()))?;
+        let limit = target.time_limit.unwrap_or(self.time_limit);
         let end = Instant::now() + limit;
-        let uri = webhook.uri().map_err(Refusal::Webhook)?;
-        let request = self.request(&webhook, &uri, delivery, now())?;
-        let route = timeout_at(end, self.guard.route(&uri)).await;
+        let request = self.request(&target, delivery, now())?;
+        let route = timeout_at(end, self.guard.route(&target)).await;
         let silent = |_| OwnFault::Resolver {
-            host: uri.host().unwrap_or_default().to_owned(),
+            host: target.host.to_string(),
             why: format!("no answer within {limit:?}"),
         };
         let route = route.map_err(silent)??;
@@ -65,46 +73,50 @@ impl Caller {
         sent.map_err(|_| ReceiverFault::TimedOut(limit))?
     }
 
+    /// Checks what is known of a target before it is called.
+    pub(crate) fn check(&self, target: &Target) -> Result<(), Fault> {
+        self.guard.check(target)?;
+        self.secret(target)?;
+        Ok(())
+    }
+
     fn request(
         &self,
-        webhook: &Webhook,
-        uri: &Uri,
+        target: &Target,
         delivery: &Delivery,
         now: SystemTime,
     ) -> Result<Request<Full<Bytes>>, Fault> {
-        let path = uri.path_and_query().map_or("/", |path| path.as_str());
         let id = utf8_percent_encode(&delivery.token, PLAIN).to_string();
         let since = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let host = uri.authority().map_or("", |authority| authority.as_str());
-        let mut request = Request::builder()
-            .method(&*webhook.method)
-            .uri(path)
-            .header(HOST, host)
-            .header(USER_AGENT, concat!("timerd/", env!("CARGO_PKG_VERSION")))
-            .header("idempotency-key", &id)
-            .header("webhook-id", &id)
-            .header("webhook-timestamp", since);
-        let name = webhook.secret.as_deref();
-        match (self.secrets.get(name), name) {
-            (Some(secret), _) => {
-                let signature = secret.sign(&id, since, webhook.body.as_bytes());
-                request = request.header("webhook-signature", signature);
-            }
-            (None, Some(name)) => return Err(OwnFault::Secret(name.to_owned()).into()),
-            (None, None) => {}
+        let secret = self.secret(target)?;
+        let signature = secret.map(|secret| secret.sign(&id, since, &target.body));
+        let id = own_value(id)?;
+        let mut own = vec![
+            (HeaderName::from_static("idempotency-key"), id.clone()),
+            (HeaderName::from_static("webhook-id"), id),
+            (HeaderName::from_static("webhook-timestamp"), since.into()),
+            (HeaderName::from_static("webhook-attempt"), delivery.attempt.into()),
+        ];
+        if let Some(signature) = signature {
+            own.push((HeaderName::from_static("webhook-signature"), own_value(signature)?));
         }
-        let mut request = request
-            .body(Full::from(webhook.body.clone()))
-            .map_err(|error| Refusal::Webhook(error.to_string()))?;
-        let headers = request.headers_mut();
-        // Each replaces one of the same name, and none that belongs to the service. Headers of a
-        // timer may be written by other programs, and those that cannot be sent are left out.
-        let stored = delivery.headers.iter().map(|(name, value)| checked_header(name, value));
-        for (name, value) in stored.chain(webhook.header_pairs()).flatten() {
-            headers.insert(name, value);
-        }
-        Ok(request)
+        let of_timer = delivery.headers.iter().map(|(name, value)| (&**name, &**value));
+        Ok(target.request(of_timer, own))
     }
+
+    /// Returns the secret by which calls of a target are signed, if there is one.
+    fn secret(&self, target: &Target) -> Result<Option<&Secret>, OwnFault> {
+        let name = target.secret.as_deref();
+        match (self.secrets.get(name), name) {
+            (None, Some(name)) => Err(OwnFault::Secret(name.to_owned())),
+            (secret, _) => Ok(secret),
+        }
+    }
+}
+
+/// Returns a value that the service has made, of visible characters only.
+fn own_value(text: String) -> Result<HeaderValue, Refusal> {
+    HeaderValue::try_from(text).map_err(|error| Refusal::Webhook(error.to_string()))
 }
 
 #[allow(clippy::disallowed_methods, reason = "receivers compare times with their own clocks")]

@@ -24,6 +24,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
+use url::Host;
 
 /// The number of idle connections. The oldest one is closed when there are more.
 const MOST: usize = 512;
@@ -52,7 +53,7 @@ struct Idle {
 
 /// A connection to a receiver.
 struct Connection {
-    host: String,
+    host: Host<String>,
     is_tls: bool,
     address: SocketAddr,
     sender: SendRequest<Full<Bytes>>,
@@ -139,15 +140,15 @@ impl Connection {
             // The request that it carries fails with it.
             let _ = connection.await;
         });
-        let (host, is_tls) = (route.host.to_owned(), route.is_tls);
+        let (host, is_tls) = (route.target.host.clone(), route.target.tls.is_some());
         Ok(Self { host, is_tls, address, sender, _task: task })
     }
 
     /// Returns `true` if the connection leads where a route does.
     fn fits(&self, route: &Route<'_>) -> bool {
-        self.address.port() == route.port
-            && self.is_tls == route.is_tls
+        self.address.port() == route.target.port
+            && self.is_tls == route.target.tls.is_some()
             && route.addresses.contains(&self.address.ip())
-            && self.host == route.host
+            && self.host == route.target.host
     }
 }

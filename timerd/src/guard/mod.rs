@@ -16,21 +16,22 @@ mod stream;
 
 use super::config::Webhooks;
 use super::fault::{Fault, OwnFault, ReceiverFault, Refusal};
+use super::target::Target;
 use filter::canonical;
-use http::Uri;
 use ipnet::IpNet;
 pub use resolver::{ResolveError, Resolver, Resolving, system_resolver};
+use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use std::fmt::Display;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 pub(crate) use stream::Stream;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use url::Host;
 
 /// The time for one of several addresses.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -43,24 +44,10 @@ pub(crate) struct Guard {
     tls: Option<TlsConnector>,
 }
 
-/// The host and port of an address, and the addresses of the host that may be called.
+/// A target, and the addresses of its host that may be called.
 pub(crate) struct Route<'a> {
-    pub(crate) host: &'a str,
-    pub(crate) port: u16,
-    pub(crate) is_tls: bool,
+    pub(crate) target: &'a Target,
     pub(crate) addresses: Vec<IpAddr>,
-}
-
-impl<'a> Route<'a> {
-    /// Returns a route without addresses.
-    fn of(uri: &'a Uri) -> Result<Self, Refusal> {
-        let host =
-            uri.host().ok_or_else(|| Refusal::Webhook("the address has no host".to_owned()))?;
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        let is_tls = uri.scheme_str() == Some("https");
-        let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
-        Ok(Self { host, port, is_tls, addresses: Vec::new() })
-    }
 }
 
 impl Guard {
@@ -93,61 +80,64 @@ impl Guard {
         })
     }
 
-    /// Checks what is known of an address before its name is resolved.
-    pub(crate) fn check(&self, uri: &Uri) -> Result<(), Refusal> {
-        let route = Route::of(uri)?;
-        if !self.ports.contains(&route.port) {
-            return Err(Refusal::Port(route.port));
+    /// Checks what is known of a target before its name is resolved.
+    pub(crate) fn check(&self, target: &Target) -> Result<(), Refusal> {
+        if !self.ports.contains(&target.port) {
+            return Err(Refusal::Port(target.port));
         }
-        match route.host.parse::<IpAddr>() {
-            Ok(literal) if self.permitted(literal).is_none() => {
-                Err(Refusal::Internal(route.host.to_owned()))
+        let is_permitted = match &target.host {
+            Host::Ipv4(address) => self.permitted((*address).into()).is_some(),
+            Host::Ipv6(address) => self.permitted((*address).into()).is_some(),
+            // Its names always resolve to these addresses (RFC 6761).
+            Host::Domain(name) if is_localhost(name) => {
+                let loopback = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+                loopback.into_iter().any(|address| self.permitted(address).is_some())
             }
-            _ => Ok(()),
+            Host::Domain(_) => true,
+        };
+        match is_permitted {
+            true => Ok(()),
+            false => Err(Refusal::Internal(target.host.to_string())),
         }
     }
 
-    /// Resolves the host of an address, and returns where connections are allowed.
-    pub(crate) async fn route<'a>(&self, uri: &'a Uri) -> Result<Route<'a>, Fault> {
-        self.check(uri)?;
-        let route = Route::of(uri)?;
-        let addresses = self.addresses(route.host).await?;
-        Ok(Route { addresses, ..route })
+    /// Resolves the host of a target, and returns where connections are allowed.
+    pub(crate) async fn route<'a>(&self, target: &'a Target) -> Result<Route<'a>, Fault> {
+        self.check(target)?;
+        Ok(Route { target, addresses: self.addresses(target).await? })
     }
 
     /// Connects to one of the addresses of a route.
     pub(crate) async fn connect(&self, route: &Route<'_>) -> Result<(Stream, SocketAddr), Fault> {
-        let failed = |error| Fault::of_connecting(route.host, error);
-        let (stream, address) = first_of(&route.addresses, route.port).await.map_err(failed)?;
+        let Target { host, port, tls, .. } = route.target;
+        let failed = |error| Fault::of_connecting(&host.to_string(), error);
+        let (stream, address) = first_of(&route.addresses, *port).await.map_err(failed)?;
         // The connection is used for one request after another. It works without this, too.
         let _ = stream.set_nodelay(true);
-        if !route.is_tls {
-            return Ok((Stream::Plain(stream), address));
-        }
+        let Some(name) = tls else { return Ok((Stream::Plain(stream), address)) };
         let tls = self.tls.as_ref().ok_or(OwnFault::Authorities)?;
-        let name = ServerName::try_from(route.host.to_owned())
-            .map_err(|error| Refusal::Webhook(format!("url: {error}")))?;
         // The receiver has accepted the connection, so it fails by what the receiver sends.
         let stream = tls
-            .connect(name, stream)
+            .connect(name.clone(), stream)
             .await
-            .map_err(|error| ReceiverFault::Connection { host: route.host.to_owned(), error })?;
+            .map_err(|error| ReceiverFault::Connection { host: host.to_string(), error })?;
         Ok((Stream::Tls(Box::new(stream)), address))
     }
 
     /// Returns the addresses of a host to which connections are allowed.
-    async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, Fault> {
-        let found = match host.parse() {
-            Ok(literal) => vec![literal],
-            Err(_) => {
-                let resolved = (self.resolver)(host.to_owned()).await;
-                resolved.map_err(|error| unresolved(host, error))?
+    async fn addresses(&self, target: &Target) -> Result<Vec<IpAddr>, Fault> {
+        let host = target.host.to_string();
+        let found = match target.literal() {
+            Some(literal) => vec![literal],
+            None => {
+                let resolved = (self.resolver)(host.clone()).await;
+                resolved.map_err(|error| unresolved(host.clone(), error))?
             }
         };
         let allowed: Vec<IpAddr> =
             found.into_iter().filter_map(|address| self.permitted(address)).collect();
         match allowed.is_empty() {
-            true => Err(Refusal::Internal(host.to_owned()).into()),
+            true => Err(Refusal::Internal(host).into()),
             false => Ok(allowed),
         }
     }
@@ -160,8 +150,12 @@ impl Guard {
     }
 }
 
-fn unresolved(host: &str, error: ResolveError) -> Fault {
-    let host = host.to_owned();
+fn is_localhost(name: &str) -> bool {
+    let name = name.strip_suffix('.').unwrap_or(name);
+    name == "localhost" || name.ends_with(".localhost")
+}
+
+fn unresolved(host: String, error: ResolveError) -> Fault {
     match error {
         ResolveError::NoSuchName => ReceiverFault::NoSuchName(host).into(),
         ResolveError::Away(why) => OwnFault::Resolver { host, why }.into(),

@@ -81,6 +81,10 @@ async fn what_cannot_work_is_refused_with_a_reason() {
         json!({ "url": URL, "headers": { "Host": "other" } }),
         json!({ "url": URL, "headers": { "webhook-id": "1" } }),
         json!({ "url": URL, "headers": { "x": "line\nbreak" } }),
+        json!({ "url": URL, "headers": { "X-A": "1", "x-a": "2" } }),
+        json!({ "url": URL, "headers": { "keep-alive": "1" } }),
+        json!({ "url": "https://example.org:65536/" }),
+        json!({ "url": URL, "secret": "unknown" }),
     ] {
         let timer = json!({ "webhook": webhook, "schedule": { "after": "1d" } }).to_string();
         api.send("PUT", "/v1/timers/a", &timer).await.problem(400);

@@ -65,8 +65,9 @@ async fn each_attempt_is_signed_and_has_the_same_key() {
     let schedule = json!({ "at": "2020-01-01T00:00:00.5Z", "backoff": "10ms..10ms" });
     put(&bench.api, "order.%207", webhook, schedule).await.json(201);
     let reference = standardwebhooks::Webhook::new(SECRET).unwrap();
-    for _ in 0..3 {
+    for attempt in ["1", "2", "3"] {
         let seen = receiver.next().await;
+        assert_eq!(text(&seen.headers, "webhook-attempt"), attempt);
         assert_eq!((&*seen.method, &*seen.path), ("PUT", "/hook?a=b"));
         assert_eq!(seen.body, "{\"a\":\"ü\"}");
         assert_eq!(text(&seen.headers, "x-tenant"), "blue");
@@ -182,6 +183,10 @@ async fn the_trace_of_the_request_goes_on_in_the_call() {
     let sent = bench.api.send_with("PUT", "/v1/timers/a", &timer, "traceparent", trace);
     sent.await.json(201);
     assert_eq!(text(&receiver.next().await.headers, "traceparent"), trace);
+    let sent =
+        bench.api.send_with("PUT", "/v1/timers/b", &timer, "traceparent", "not a trace; DROP");
+    sent.await.json(201);
+    assert!(!receiver.next().await.headers.contains_key("traceparent"));
     bench.stop().await;
 }
 

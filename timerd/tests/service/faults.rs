@@ -119,7 +119,7 @@ async fn a_secret_that_the_configuration_has_lost_costs_no_attempt() {
     drop(timers);
     inserted.unwrap();
     let bench = Bench::at(store.to_str().unwrap(), allowing(receiver.port())).await;
-    given_back(&bench.api, "a", "the configuration has no secret \"unknown\"").await;
+    given_back(&bench.api, "a", "secret: the configuration has no secret \"unknown\"").await;
     assert_eq!(receiver.connections(), 0);
     bench.stop().await;
 }

@@ -76,9 +76,22 @@ async fn literals_and_ports_are_refused_at_once() {
     config.webhooks.allow.clear();
     let bench = Bench::with(config).await;
     let port = receiver.port();
-    for host in
-        ["127.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:a00:1]", "0.0.0.0", "10.1.2.3"]
-    {
+    for host in [
+        "127.0.0.1",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "[::ffff:a00:1]",
+        "0.0.0.0",
+        "10.1.2.3",
+        // Other spellings of an address, and names that are always internal.
+        "127.1",
+        "2130706433",
+        "0x7f000001",
+        "0177.0.0.1",
+        "localhost",
+        "LOCALHOST.",
+        "web.localhost",
+    ] {
         let url = format!("http://{host}:{port}/");
         let problem = bench.api.put("a", &url, json!({ "after": "0s" })).await.problem(400);
         assert!(problem.ends_with("(allow its network with webhooks.allow)"), "{problem}");
@@ -86,13 +99,19 @@ async fn literals_and_ports_are_refused_at_once() {
     let url = "https://example.org:22/";
     let problem = bench.api.put("a", url, json!({ "after": "0s" })).await.problem(400);
     assert_eq!(problem, "url: port 22 is not allowed (allow it with webhooks.ports)");
-    // Other spellings of a literal are names, which the system resolves.
-    for host in ["2130706433", "0x7f.1", "localhost"] {
-        let url = format!("http://{host}:{port}/");
-        let schedule = json!({ "after": "0s", "attempts": 1 });
-        bench.api.put(host, &url, schedule).await.json(201);
-    }
-    bench.api.letters(3).await;
     assert_eq!(receiver.connections(), 0);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn other_spellings_are_called_where_this_is_allowed() {
+    let mut receiver = Receiver::with(&[]).await;
+    let bench = Bench::with(allowing(receiver.port())).await;
+    for host in ["127.1", "0x7f000001", "localhost", "[::ffff:127.0.0.1]"] {
+        let url = format!("http://{host}:{}?x=1", receiver.port());
+        bench.api.put("a", &url, json!({ "after": "0s", "existing": "keep" })).await;
+        assert_eq!(receiver.next().await.path, "/?x=1", "{host}");
+        bench.api.letters(0).await;
+    }
     bench.stop().await;
 }
