@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 use timers::{StoreArguments, parse_duration};
@@ -90,6 +90,9 @@ impl fmt::Debug for SecretTexts {
 pub struct Webhooks {
     /// The number of concurrent calls.
     pub concurrency: usize,
+    /// The number of concurrent calls of one receiver, which is a host and a port. By default a
+    /// quarter of `concurrency`.
+    pub per_receiver: Option<NonZeroUsize>,
     /// The time limit of calls whose timers set none, up to 10 minutes.
     #[serde(deserialize_with = "time_limit")]
     pub timeout: Duration,
@@ -106,12 +109,20 @@ pub struct Webhooks {
 impl Default for Webhooks {
     fn default() -> Self {
         Self {
-            concurrency: 64,
+            concurrency: 256,
+            per_receiver: None,
             timeout: Duration::from_secs(10),
             allow: Vec::new(),
             ports: vec![80, 443],
             authority: None,
         }
+    }
+}
+
+impl Webhooks {
+    /// Returns the number of concurrent calls of one receiver.
+    pub(crate) fn each(&self) -> usize {
+        self.per_receiver.map_or((self.concurrency / 4).max(1), NonZeroUsize::get)
     }
 }
 

@@ -22,6 +22,10 @@ impl Runs {
     /// Records an attempt that has ended.
     pub(crate) fn report(&self, event: &Event) {
         let Event::Attempt(attempt) = event else { return };
+        // No attempt was made, or it has not ended.
+        if matches!(attempt.outcome, Outcome::GivenBack) {
+            return;
+        }
         let recorder = self.recorder.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(recorder) = &*recorder else { return };
         let took = attempt.duration.unwrap_or_default();

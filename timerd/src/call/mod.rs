@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod own;
+mod places;
 mod pool;
 mod signature;
 mod verdict;
@@ -16,7 +17,8 @@ use http::{HeaderName, HeaderValue, Request, Response};
 use http_body_util::Full;
 pub(crate) use own::OwnFaults;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-pub(crate) use pool::Pool;
+pub(crate) use places::Places;
+use pool::Pool;
 use signature::{Secret, Secrets};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -33,6 +35,7 @@ pub(crate) struct Caller {
     secrets: Secrets,
     time_limit: Duration,
     faults: OwnFaults,
+    places: Arc<Places>,
 }
 
 impl Caller {
@@ -43,12 +46,27 @@ impl Caller {
             secrets: Secrets::new(&config.secrets.0)?,
             time_limit: config.webhooks.timeout,
             faults: OwnFaults::default(),
+            places: Arc::new(Places::new(config.webhooks.each())),
         })
     }
 
     /// Makes one attempt, and returns what becomes of the timer.
     pub(crate) async fn deliver(&self, delivery: &Delivery) -> Verdict {
-        match self.call(delivery).await {
+        let target = match Target::from_payload(&delivery.payload) {
+            Ok(target) => target,
+            Err(error) => return Verdict::Fail(error.to_string()),
+        };
+        let place = match self.places.enter(&target).await {
+            Ok(place) => place,
+            Err(after) => return own::put_off(after),
+        };
+        let called = self.call(&target, delivery).await;
+        match &called {
+            Err(Fault::Receiver(ReceiverFault::TimedOut(_))) => place.note(false),
+            Ok(_) | Err(Fault::Receiver(_)) => place.note(true),
+            Err(Fault::Own(_) | Fault::Refused(_)) => {}
+        }
+        match called {
             Ok(response) => verdict::of(&response, now()),
             Err(Fault::Refused(refusal)) => Verdict::Fail(refusal.to_string()),
             Err(Fault::Own(fault)) => self.faults.give_back(&fault, delivery, now()),
@@ -57,13 +75,11 @@ impl Caller {
     }
 
     /// Sends the request. Redirects are not followed.
-    async fn call(&self, delivery: &Delivery) -> Result<Response<()>, Fault> {
-        let target = Target::from_payload(&delivery.payload);
-        let target = target.map_err(|error| Refusal::Webhook(error.to_string()))?;
+    async fn call(&self, target: &Target, delivery: &Delivery) -> Result<Response<()>, Fault> {
         let limit = target.time_limit.unwrap_or(self.time_limit);
         let end = Instant::now() + limit;
-        let request = self.request(&target, delivery, now())?;
-        let route = timeout_at(end, self.guard.route(&target)).await;
+        let request = self.request(target, delivery, now())?;
+        let route = timeout_at(end, self.guard.route(target)).await;
         let silent = |_| OwnFault::Resolver {
             host: target.host.to_string(),
             why: format!("no answer within {limit:?}"),

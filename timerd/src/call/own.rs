@@ -1,4 +1,4 @@
-//! [`OwnFaults`], which gives deliveries back that could not be attempted.
+//! [`OwnFaults`] and [`put_off`], which give deliveries back that could not be attempted.
 
 #![forbid(unsafe_code)]
 
@@ -18,8 +18,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// The time in which a fault is logged once. It concerns many timers as a rule.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// The metric that counts calls which were not made, by the name of the fault.
+/// The metric that counts calls which were not made, by the name of the fault, or by [`PLACES`].
 const METRIC: &str = "timerd_calls_not_made_total";
+
+/// The reason of calls for which there was no place.
+const PLACES: &str = "places";
 
 /// The faults of this machine that have prevented calls.
 pub(crate) struct OwnFaults {
@@ -29,8 +32,8 @@ pub(crate) struct OwnFaults {
 
 impl Default for OwnFaults {
     fn default() -> Self {
-        for name in OwnFault::NAMES {
-            metrics::counter!(METRIC, "fault" => name).increment(0);
+        for name in OwnFault::NAMES.into_iter().chain([PLACES]) {
+            metrics::counter!(METRIC, "reason" => name).increment(0);
         }
         Self { logged: Mutex::default() }
     }
@@ -44,7 +47,7 @@ impl OwnFaults {
         delivery: &Delivery,
         now: SystemTime,
     ) -> Verdict {
-        metrics::counter!(METRIC, "fault" => fault.name()).increment(1);
+        metrics::counter!(METRIC, "reason" => fault.name()).increment(1);
         if self.is_news(fault.name()) {
             let (id, name) = (&delivery.id, fault.name());
             tracing::warn!(fault = name, id, error = %fault, "a webhook could not be called");
@@ -63,6 +66,12 @@ impl OwnFaults {
         }
         is_news
     }
+}
+
+/// Gives a delivery back because its receiver has no place. Its last error stays.
+pub(crate) fn put_off(after: Duration) -> Verdict {
+    metrics::counter!(METRIC, "reason" => PLACES).increment(1);
+    Verdict::GiveBack { after, error: None }
 }
 
 /// Returns the pause of a delivery that is so late. It grows with each pause, and needs no record of

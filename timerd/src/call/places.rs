@@ -95,8 +95,9 @@ impl Places {
             receiver.waiting.push_back(send);
             waiting
         };
-        if let Ok(Ok(place)) = timeout(PATIENCE, waiting).await {
-            return Ok(Place { begun: Instant::now(), ..place });
+        if let Ok(Ok(mut place)) = timeout(PATIENCE, waiting).await {
+            place.begun = Instant::now();
+            return Ok(place);
         }
         let mut all = self.lock();
         let receiver = all.entry(key).or_insert_with(Receiver::new);
@@ -175,5 +176,123 @@ impl Receiver {
         }
         self.last_return = now + wait;
         (wait + self.average).clamp(PATIENCE, LONGEST_WAIT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::webhook::Webhook;
+    use super::*;
+    use serde_json::json;
+
+    fn target(host: &str) -> Target {
+        let webhook: Webhook =
+            serde_json::from_value(json!({ "url": format!("http://{host}/") })).expect("a webhook");
+        Target::try_from(&webhook).expect("a target")
+    }
+
+    fn places(each: usize) -> Arc<Places> {
+        Arc::new(Places::new(each))
+    }
+
+    /// Takes places until there is none.
+    async fn all_of(places: &Arc<Places>, target: &Target) -> Vec<Place> {
+        let mut taken = Vec::new();
+        while let Ok(place) = places.enter(target).await {
+            taken.push(place);
+        }
+        taken
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_receiver_has_its_places_and_takes_none_of_others() {
+        let places = places(4);
+        let (slow, other) = (target("slow.example"), target("other.example"));
+        let held = all_of(&places, &slow).await;
+        assert_eq!(held.len(), 4);
+        let begun = Instant::now();
+        for _ in 0..1000 {
+            assert!(places.enter(&slow).await.is_err());
+        }
+        assert_eq!(begun.elapsed(), Duration::ZERO, "nothing waits for a receiver that is slow");
+        assert_eq!(all_of(&places, &other).await.len(), 4);
+        drop(held);
+        assert_eq!(all_of(&places, &slow).await.len(), 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_place_of_a_quick_receiver_is_waited_for() {
+        let (places, quick) = (places(1), target("quick.example"));
+        let mut place = places.enter(&quick).await.expect("a place");
+        for _ in 0..100 {
+            let waiting = places.enter(&quick);
+            let called = async {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                place.note(true);
+                drop(place);
+            };
+            let (next, ()) = tokio::join!(waiting, called);
+            place = next.expect("it comes soon");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_that_was_given_up_keeps_no_place() {
+        let (places, target) = (places(1), target("example.org"));
+        let place = places.enter(&target).await.expect("a place");
+        let left = timeout(Duration::from_millis(1), places.enter(&target)).await;
+        assert!(left.is_err());
+        drop(place);
+        assert_eq!(all_of(&places, &target).await.len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_receiver_has_one_place_until_it_answers() {
+        let (places, target) = (places(8), target("silent.example"));
+        for _ in 0..SILENT {
+            let place = places.enter(&target).await.expect("a place");
+            tokio::time::advance(Duration::from_secs(10)).await;
+            place.note(false);
+        }
+        let mut held = all_of(&places, &target).await;
+        assert_eq!(held.len(), 1);
+        held.remove(0).note(true);
+        assert_eq!(all_of(&places, &target).await.len(), 8);
+    }
+
+    /// Ten thousand that come at once neither come back at once, nor later than a minute after the
+    /// receiver is quick again.
+    #[tokio::test(start_paused = true)]
+    async fn deliveries_come_back_one_after_another() {
+        for (each, responded) in [(16, true), (16, false)] {
+            let (places, target) = (places(each), target("slow.example"));
+            for _ in 0..SILENT {
+                let place = places.enter(&target).await.expect("a place");
+                tokio::time::advance(Duration::from_secs(2)).await;
+                place.note(responded);
+            }
+            let _held = all_of(&places, &target).await;
+            let mut seconds = [0; 61];
+            for _ in 0..10_000 {
+                let wait = places.enter(&target).await.expect_err("there is no place");
+                assert!((Duration::from_secs(2)..=LONGEST_WAIT).contains(&wait), "{wait:?}");
+                seconds[usize::try_from(wait.as_secs()).expect("a minute")] += 1;
+            }
+            let most = seconds.iter().max().expect("seconds");
+            assert!(*most < 1000, "so many come back in one second: {seconds:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn receivers_are_remembered_up_to_a_number() {
+        let places = places(1);
+        let held = places.enter(&target("held.example")).await.expect("a place");
+        for number in 0..3 * MOST_REMEMBERED {
+            let place = places.enter(&target(&format!("{number}.example"))).await;
+            place.expect("a place").note(true);
+            assert!(places.lock().len() <= MOST_REMEMBERED + 1);
+        }
+        assert!(places.enter(&target("held.example")).await.is_err(), "a call in progress counts");
+        drop(held);
     }
 }

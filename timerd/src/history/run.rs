@@ -23,8 +23,8 @@ pub(crate) struct Run {
     pub(crate) millis: u64,
     /// The number of the attempt.
     pub(crate) attempt: u32,
-    /// `acknowledged`, `retry`, `again`, `dead`, `missed`, `cancelled`, `given_back`, `too_late`,
-    /// `unanswered` or `unreadable`.
+    /// `acknowledged`, `retry`, `again`, `dead`, `missed`, `cancelled`, `too_late`, `unanswered`
+    /// or `unreadable`.
     pub(crate) outcome: String,
     /// The error of the attempt.
     #[serde(default, skip_serializing_if = "String::is_empty")]

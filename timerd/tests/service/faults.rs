@@ -3,6 +3,7 @@
 use super::bench::{Api, Bench, Folder, until};
 use super::calls::allowing;
 use super::receiver::Receiver;
+use futures_util::stream::{self, StreamExt};
 use serde_json::{Value, json};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -103,6 +104,44 @@ async fn a_receiver_that_refuses_connections_costs_attempts() {
     let dead = bench.api.letters(1).await.remove(0);
     let error = dead["error"].as_str().unwrap();
     assert!(error.starts_with("could not connect to 127.0.0.1: "), "{error}");
+    bench.stop().await;
+}
+
+/// A receiver that never responds holds a thousand deliveries, far longer than the test runs.
+#[tokio::test]
+async fn a_receiver_that_hangs_delays_no_other() {
+    const HELD: usize = 1000;
+    let (hanging, mut other) = (Receiver::start(|_| None).await, Receiver::with(&[]).await);
+    let mut config = allowing(hanging.port());
+    config.webhooks.ports.push(other.port());
+    config.webhooks.concurrency = 16;
+    config.webhooks.timeout = Duration::from_secs(600);
+    let bench = Bench::with(config).await;
+    let api = &bench.api;
+    let puts =
+        (0..HELD).map(|number| {
+            let (api, url) = (api.clone(), hanging.url("/"));
+            async move {
+                api.put(&format!("held{number}"), &url, json!({ "after": "0s" })).await.json(201)
+            }
+        });
+    stream::iter(puts).buffer_unordered(64).collect::<Vec<_>>().await;
+    until("the calls that hang", async || (hanging.left() == 4).then_some(())).await;
+    for number in 0..20 {
+        api.put(&format!("{number}"), &other.url("/"), json!({ "after": "0s" })).await.json(201);
+    }
+    for _ in 0..20 {
+        other.next().await;
+    }
+    assert_eq!(hanging.left(), 4, "a quarter of the calls leads there");
+    let stats = until("the others", async || {
+        let stats = api.get("/v1/stats").await.json(200);
+        (stats["timers"] == HELD).then_some(stats)
+    })
+    .await;
+    assert_eq!(stats["dead_letters"], 0);
+    // The calls end with their connections, and the service does not wait for them.
+    drop(hanging);
     bench.stop().await;
 }
 
