@@ -260,7 +260,8 @@ pub(super) struct Dead {
 pub enum DeadReason {
     /// The last attempt failed.
     Attempts,
-    /// A handler returned [`Verdict::Fail`](super::Verdict::Fail).
+    /// A handler returned [`Verdict::Fail`](super::Verdict::Fail) or
+    /// [`Verdict::Stop`](super::Verdict::Stop).
     Failed,
     /// The time to live passed before an attempt could begin.
     Expired,

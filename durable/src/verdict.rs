@@ -64,6 +64,9 @@ pub enum Verdict {
     /// letter at once. If the timer repeats, only this delivery becomes one, and the timer rests
     /// until its next occurrence.
     Fail(String),
+    /// The attempt has failed with this error, and no other delivery of the timer can succeed. The
+    /// timer becomes a dead letter at once like with [`Fail`](Self::Fail), and its repetition ends.
+    Stop(String),
     /// The timer is delivered again, with the same planned time and token.
     Again {
         /// The minimum wait, from the time at which the store accepts the verdict.

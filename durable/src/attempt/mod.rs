@@ -84,8 +84,11 @@ pub struct Delivery {
     pub planned: SystemTime,
     /// The names and values that were passed to [`Options::header`](super::Options::header).
     pub headers: Vec<(String, String)>,
-    /// Identifies this delivery. The token is the same for each attempt of one id and planned time,
-    /// and different for every other delivery. Use it as an idempotency key for external systems.
+    /// Identifies this delivery by its id and planned time. The token is the same for each attempt,
+    /// also of a [redriven](super::DurableTimers::redrive) timer. Use it as an idempotency key for
+    /// external systems. A timer that is inserted again for the same time has the same token. If
+    /// your program does that, add a number of the insert from a
+    /// [header](super::Options::header).
     pub token: String,
     /// The lease of this attempt, which tells how long the handler may run, and if its work is
     /// still wanted.
@@ -403,6 +406,7 @@ impl Ended {
             Verdict::Done => Self { finish: Finish::Done { next }, outcome: Outcome::Acknowledged },
             Verdict::Retry(error) => Self::failed(id, record, error, next),
             Verdict::Fail(error) => Self::dead(DeadReason::Failed, error, next),
+            Verdict::Stop(error) => Self::dead(DeadReason::Failed, error, None),
             Verdict::Again { counted: true, .. } if is_last(record) => {
                 let error = "the last attempt asked for another".to_owned();
                 Self::dead(DeadReason::Attempts, error, next)

@@ -15,6 +15,7 @@ suite!(
     a_snooze_ends_with_the_time_to_live,
     a_counted_snooze_uses_up_the_attempts,
     a_failure_for_good_is_not_retried,
+    a_failure_of_all_deliveries_ends_the_repetition,
 );
 
 fn snooze(after: Duration, counted: bool) -> Verdict {
@@ -158,4 +159,21 @@ fn a_failure_for_good_is_not_retried<P: Place>(bench: Bench<P>) {
     assert_eq!((event.attempt, event.planned), (1, start() + SECOND));
     assert_eq!(event.outcome, Outcome::Acknowledged);
     assert_eq!(running.stop(), []);
+}
+
+fn a_failure_of_all_deliveries_ends_the_repetition<P: Place>(bench: Bench<P>) {
+    let gone = "the receiver is gone".to_owned();
+    let (running, deliveries) = scripted(&bench, [Verdict::Done, Verdict::Stop(gone.clone())]);
+    wait(bench.timers().insert("id", "", SECOND, quick().every(SECOND))).unwrap();
+    bench.advance(SECOND);
+    assert_eq!(running.acknowledged(1), ["id"]);
+    bench.advance(SECOND);
+    let reason = DeadReason::Failed;
+    assert_eq!(running.next().outcome, Outcome::Dead { reason, error: gone.clone() });
+    bench.advance(10 * SECOND);
+    assert_eq!(wait(bench.timers().get("id")).unwrap().map(|found| found.due), None);
+    let letters = wait(bench.timers().dead_letters(None, 9)).unwrap();
+    assert_eq!((letters.len(), &letters[0].error), (1, &gone));
+    assert_eq!(running.stop(), []);
+    assert_eq!(deliveries.iter().count(), 2);
 }
