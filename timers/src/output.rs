@@ -3,19 +3,28 @@
 #![forbid(unsafe_code)]
 
 use std::fmt::Write as _;
+use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 
-/// Returns the text with control characters escaped, so that an id or a payload cannot move the
-/// cursor, break a table, or give commands to the terminal.
+/// Returns the text with invisible characters escaped, so that an id or a payload cannot move the
+/// cursor, break a table, give commands to the terminal, or change the direction of the text around
+/// it.
 #[must_use]
 pub fn printable(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut shown, character| {
-        if character.is_control() {
+        if is_invisible(character) {
             let _ = write!(shown, "{}", character.escape_default());
         } else {
             shown.push(character);
         }
         shown
     })
+}
+
+/// Returns `true` for controls, for characters that format text, such as those that change its
+/// direction, and for separators of lines.
+fn is_invisible(character: char) -> bool {
+    use GeneralCategory::{Control, Format, LineSeparator, ParagraphSeparator};
+    matches!(character.general_category(), Control | Format | LineSeparator | ParagraphSeparator)
 }
 
 /// Returns a number with its noun, such as `1 timer` or `2 timers`.

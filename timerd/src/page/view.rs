@@ -149,7 +149,7 @@ fn target(payload: &[u8]) -> String {
     match Webhook::from_payload(payload) {
         Ok(webhook) => {
             let plain = webhook.url.split('?').next().unwrap_or_default();
-            format!("{} {}", webhook.method, printable(plain))
+            printable(&format!("{} {plain}", webhook.method))
         }
         Err(why) => printable(&why),
     }
