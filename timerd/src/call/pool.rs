@@ -12,7 +12,7 @@
 #![allow(clippy::disallowed_methods, reason = "idle connections have an age")]
 
 use super::super::fault::{Fault, ReceiverFault};
-use super::super::guard::{Guard, Route};
+use super::super::guard::{Guard, Heard, Route};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full, Limited};
@@ -42,6 +42,9 @@ const LONGEST_BODY: usize = 64 * 1024;
 /// The time for which the rest of a response is awaited.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// The number of headers in a response.
+const MOST_HEADERS: usize = 1000;
+
 #[derive(Default)]
 pub(crate) struct Pool(Mutex<VecDeque<Idle>>);
 
@@ -57,23 +60,30 @@ struct Connection {
     is_tls: bool,
     address: SocketAddr,
     sender: SendRequest<Full<Bytes>>,
+    heard: Heard,
     /// The task of the connection, which ends with it.
     _task: JoinSet<()>,
 }
 
 impl Pool {
-    /// Sends a request, and returns the head of the response. If an idle connection turns out to be
-    /// broken, the request is sent again on a new one.
+    /// Sends a request, and returns the head of the response. If an idle connection ends before the
+    /// first byte of a response, the request is sent again on a new one.
     pub(crate) async fn send(
         self: &Arc<Self>,
         guard: &Guard,
         route: &Route<'_>,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<()>, Fault> {
-        if let Some(mut connection) = self.take(route)
-            && let Ok(response) = connection.sender.send_request(request.clone()).await
-        {
-            return Ok(self.keep(connection, response));
+        if let Some(mut connection) = self.take(route) {
+            // The end of the body before it was read with that response.
+            connection.heard.take();
+            match connection.sender.send_request(request.clone()).await {
+                Ok(response) => return Ok(self.keep(connection, response)),
+                Err(error) if connection.heard.take() => {
+                    return Err(ReceiverFault::Http(error).into());
+                }
+                Err(_) => {}
+            }
         }
         let mut connection = Connection::open(guard, route).await?;
         let sent = connection.sender.send_request(request).await;
@@ -133,7 +143,10 @@ impl Pool {
 impl Connection {
     async fn open(guard: &Guard, route: &Route<'_>) -> Result<Self, Fault> {
         let (stream, address) = guard.connect(route).await?;
-        let handshake = http1::handshake(TokioIo::new(stream)).await;
+        let heard = stream.heard();
+        let mut builder = http1::Builder::new();
+        builder.max_headers(MOST_HEADERS);
+        let handshake = builder.handshake(TokioIo::new(stream)).await;
         let (sender, connection) = handshake.map_err(ReceiverFault::Http)?;
         let mut task = JoinSet::new();
         task.spawn(async {
@@ -141,7 +154,7 @@ impl Connection {
             let _ = connection.await;
         });
         let (host, is_tls) = (route.target.host.clone(), route.target.tls.is_some());
-        Ok(Self { host, is_tls, address, sender, _task: task })
+        Ok(Self { host, is_tls, address, sender, heard, _task: task })
     }
 
     /// Returns `true` if the connection leads where a route does.

@@ -28,13 +28,18 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
-pub(crate) use stream::Stream;
+pub(crate) use stream::{Heard, Stream};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use url::Host;
 
-/// The time for one of several addresses.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// The time after which the next of several addresses is tried beside the one before (RFC 8305).
+const HEAD_START: Duration = Duration::from_millis(250);
+
+/// The number of addresses of a host that are tried.
+const MOST_ADDRESSES: usize = 8;
 
 pub(crate) struct Guard {
     resolver: Resolver,
@@ -107,21 +112,62 @@ impl Guard {
         Ok(Route { target, addresses: self.addresses(target).await? })
     }
 
-    /// Connects to one of the addresses of a route.
+    /// Connects to the first of the addresses of a route that accepts a connection. Each address has
+    /// a head start before the next, and its handshake of TLS belongs to that.
     pub(crate) async fn connect(&self, route: &Route<'_>) -> Result<(Stream, SocketAddr), Fault> {
-        let Target { host, port, tls, .. } = route.target;
-        let failed = |error| Fault::of_connecting(&host.to_string(), error);
-        let (stream, address) = first_of(&route.addresses, *port).await.map_err(failed)?;
-        // The connection is used for one request after another. It works without this, too.
-        let _ = stream.set_nodelay(true);
-        let Some(name) = tls else { return Ok((Stream::Plain(stream), address)) };
-        let tls = self.tls.as_ref().ok_or(OwnFault::Authorities)?;
-        // The receiver has accepted the connection, so it fails by what the receiver sends.
-        let stream = tls
-            .connect(name.clone(), stream)
-            .await
-            .map_err(|error| ReceiverFault::Connection { host: host.to_string(), error })?;
-        Ok((Stream::Tls(Box::new(stream)), address))
+        let Target { host, port, .. } = route.target;
+        let mut addresses = route.addresses.iter().take(MOST_ADDRESSES);
+        let (mut connecting, mut fault) = (JoinSet::new(), None);
+        loop {
+            let next = addresses.next().map(|address| SocketAddr::new(*address, *port));
+            if let Some(address) = next {
+                connecting.spawn(self.open(route.target, address)?);
+            }
+            let ended = match next {
+                None => connecting.join_next().await,
+                Some(_) => match timeout(HEAD_START, connecting.join_next()).await {
+                    Ok(ended) => ended,
+                    Err(_) => continue,
+                },
+            };
+            match ended {
+                Some(Ok(Ok(opened))) => return Ok(opened),
+                // If one of the addresses was asked, the receiver was.
+                Some(Ok(Err(other))) if matches!(fault, Some(Fault::Receiver(_))) => drop(other),
+                Some(Ok(Err(other))) => fault = Some(other),
+                Some(Err(_)) => {}
+                None => break,
+            }
+        }
+        let none = || Fault::of_connecting(&host.to_string(), io::Error::other("no address"));
+        Err(fault.unwrap_or_else(none))
+    }
+
+    /// Returns a future that connects to an address of a target.
+    fn open(
+        &self,
+        target: &Target,
+        address: SocketAddr,
+    ) -> Result<impl Future<Output = Result<(Stream, SocketAddr), Fault>> + use<>, Fault> {
+        let tls = match &target.tls {
+            Some(name) => {
+                let tls = self.tls.as_ref().ok_or(OwnFault::Authorities)?;
+                Some((tls.clone(), name.clone()))
+            }
+            None => None,
+        };
+        let host = target.host.to_string();
+        Ok(async move {
+            let stream = TcpStream::connect(address).await;
+            let stream = stream.map_err(|error| Fault::of_connecting(&host, error))?;
+            // The connection is used for one request after another. It works without this, too.
+            let _ = stream.set_nodelay(true);
+            let Some((tls, name)) = tls else { return Ok((Stream::plain(stream), address)) };
+            // The receiver has accepted the connection, so it fails by what the receiver sends.
+            let stream = tls.connect(name, stream).await;
+            let failed = |error| ReceiverFault::Connection { host, error };
+            Ok((Stream::tls(stream.map_err(failed)?), address))
+        })
     }
 
     /// Returns the addresses of a host to which connections are allowed.
@@ -160,18 +206,4 @@ fn unresolved(host: String, error: ResolveError) -> Fault {
         ResolveError::NoSuchName => ReceiverFault::NoSuchName(host).into(),
         ResolveError::Away(why) => OwnFault::Resolver { host, why }.into(),
     }
-}
-
-/// Connects to the first address that accepts a connection.
-async fn first_of(addresses: &[IpAddr], port: u16) -> io::Result<(TcpStream, SocketAddr)> {
-    let mut last = io::Error::other("no address");
-    for address in addresses {
-        let address = SocketAddr::new(*address, port);
-        match tokio::time::timeout(PATIENCE, TcpStream::connect(address)).await {
-            Ok(Ok(stream)) => return Ok((stream, address)),
-            Ok(Err(error)) => last = error,
-            Err(_) => last = io::ErrorKind::TimedOut.into(),
-        }
-    }
-    Err(last)
 }

@@ -1,17 +1,52 @@
-//! [`Stream`], a connection with or without TLS.
+//! [`Stream`], a connection with or without TLS that notes when bytes arrive.
 
 #![forbid(unsafe_code)]
 
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-pub(crate) enum Stream {
+pub(crate) struct Stream {
+    kind: Kind,
+    heard: Heard,
+}
+
+enum Kind {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// Notes if a byte has arrived. TLS's own messages do not count.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Heard(Arc<AtomicBool>);
+
+impl Heard {
+    /// Returns `true` if a byte has arrived since the last call.
+    ///
+    /// Relaxed: the bytes come through the task of the connection, which orders them.
+    pub(crate) fn take(&self) -> bool {
+        self.0.swap(false, Relaxed)
+    }
+}
+
+impl Stream {
+    pub(super) fn plain(stream: TcpStream) -> Self {
+        Self { kind: Kind::Plain(stream), heard: Heard::default() }
+    }
+
+    pub(super) fn tls(stream: TlsStream<TcpStream>) -> Self {
+        Self { kind: Kind::Tls(Box::new(stream)), heard: Heard::default() }
+    }
+
+    /// Returns the note of arriving bytes.
+    pub(crate) fn heard(&self) -> Heard {
+        self.heard.clone()
+    }
 }
 
 impl AsyncRead for Stream {
@@ -20,10 +55,15 @@ impl AsyncRead for Stream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
-            Self::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        let (this, before) = (self.get_mut(), buffer.filled().len());
+        let read = ready!(match &mut this.kind {
+            Kind::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Kind::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        });
+        if buffer.filled().len() > before {
+            this.heard.0.store(true, Relaxed);
         }
+        Poll::Ready(read)
     }
 }
 
@@ -33,23 +73,23 @@ impl AsyncWrite for Stream {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
-            Self::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+        match &mut self.get_mut().kind {
+            Kind::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Kind::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_flush(context),
-            Self::Tls(stream) => Pin::new(stream).poll_flush(context),
+        match &mut self.get_mut().kind {
+            Kind::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Kind::Tls(stream) => Pin::new(stream).poll_flush(context),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
-            Self::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+        match &mut self.get_mut().kind {
+            Kind::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Kind::Tls(stream) => Pin::new(stream).poll_shutdown(context),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Connections to receivers, which are used again.
 
-use super::bench::{Bench, until};
-use super::calls::allowing;
+use super::bench::{Bench, Folder, until};
+use super::calls::{acceptor, allowing};
+use super::certificates::Authority;
 use super::receiver::Receiver;
 use serde_json::json;
 use std::net::IpAddr;
@@ -89,6 +90,75 @@ async fn a_connection_that_ends_under_a_request_is_replaced() {
         call(&bench, id, &format!("http://127.0.0.1:{}/", receiver.port)).await;
     }
     assert_eq!(receiver.requests(), [2, 1, 0, 0]);
+    bench.stop().await;
+}
+
+/// The receiver has seen the request, and calls it nothing that can be repeated at once.
+#[tokio::test]
+async fn a_request_that_was_answered_by_garbage_is_not_repeated_at_once() {
+    for garbage in ["garbage\r\n\r\n", "HTTP/1.1 20"] {
+        let reply = move |place, number| match (place, number) {
+            (0, 0) => Some(EMPTY),
+            (0, 1) => Some(garbage),
+            (0, _) => None,
+            _ => Some(EMPTY),
+        };
+        let receiver = Raw::start(("127.0.0.1", 0), reply).await;
+        let bench = Bench::with(allowing(receiver.port)).await;
+        let url = format!("http://127.0.0.1:{}/", receiver.port);
+        call(&bench, "a", &url).await;
+        let webhook = json!({ "url": url, "timeout": "1s" });
+        let timer = json!({ "webhook": webhook, "schedule": { "after": "0s", "attempts": 1 } });
+        bench.api.send("PUT", "/v1/timers/b", &timer.to_string()).await.json(201);
+        bench.api.letters(1).await;
+        assert_eq!(receiver.requests(), [2, 0, 0, 0], "{garbage}");
+        bench.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_response_may_have_many_headers() {
+    const MANY: &str = "x: yyyyyyyy\r\n";
+    let response: &str =
+        Box::leak(format!("HTTP/1.1 204 No Content\r\n{}\r\n", MANY.repeat(300)).into_boxed_str());
+    let receiver = Raw::start(("127.0.0.1", 0), move |_, _| Some(response)).await;
+    let bench = Bench::with(allowing(receiver.port)).await;
+    call(&bench, "a", &format!("http://127.0.0.1:{}/", receiver.port)).await;
+    bench.stop().await;
+}
+
+/// Three addresses accept connections and never answer. A receiver is at the fourth.
+#[tokio::test]
+async fn an_address_that_hangs_delays_no_other_address_of_its_name() {
+    let authority = Authority::new();
+    let listener = TcpListener::bind("127.0.0.4:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let mut hanging = Vec::new();
+    for last in 1..4 {
+        hanging.push(
+            TcpListener::bind(("127.0.0.".to_owned() + &last.to_string(), port)).await.unwrap(),
+        );
+    }
+    let acceptor = acceptor(&authority.sign_for("name.example.org"));
+    let mut serving = JoinSet::new();
+    serving.spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut stream = acceptor.accept(stream).await.unwrap();
+        let mut request = [0; 4096];
+        let _ = stream.read(&mut request).await.unwrap();
+        stream.write_all(EMPTY.as_bytes()).await.unwrap();
+        std::future::pending::<()>().await;
+    });
+    let resolver: Resolver = Arc::new(|_| {
+        Box::pin(async { Ok((1..5).map(|last| IpAddr::from([127, 0, 0, last])).collect()) })
+    });
+    let mut config = allowing(port);
+    let folder = Folder::new();
+    let file = folder.join("authority.pem");
+    std::fs::write(&file, &authority.certificate).unwrap();
+    config.webhooks.authority = Some(file);
+    let bench = Bench::with_resolver(config, resolver).await;
+    call(&bench, "a", &format!("https://name.example.org:{port}/")).await;
     bench.stop().await;
 }
 
