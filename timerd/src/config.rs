@@ -7,13 +7,14 @@ use clap::Parser;
 use ipnet::{IpNet, Ipv4Net};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
-use timers::{StoreArguments, parse_duration};
+use timers::{StoreArguments, parse_backoff, parse_duration};
+use tourbillon_durable::{Backoff, Options};
 
 /// The length of the prefix under which addresses of IPv4 are mapped into IPv6.
 const MAPPED: u8 = 96;
@@ -51,8 +52,27 @@ pub struct Config {
     pub webhooks: Webhooks,
     /// The secrets by which calls are signed.
     pub secrets: SecretTexts,
+    /// The bounds of the dead letters.
+    pub dead_letters: DeadLetterBounds,
     /// The bounds of the history of runs.
     pub history: HistoryBounds,
+}
+
+/// The bounds of the dead letters. The oldest ones beyond them are deleted.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DeadLetterBounds {
+    /// The maximum number of dead letters.
+    pub most: u64,
+    /// The maximum age of a dead letter.
+    #[serde(deserialize_with = "duration")]
+    pub age: Duration,
+}
+
+impl Default for DeadLetterBounds {
+    fn default() -> Self {
+        Self { most: 100_000, age: Duration::from_secs(90 * 86_400) }
+    }
 }
 
 /// The bounds of the history of runs.
@@ -96,6 +116,14 @@ pub struct Webhooks {
     /// The time limit of calls whose timers set none, up to 10 minutes.
     #[serde(deserialize_with = "time_limit")]
     pub timeout: Duration,
+    /// The number of attempts of timers that set none.
+    pub attempts: NonZeroU32,
+    /// The first and the longest wait between attempts of timers that set none.
+    #[serde(deserialize_with = "backoff")]
+    pub backoff: Backoff,
+    /// The statuses after which a webhook is not called again. Each is 400 to 599.
+    #[serde(deserialize_with = "statuses")]
+    pub final_statuses: BTreeSet<u16>,
     /// The networks of internal services that may be called, or single addresses. Others are called
     /// only if their addresses are global.
     #[serde(deserialize_with = "networks")]
@@ -109,9 +137,12 @@ pub struct Webhooks {
 impl Default for Webhooks {
     fn default() -> Self {
         Self {
-            concurrency: 256,
+            concurrency: 128,
             per_receiver: None,
             timeout: Duration::from_secs(10),
+            attempts: NonZeroU32::MIN.saturating_add(19),
+            backoff: Backoff::new(Duration::from_secs(5), Duration::from_secs(7 * 3600)).jitter(),
+            final_statuses: BTreeSet::from([400, 405, 410, 411, 413, 414, 415, 422, 431]),
             allow: Vec::new(),
             ports: vec![80, 443],
             authority: None,
@@ -124,6 +155,11 @@ impl Webhooks {
     pub(crate) fn each(&self) -> usize {
         self.per_receiver.map_or((self.concurrency / 4).max(1), NonZeroUsize::get)
     }
+
+    /// Returns the options of timers that set none.
+    pub(crate) fn options(&self) -> Options {
+        Options::new().attempts(self.attempts.get()).backoff(self.backoff)
+    }
 }
 
 fn duration<'de, D: Deserializer<'de>>(text: D) -> Result<Duration, D::Error> {
@@ -132,6 +168,18 @@ fn duration<'de, D: Deserializer<'de>>(text: D) -> Result<Duration, D::Error> {
 
 fn time_limit<'de, D: Deserializer<'de>>(text: D) -> Result<Duration, D::Error> {
     parse_time_limit(&String::deserialize(text)?).map_err(D::Error::custom)
+}
+
+fn backoff<'de, D: Deserializer<'de>>(text: D) -> Result<Backoff, D::Error> {
+    parse_backoff(&String::deserialize(text)?).map_err(D::Error::custom)
+}
+
+fn statuses<'de, D: Deserializer<'de>>(numbers: D) -> Result<BTreeSet<u16>, D::Error> {
+    let found = BTreeSet::<u16>::deserialize(numbers)?;
+    match found.iter().find(|status| !(400..600).contains(*status)) {
+        Some(status) => Err(D::Error::custom(format!("{status}: expected 400 to 599"))),
+        None => Ok(found),
+    }
 }
 
 fn networks<'de, D: Deserializer<'de>>(texts: D) -> Result<Vec<IpNet>, D::Error> {

@@ -25,7 +25,9 @@ mod tokens;
 mod trace;
 mod webhook;
 
-pub use config::{Arguments, Config, HistoryBounds, Limits, SecretTexts, TokenHash, Webhooks};
+pub use config::{
+    Arguments, Config, DeadLetterBounds, HistoryBounds, Limits, SecretTexts, TokenHash, Webhooks,
+};
 pub use guard::{ResolveError, Resolver, Resolving, system_resolver};
 pub use service::{Service, StartError};
 pub use tokens::NewToken;

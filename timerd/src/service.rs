@@ -4,7 +4,7 @@
 
 use super::api::{App, router};
 use super::call::Caller;
-use super::config::{Arguments, Config};
+use super::config::{Arguments, Config, DeadLetterBounds};
 use super::figures;
 use super::guard::{Resolver, system_resolver};
 use super::health::Health;
@@ -17,7 +17,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use timers::Address;
+use timers::{Address, LetterBounds};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
@@ -107,7 +107,10 @@ impl Service {
         let (pool, caller) = (Arc::clone(&caller.pool), Arc::new(caller));
         let place = arguments.store.store.clone();
         let place = place.unwrap_or_else(|| Address::File(STORE.into()));
-        let timers = arguments.store.open(&place).await.map_err(StartError::Store)?;
+        let DeadLetterBounds { most, age } = config.dead_letters;
+        let letters = LetterBounds { most, age };
+        let timers =
+            arguments.store.open_bounded(&place, letters).await.map_err(StartError::Store)?;
         let history = history::open(&arguments.store, &place, config.history.clone()).await;
         let history = history.map_err(|error| StartError::History(error.to_string()))?;
         let failed = |error| StartError::Listen(arguments.listen, error);

@@ -7,8 +7,10 @@ use std::fmt;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::str::FromStr;
+use std::time::Duration;
 use tourbillon_durable::{
-    DurableError, DurableTimers, Postgres, PostgresOptions, Redis, RedisOptions, Tls,
+    DurableError, DurableTimers, Embedded, EmbeddedOptions, Postgres, PostgresOptions, Redis,
+    RedisOptions, Tls,
 };
 
 /// The name of a store on a server whose address has none.
@@ -62,6 +64,21 @@ pub enum Servers {
         /// The addresses of the sentinels.
         sentinels: Vec<String>,
     },
+}
+
+/// The bounds of the dead letters of a store. By default there are none.
+#[derive(Clone, Copy, Debug)]
+pub struct LetterBounds {
+    /// The maximum number of letters.
+    pub most: u64,
+    /// The time for which a letter is kept.
+    pub age: Duration,
+}
+
+impl Default for LetterBounds {
+    fn default() -> Self {
+        Self { most: u64::MAX, age: Duration::MAX }
+    }
 }
 
 /// The future that opens a store. Its type is erased, because otherwise the compiler's limit of
@@ -175,14 +192,33 @@ impl StoreArguments {
     ///
     /// Fails as the constructors of the stores do, or if a certificate cannot be read.
     pub fn open<'a>(&'a self, address: &'a Address) -> Opening<'a> {
-        Box::pin(self.open_now(address))
+        self.open_bounded(address, LetterBounds::default())
     }
 
-    async fn open_now(&self, address: &Address) -> Result<DurableTimers, DurableError> {
+    /// Opens a store like [`open`](Self::open), with bounds of its dead letters that its workers
+    /// apply.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`open`](Self::open).
+    pub fn open_bounded<'a>(&'a self, address: &'a Address, bounds: LetterBounds) -> Opening<'a> {
+        Box::pin(self.open_now(address, bounds))
+    }
+
+    async fn open_now(
+        &self,
+        address: &Address,
+        LetterBounds { most, age }: LetterBounds,
+    ) -> Result<DurableTimers, DurableError> {
         let (servers, options) = match address {
-            Address::File(path) => return DurableTimers::open(path),
+            Address::File(path) => {
+                let options = EmbeddedOptions::new().max_dead_letters(most);
+                let options = options.max_dead_letter_age(age);
+                return DurableTimers::spawn(Embedded::open_with(path, options)?);
+            }
             Address::Postgres { url, name } => {
-                let options = PostgresOptions::new(name);
+                let options = PostgresOptions::new(name).max_dead_letters(most);
+                let options = options.max_dead_letter_age(age);
                 let options = match self.certificates()? {
                     Some(certificates) => options.tls(certificates.into()),
                     None => options,
@@ -190,7 +226,8 @@ impl StoreArguments {
                 return DurableTimers::spawn(Postgres::connect(url, options).await?);
             }
             Address::Redis { servers, name, partitions } => {
-                let options = RedisOptions::new(name);
+                let options = RedisOptions::new(name).max_dead_letters(most);
+                let options = options.max_dead_letter_age(age);
                 (servers, partitions.map_or(options.clone(), |number| options.partitions(number)))
             }
         };

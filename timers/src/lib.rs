@@ -10,9 +10,9 @@ mod switch;
 mod time;
 mod view;
 
-pub use address::{Address, Certificates, Opening, Servers, StoreArguments};
+pub use address::{Address, Certificates, LetterBounds, Opening, Servers, StoreArguments};
 pub use output::{counted, printable};
-pub use settings::{ExistingName, Settings, SettingsError};
+pub use settings::{ExistingName, Settings, SettingsError, parse_backoff};
 pub use switch::Switch;
 pub use time::{parse_duration, parse_time, show_time};
 pub use view::{

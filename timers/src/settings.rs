@@ -22,7 +22,7 @@ pub struct Settings {
     /// The delay from now
     #[arg(long, value_name = "DURATION")]
     pub after: Option<String>,
-    /// The interval at which the timer repeats, such as `1h`
+    /// The interval at which the timer repeats, at least `1s`
     #[arg(long, value_name = "DURATION")]
     pub every: Option<String>,
     /// The cron expression by which the timer repeats, such as `0 9 * * *`
@@ -35,13 +35,15 @@ pub struct Settings {
     /// delivery, and a duration skips those that are later than this
     #[arg(long, value_name = "once|DURATION")]
     pub misfire: Option<String>,
-    /// The maximum number of attempts, by default 8
+    /// The maximum number of attempts, by default 8, and in the service as it is configured
     #[arg(long)]
     pub attempts: Option<u32>,
-    /// The first and the longest wait between attempts, by default `1s..10m`
+    /// The first and the longest wait between attempts, by default `1s..10m`, and in the service as
+    /// it is configured
     #[arg(long, value_name = "DURATION..DURATION")]
     pub backoff: Option<String>,
-    /// The time after which another worker takes over if a worker dies, by default 15s
+    /// The time after which another worker takes over if a worker dies, from `1s` to `1d`, by
+    /// default `15s`
     #[arg(long, value_name = "DURATION")]
     pub lease: Option<String>,
     /// The time after the planned time at which a timer that has not been delivered becomes a dead
@@ -90,7 +92,16 @@ impl Settings {
     /// Fails if a setting cannot be parsed, two settings exclude each other, or there is neither a
     /// time nor a rule.
     pub fn read(&self) -> Result<(When, Options), SettingsError> {
-        Ok((self.when()?, self.options()?))
+        self.read_over(Options::new())
+    }
+
+    /// Returns the time and the options, which are these where no setting changes them.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`read`](Self::read).
+    pub fn read_over(&self, defaults: Options) -> Result<(When, Options), SettingsError> {
+        Ok((self.when()?, self.options(defaults)?))
     }
 
     fn when(&self) -> Result<When, SettingsError> {
@@ -103,11 +114,10 @@ impl Settings {
         }
     }
 
-    fn options(&self) -> Result<Options, SettingsError> {
-        let mut options = Options::new();
+    fn options(&self, mut options: Options) -> Result<Options, SettingsError> {
         match (&self.every, &self.cron) {
             (Some(_), Some(_)) => return Err(error("every", "cannot be combined with cron")),
-            (Some(every), None) => options = options.every(duration("every", every)?),
+            (Some(every), None) => options = options.every(at_least_a_second("every", every)?),
             (None, Some(cron)) => {
                 options = options.cron(cron, self.zone.as_deref().unwrap_or("UTC"));
             }
@@ -117,20 +127,21 @@ impl Settings {
             return Err(error("zone", "cannot be used without cron"));
         }
         if let Some(window) = self.misfire.as_deref().filter(|misfire| *misfire != "once") {
-            options = options.misfire(Misfire::SkipAfter(duration("misfire", window)?));
+            let window = duration("misfire", window)?;
+            if window.is_zero() {
+                return Err(error("misfire", "expected more than 0, or every occurrence is late"));
+            }
+            options = options.misfire(Misfire::SkipAfter(window));
         }
         if let Some(attempts) = self.attempts {
             options = options.attempts(attempts);
         }
         if let Some(waits) = &self.backoff {
-            let (first, most) = waits
-                .split_once("..")
-                .ok_or_else(|| error("backoff", "expected a range such as 1s..10m"))?;
-            let backoff = Backoff::new(duration("backoff", first)?, duration("backoff", most)?);
-            options = options.backoff(backoff.jitter());
+            let backoff = parse_backoff(waits).map_err(|why| error("backoff", why))?;
+            options = options.backoff(backoff);
         }
         if let Some(lease) = &self.lease {
-            options = options.lease(duration("lease", lease)?);
+            options = options.lease(at_least_a_second("lease", lease)?);
         }
         if let Some(time_to_live) = &self.time_to_live {
             options = options.time_to_live(duration("time_to_live", time_to_live)?);
@@ -147,6 +158,33 @@ impl From<ExistingName> for Existing {
             ExistingName::Replace => Self::Replace,
             ExistingName::Update => Self::Update,
         }
+    }
+}
+
+/// Parses the first and the longest wait between attempts, such as `1s..10m`. The waits are shortened
+/// by up to half at random.
+///
+/// # Errors
+///
+/// Fails if the text is no such range.
+pub fn parse_backoff(text: &str) -> Result<Backoff, String> {
+    let expected = || format!("{text:?}: expected a range such as 1s..10m");
+    let (first, most) = text.split_once("..").ok_or_else(expected)?;
+    let parse = |text| parse_duration(text).map_err(|why| format!("{text:?}: {why}"));
+    let (first, most) = (parse(first)?, parse(most)?);
+    match first <= most {
+        true => Ok(Backoff::new(first, most).jitter()),
+        false => Err(expected()),
+    }
+}
+
+/// Parses a duration that is a fault if it is shorter.
+fn at_least_a_second(name: &str, text: &str) -> Result<Duration, SettingsError> {
+    match duration(name, text)? {
+        found if found < Duration::from_secs(1) => {
+            Err(error(name, format!("{text:?}: expected at least 1s")))
+        }
+        found => Ok(found),
     }
 }
 

@@ -9,7 +9,8 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use timers::LetterView;
+use std::time::Duration;
+use timers::{LetterView, parse_duration};
 use utoipa::{IntoParams, ToSchema};
 
 /// The dead letters to list or to redrive.
@@ -65,6 +66,46 @@ pub(super) async fn list(
     let Query(which) = asked.map_err(|error| Problem::invalid(error.body_text()))?;
     let letters = app.timers.dead_letters(which.after, which.limit.unwrap_or(100)).await?;
     Ok(Json(Letters { dead_letters: letters.iter().map(LetterView::new).collect() }))
+}
+
+/// The dead letters to keep.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Kept {
+    /// The number of letters that are kept, of which `0` is none.
+    most: Option<u64>,
+    /// The age up to which letters are kept, such as `30d`.
+    age: Option<String>,
+}
+
+/// The outcome of deleting dead letters.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Deleted {
+    /// The number of letters that were deleted.
+    deleted: u64,
+}
+
+/// Deletes dead letters, oldest first.
+///
+/// Of the letters stay the latest `most`, and of these the ones that are not older than `age`. One of
+/// the two is needed.
+#[utoipa::path(delete, path = "/v1/dead-letters", tag = "dead letters", params(Kept), responses(
+    (status = 200, body = Deleted),
+    (status = 400, body = Problem),
+))]
+pub(super) async fn trim(
+    State(app): State<App>,
+    asked: Result<Query<Kept>, QueryRejection>,
+) -> Result<Json<Deleted>, Problem> {
+    let Query(Kept { most, age }) = asked.map_err(|error| Problem::invalid(error.body_text()))?;
+    if most.is_none() && age.is_none() {
+        return Err(Problem::invalid("expected most, age or both"));
+    }
+    let age = age.as_deref().map(parse_duration).transpose();
+    let age = age.map_err(|why| Problem::invalid(format!("age: {why}")))?;
+    let (most, age) = (most.unwrap_or(u64::MAX), age.unwrap_or(Duration::MAX));
+    Ok(Json(Deleted { deleted: app.timers.trim_dead_letters(most, age).await? }))
 }
 
 /// Shows a dead letter.

@@ -41,7 +41,7 @@ pub(crate) struct App {
         a token, except those for `/healthz` and this document. An error is a `Problem`."),
     paths(
         timer::put, timer::get, timer::list, timer::cancel, timer::pause, timer::resume,
-        letters::list, letters::get, letters::delete, letters::redrive, letters::redrive_all,
+        letters::list, letters::trim, letters::get, letters::delete, letters::redrive, letters::redrive_all,
         store::pause, store::resume, store::stats, runs::list, metrics, healthz,
     ),
     components(schemas(Problem)),
@@ -68,7 +68,7 @@ pub(crate) fn router(app: App, gate: Arc<Gate>, limits: &Limits) -> Router {
         .route("/v1/timers/{id}", get(timer::get).put(timer::put).delete(timer::cancel))
         .route("/v1/timers/{id}/pause", post(timer::pause))
         .route("/v1/timers/{id}/resume", post(timer::resume))
-        .route("/v1/dead-letters", get(letters::list))
+        .route("/v1/dead-letters", get(letters::list).delete(letters::trim))
         .route("/v1/dead-letters/redrive", post(letters::redrive_all))
         .route("/v1/dead-letters/{number}", get(letters::get).delete(letters::delete))
         .route("/v1/dead-letters/{number}/redrive", post(letters::redrive))

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::super::call::numbered;
 use super::super::problem::Problem;
 use super::super::target::Target;
 use super::super::trace;
@@ -88,8 +89,11 @@ pub(super) async fn put(
     let target = Target::try_from(&webhook);
     let target = target.map_err(|error| Problem::invalid(error.to_string()))?;
     app.caller.check(&target).map_err(|fault| Problem::invalid(fault.to_string()))?;
-    let (when, options) = schedule.read()?;
+    let (when, options) = schedule.read_over(app.caller.options())?;
     let options = trace::carried(&headers, options);
+    let options = numbered(options).map_err(|error| {
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("no random number: {error}"))
+    })?;
     let inserted = app.timers.insert(&id, webhook.to_payload()?, when, options).await;
     let (status, result) = match inserted.map_err(DurableError::from)? {
         Inserted::New => (StatusCode::CREATED, "new"),

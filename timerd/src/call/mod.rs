@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod insert;
 mod own;
 mod places;
 mod pool;
@@ -15,19 +16,16 @@ use super::target::Target;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, Response};
 use http_body_util::Full;
-pub(crate) use own::OwnFaults;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-pub(crate) use places::Places;
+pub(crate) use insert::numbered;
+use own::OwnFaults;
+use places::Places;
 use pool::Pool;
 use signature::{Secret, Secrets};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::{Instant, timeout_at};
-use tourbillon_durable::{Delivery, Verdict};
-
-/// The characters of a token that are encoded. The dot is one, because it separates the parts of
-/// what is signed.
-const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~').remove(b':');
+use tourbillon_durable::{Delivery, Options, Verdict};
 
 pub(crate) struct Caller {
     guard: Guard,
@@ -36,6 +34,10 @@ pub(crate) struct Caller {
     time_limit: Duration,
     faults: OwnFaults,
     places: Arc<Places>,
+    /// The statuses after which a webhook is not called again.
+    final_statuses: BTreeSet<u16>,
+    /// The options of timers that set none.
+    options: Options,
 }
 
 impl Caller {
@@ -47,6 +49,8 @@ impl Caller {
             time_limit: config.webhooks.timeout,
             faults: OwnFaults::default(),
             places: Arc::new(Places::new(config.webhooks.each())),
+            final_statuses: config.webhooks.final_statuses.clone(),
+            options: config.webhooks.options(),
         })
     }
 
@@ -67,7 +71,7 @@ impl Caller {
             Err(Fault::Own(_) | Fault::Refused(_)) => {}
         }
         match called {
-            Ok(response) => verdict::of(&response, now()),
+            Ok(response) => verdict::of(&response, &self.final_statuses, now()),
             Err(Fault::Refused(refusal)) => Verdict::Fail(refusal.to_string()),
             Err(Fault::Own(fault)) => self.faults.give_back(&fault, delivery, now()),
             Err(Fault::Receiver(fault)) => Verdict::Retry(fault.to_string()),
@@ -89,6 +93,11 @@ impl Caller {
         sent.map_err(|_| ReceiverFault::TimedOut(limit))?
     }
 
+    /// Returns the options of timers that set none.
+    pub(crate) fn options(&self) -> Options {
+        self.options.clone()
+    }
+
     /// Checks what is known of a target before it is called.
     pub(crate) fn check(&self, target: &Target) -> Result<(), Fault> {
         self.guard.check(target)?;
@@ -102,7 +111,7 @@ impl Caller {
         delivery: &Delivery,
         now: SystemTime,
     ) -> Result<Request<Full<Bytes>>, Fault> {
-        let id = utf8_percent_encode(&delivery.token, PLAIN).to_string();
+        let id = insert::key(delivery);
         let since = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let secret = self.secret(target)?;
         let signature = secret.map(|secret| secret.sign(&id, since, &target.body));

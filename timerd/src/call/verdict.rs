@@ -4,6 +4,7 @@
 
 use http::header::{HeaderMap, RETRY_AFTER};
 use http::{Response, StatusCode};
+use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 use tourbillon_durable::Verdict;
 
@@ -19,30 +20,39 @@ const LONGEST_WAIT: Duration = Duration::from_secs(86_400);
 /// | response | verdict |
 /// |---|---|
 /// | 2xx | done |
+/// | 410, if it is final | failed for good, and a repetition ends |
+/// | another final status | failed for good |
 /// | 429 or 503 with `Retry-After` | again after that time, a second to a day, and the attempt does not count |
-/// | 429 without it, other 5xx, and everything else, redirects too | retried |
-/// | other 4xx | failed for good |
-pub(super) fn of<B>(response: &Response<B>, now: SystemTime) -> Verdict {
+/// | everything else, redirects too | retried |
+pub(super) fn of<B>(
+    response: &Response<B>,
+    final_statuses: &BTreeSet<u16>,
+    now: SystemTime,
+) -> Verdict {
     let status = response.status();
     if status.is_success() {
         return Verdict::Done;
+    }
+    let error = format!("the receiver responded with {status}");
+    if final_statuses.contains(&status.as_u16()) {
+        return match status {
+            StatusCode::GONE => Verdict::Stop(error),
+            _ => Verdict::Fail(error),
+        };
     }
     let is_busy = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
     if let (true, Some(after)) = (is_busy, retry_after(response.headers(), now)) {
         return Verdict::Again { after: after.clamp(SHORTEST_WAIT, LONGEST_WAIT), counted: false };
     }
-    let error = format!("the receiver responded with {status}");
-    match status.is_client_error() && !is_busy {
-        true => Verdict::Fail(error),
-        false => Verdict::Retry(error),
-    }
+    Verdict::Retry(error)
 }
 
 /// Returns the wait that a receiver asks for, in seconds or until a date.
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = value.parse() {
-        return Some(Duration::from_secs(seconds));
+    if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
+        // A number of any length is one.
+        return Some(value.parse().map_or(Duration::MAX, Duration::from_secs));
     }
     let date = httpdate::parse_http_date(value).ok()?;
     Some(date.duration_since(now).unwrap_or_default())
@@ -50,6 +60,7 @@ fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::config::Webhooks;
     use super::*;
     use std::time::UNIX_EPOCH;
 
@@ -61,7 +72,8 @@ mod tests {
         if let Some(value) = retry_after {
             response = response.header(RETRY_AFTER, value);
         }
-        of(&response.body(()).expect("a response"), UNIX_EPOCH + NOW)
+        let finals = Webhooks::default().final_statuses;
+        of(&response.body(()).expect("a response"), &finals, UNIX_EPOCH + NOW)
     }
 
     fn again(seconds: u64) -> Verdict {
@@ -73,10 +85,11 @@ mod tests {
         for status in [200, 201, 202, 204, 299] {
             assert_eq!(verdict(status, Some("7")), Verdict::Done);
         }
-        for status in [400, 401, 403, 404, 408, 410, 422, 499] {
+        for status in [400, 405, 411, 413, 414, 415, 422, 431] {
             assert!(matches!(verdict(status, Some("7")), Verdict::Fail(_)), "{status}");
         }
-        for status in [301, 302, 307, 308, 500, 502, 504, 599] {
+        assert!(matches!(verdict(410, Some("7")), Verdict::Stop(_)));
+        for status in [301, 302, 308, 401, 403, 404, 408, 409, 423, 425, 499, 500, 502, 504, 599] {
             assert!(matches!(verdict(status, Some("7")), Verdict::Retry(_)), "{status}");
         }
         for status in [429, 503] {
@@ -95,11 +108,12 @@ mod tests {
             ("Sun Nov  6 08:50:37 1994", 60),
             ("Sun, 06 Nov 1994 08:00:00 GMT", 1),
             ("999999999", 86_400),
+            ("99999999999999999999", 86_400),
             ("Thu, 01 Jan 2099 00:00:00 GMT", 86_400),
         ] {
             assert_eq!(verdict(503, Some(value)), again(seconds), "{value}");
         }
-        for value in ["soon", "-1", "1.5", "", "99999999999999999999"] {
+        for value in ["soon", "-1", "1.5", ""] {
             assert!(matches!(verdict(503, Some(value)), Verdict::Retry(_)), "{value}");
         }
     }

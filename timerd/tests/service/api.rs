@@ -71,6 +71,10 @@ async fn what_cannot_work_is_refused_with_a_reason() {
         (URL, json!({ "after": "1d", "zone": "UTC" }), "zone: cannot be used without cron"),
         (URL, json!({ "after": "1d", "misfire": "1h" }), "invalid option: a misfire window"),
         (URL, json!({ "after": "1d", "attempts": 0 }), "invalid option: the number of attempts"),
+        (URL, json!({ "every": "1h", "misfire": "0s" }), "misfire: expected more than 0"),
+        (URL, json!({ "every": "1ms" }), "every: \"1ms\": expected at least 1s"),
+        (URL, json!({ "after": "1d", "lease": "1ms" }), "lease: \"1ms\": expected at least 1s"),
+        (URL, json!({ "after": "1d", "backoff": "10m..1s" }), "backoff: \"10m..1s\": expected"),
     ] {
         let problem = api.put("a", url, schedule).await.problem(400);
         assert!(problem.starts_with(reason), "{url}: {problem}, not {reason}");

@@ -3,11 +3,12 @@
 #![allow(clippy::disallowed_methods, reason = "a wait that a receiver asks for is measured")]
 
 use super::bench::{Api, Bench, Folder, Reply, until};
-use super::certificates::Authority;
+use super::certificates::{Authority, Signed};
 use super::receiver::{Receiver, status};
 use axum::response::IntoResponse;
 use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use timerd::Config;
@@ -28,6 +29,19 @@ pub(crate) fn allowing(port: u16) -> Config {
         "[webhooks]\nallow = [\"127.0.0.0/8\"]\nports = [{port}]\n[secrets]\ndefault = \"{SECRET}\""
     );
     toml::from_str(&text).unwrap()
+}
+
+/// Returns the end of a receiver with a certificate.
+pub(crate) fn acceptor(signed: &Signed) -> TlsAcceptor {
+    let certificate = CertificateDer::from_pem_slice(signed.certificate.as_bytes()).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(signed.key.as_bytes()).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+    TlsAcceptor::from(Arc::new(config))
 }
 
 async fn put(api: &Api, id: &str, webhook: Value, schedule: Value) -> Reply {
@@ -65,6 +79,7 @@ async fn each_attempt_is_signed_and_has_the_same_key() {
     let schedule = json!({ "at": "2020-01-01T00:00:00.5Z", "backoff": "10ms..10ms" });
     put(&bench.api, "order.%207", webhook, schedule).await.json(201);
     let reference = standardwebhooks::Webhook::new(SECRET).unwrap();
+    let mut keys = BTreeSet::new();
     for attempt in ["1", "2", "3"] {
         let seen = receiver.next().await;
         assert_eq!(text(&seen.headers, "webhook-attempt"), attempt);
@@ -73,12 +88,14 @@ async fn each_attempt_is_signed_and_has_the_same_key() {
         assert_eq!(text(&seen.headers, "x-tenant"), "blue");
         assert_eq!(text(&seen.headers, "content-type"), "application/json");
         assert_eq!(text(&seen.headers, "host"), format!("127.0.0.1:{}", receiver.port()));
-        let key = "1577836800500:order%2E%207";
-        assert_eq!(text(&seen.headers, "idempotency-key"), key);
+        let key = text(&seen.headers, "idempotency-key");
+        assert!(key.starts_with("1577836800500:order%2E%207:"), "{key}");
         assert_eq!(text(&seen.headers, "webhook-id"), key);
+        keys.insert(key.to_owned());
         reference.verify(seen.body.as_bytes(), &seen.headers).unwrap();
     }
     gone(&bench.api, "order.%207").await;
+    assert_eq!(keys.len(), 1);
     assert_eq!(receiver.left(), 0, "the redirect was not followed");
     bench.stop().await;
 }
@@ -146,10 +163,110 @@ async fn dead_letters_are_redriven_in_bulk_and_under_other_ids() {
     assert_eq!((&bulk["redriven"], &bulk["existing"]), (&json!(1), &json!(1)));
     receiver.next().await;
     api.post(&format!("/v1/dead-letters/{number}/redrive?as=again")).await.json(200);
-    assert!(text(&receiver.next().await.headers, "webhook-id").ends_with(":again"));
+    assert!(text(&receiver.next().await.headers, "webhook-id").contains(":again:"));
     let last = &letters[2]["number"];
     api.send("DELETE", &format!("/v1/dead-letters/{last}"), "").await.json(200);
     api.send("DELETE", &format!("/v1/dead-letters/{last}"), "").await.problem(404);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn dead_letters_have_bounds_and_can_be_trimmed() {
+    let mut receiver = Receiver::start(|_| Some(status(400))).await;
+    let mut config = allowing(receiver.port());
+    config.dead_letters.most = 3;
+    let bench = Bench::with(config).await;
+    let api = &bench.api;
+    for id in ["0", "1", "2", "3", "4"] {
+        api.put(id, &receiver.url("/"), json!({ "after": "0s" })).await.json(201);
+        receiver.next().await;
+        until("a dead letter", async || {
+            let letters = api.get("/v1/dead-letters").await.json(200)["dead_letters"].take();
+            letters.as_array().unwrap().last().is_some_and(|last| last["id"] == id).then_some(())
+        })
+        .await;
+    }
+    let letters = api.letters(3).await;
+    assert_eq!(letters.iter().map(|letter| &letter["id"]).collect::<Vec<_>>(), ["2", "3", "4"]);
+    for path in ["", "?age=soon", "?most=-1", "?least=1"] {
+        api.send("DELETE", &format!("/v1/dead-letters{path}"), "").await.problem(400);
+    }
+    let deleted = async |path: &str| {
+        let reply = api.send("DELETE", &format!("/v1/dead-letters{path}"), "").await;
+        reply.json(200)["deleted"].take()
+    };
+    assert_eq!(deleted("?age=1h").await, 0);
+    assert_eq!(deleted("?most=1").await, 2);
+    assert_eq!(api.letters(1).await[0]["id"], "4");
+    assert_eq!(deleted("?most=0").await, 1);
+    api.letters(0).await;
+    bench.stop().await;
+}
+
+/// Both deliveries are for the same id and time.
+#[tokio::test]
+async fn a_timer_that_is_inserted_again_has_another_key() {
+    let mut receiver = Receiver::with(&[200, 410]).await;
+    let bench = Bench::with(allowing(receiver.port())).await;
+    let mut keys = BTreeSet::new();
+    for body in ["first", "second"] {
+        let webhook = json!({ "url": receiver.url("/"), "body": body });
+        let schedule = json!({ "at": "2020-01-01T00:00:00Z" });
+        until("the end of the former timer", async || {
+            let put = put(&bench.api, "again", webhook.clone(), schedule.clone()).await;
+            (put.status == 201).then_some(())
+        })
+        .await;
+        let seen = receiver.next().await;
+        assert_eq!(seen.body, body);
+        keys.insert(text(&seen.headers, "idempotency-key").to_owned());
+    }
+    assert_eq!(keys.len(), 2, "{keys:?}");
+    let number = bench.api.letters(1).await[0]["number"].take();
+    bench.api.post(&format!("/v1/dead-letters/{number}/redrive")).await.json(200);
+    keys.insert(text(&receiver.next().await.headers, "idempotency-key").to_owned());
+    assert_eq!(keys.len(), 2, "a letter that is redriven keeps its key");
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn a_receiver_that_is_gone_ends_a_repetition() {
+    let mut receiver = Receiver::with(&[200, 410]).await;
+    let bench = Bench::with(allowing(receiver.port())).await;
+    let schedule = json!({ "every": "1s" });
+    put(&bench.api, "a", json!({ "url": receiver.url("/") }), schedule).await.json(201);
+    receiver.next().await;
+    receiver.next().await;
+    bench.api.letters(1).await;
+    bench.api.get("/v1/timers/a").await.problem(404);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn final_statuses_and_attempts_are_settings() {
+    let mut receiver = Receiver::with(&[404, 404, 400, 503]).await;
+    let mut config = allowing(receiver.port());
+    let text = "webhooks = { attempts = 2, backoff = \"1ms..1ms\", final_statuses = [503] }";
+    let settings: Config = toml::from_str(text).unwrap();
+    config.webhooks.attempts = settings.webhooks.attempts;
+    config.webhooks.backoff = settings.webhooks.backoff;
+    config.webhooks.final_statuses = settings.webhooks.final_statuses;
+    let bench = Bench::with(config).await;
+    for (count, (id, attempts, reason)) in
+        [("a", 2, "attempts"), ("b", 2, "failed")].into_iter().enumerate()
+    {
+        put(&bench.api, id, json!({ "url": receiver.url("/") }), json!({ "after": "0s" }))
+            .await
+            .json(201);
+        for _ in 0..attempts {
+            receiver.next().await;
+        }
+        let letter = bench.api.letters(count + 1).await.remove(count);
+        assert_eq!((&letter["reason"], &letter["attempts"]), (&json!(reason), &json!(attempts)));
+    }
+    for wrong in ["final_statuses = [200]", "attempts = 0", "backoff = \"10m..1s\""] {
+        assert!(toml::from_str::<Config>(&format!("[webhooks]\n{wrong}")).is_err(), "{wrong}");
+    }
     bench.stop().await;
 }
 
@@ -228,19 +345,12 @@ async fn a_receiver_by_tls_must_have_a_certificate_that_is_trusted() {
     let (authority, other) = (Authority::new(), Authority::new());
     for (signs, is_trusted) in [(&authority, true), (&other, false)] {
         let signed = signs.sign();
-        let certificate = CertificateDer::from_pem_slice(signed.certificate.as_bytes()).unwrap();
-        let key = PrivateKeyDer::from_pem_slice(signed.key.as_bytes()).unwrap();
-        let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![certificate], key)
-            .unwrap();
+        let acceptor = acceptor(&signed);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let accepting = tokio::spawn(async move {
             let (stream, _) = listener.accept().await.unwrap();
-            let Ok(mut stream) = TlsAcceptor::from(Arc::new(config)).accept(stream).await else {
+            let Ok(mut stream) = acceptor.accept(stream).await else {
                 return String::new();
             };
             let mut request = vec![0; 4096];

@@ -102,7 +102,7 @@ impl Plan {
         self.first + self.step * u32::try_from(number).unwrap()
     }
 
-    /// Returns the idempotency key of a delivery.
+    /// Returns the idempotency key of a delivery, without the number of its insert.
     fn key(&self, number: usize) -> String {
         let since = self.due(number).duration_since(SystemTime::UNIX_EPOCH).unwrap();
         format!("{}:{number}", since.as_millis())

@@ -86,7 +86,9 @@ async fn receive(
     seen: &Mutex<Seen>,
 ) -> Result<Response<Empty<Bytes>>, Infallible> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let key = request.headers()["idempotency-key"].to_str().unwrap().to_owned();
+    let key = request.headers()["idempotency-key"].to_str().unwrap();
+    // The last part is the number of the insert.
+    let key = key.rsplit_once(':').unwrap().0.to_owned();
     let planned = key.split(':').next().unwrap().parse().unwrap();
     let late = now.checked_sub(Duration::from_millis(planned)).expect("never early");
     {

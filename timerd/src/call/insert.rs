@@ -1,0 +1,33 @@
+//! The identity of a delivery, which receivers use to call nothing twice.
+//!
+//! A timer can be inserted again under the same id and for the same time. Each insert therefore has a
+//! number, which is kept in a header of the timer and becomes a part of the key. Retries, redrives and
+//! copies keep it.
+
+#![forbid(unsafe_code)]
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use tourbillon_durable::{Delivery, Options};
+
+/// The header of a timer that has the number of its insert. It is not sent.
+const INSERT: &str = "webhook-insert";
+
+/// The characters of a token that are not encoded. The dot is encoded, because it separates the parts
+/// of what is signed.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~').remove(b':');
+
+/// Adds the number of an insert, which is random.
+pub(crate) fn numbered(options: Options) -> Result<Options, getrandom::Error> {
+    let mut number = [0; 8];
+    getrandom::fill(&mut number)?;
+    Ok(options.header(INSERT, hex::encode(number)))
+}
+
+/// Returns the idempotency key of a delivery. Other programs insert timers without a number.
+pub(super) fn key(delivery: &Delivery) -> String {
+    let key = utf8_percent_encode(&delivery.token, PLAIN).to_string();
+    match delivery.headers.iter().find(|(name, _)| name == INSERT) {
+        Some((_, number)) => format!("{key}:{}", utf8_percent_encode(number, PLAIN)),
+        None => key,
+    }
+}
