@@ -23,7 +23,7 @@ const ENDED: u64 = u64::MAX;
 /// by key.
 ///
 /// A series takes one word of memory. Each operation on it costs one atomic exchange in addition to
-/// the operation on the wheel. All timers of a series must belong to the same wheel.
+/// the operation on the wheel. An `arm` that loses a race with another thread repeats both. All timers of a series must belong to the same wheel.
 ///
 /// # Examples
 ///
@@ -73,8 +73,9 @@ impl Series {
     /// Arms the next timer of the series, which fires `delay` from now unless the series is
     /// cancelled.
     ///
-    /// If the previous timer was still armed, its value is returned and will not fire. O(1),
-    /// lock-free.
+    /// If the previous timer was still armed, its value is returned and will not fire. If two
+    /// threads arm a series at the same time, the later timer replaces the earlier one in the same
+    /// way. O(1), lock-free.
     ///
     /// # Errors
     ///
@@ -83,26 +84,34 @@ impl Series {
     pub fn arm<T: Send>(
         &self,
         wheel: &Wheel<T>,
-        value: T,
+        mut value: T,
         delay: Duration,
     ) -> Result<Option<T>, ArmError<T>> {
         // Relaxed: the exchange below fails if this is not the present word.
-        let before = self.0.load(Relaxed);
-        if before == ENDED {
-            return Err(ArmError::Cancelled(value));
+        let mut before = self.0.load(Relaxed);
+        while before != ENDED {
+            let id = wheel.insert(value, delay).map_err(ArmError::Refused)?;
+            // AcqRel on success, Relaxed on failure:
+            // - the Release half publishes the entry of the timer with its id, to the Acquire of
+            //   `cancel`, `reset` and the next `arm`;
+            // - the Acquire half observes the entry of the timer before;
+            // - the word of a failed exchange is only compared, here and by the next exchange.
+            match self.0.compare_exchange(before, id.to_bits(), AcqRel, Relaxed) {
+                Ok(_) => {
+                    return Ok(TimerId::from_bits(before).and_then(|before| wheel.cancel(before)));
+                }
+                // Another thread has cancelled the series or armed a timer of it, and does not know
+                // this id.
+                Err(now) => before = now,
+            }
+            match wheel.cancel(id) {
+                Some(unfired) => value = unfired,
+                // The timer has fired meanwhile. Its handler finds the series ended, or has already
+                // armed the next timer, which must stay.
+                None => return Ok(None),
+            }
         }
-        let id = wheel.insert(value, delay).map_err(ArmError::Refused)?;
-        // AcqRel on success, Relaxed on failure:
-        // - the Release half publishes the entry of the timer with its id, to the Acquire of
-        //   `cancel`, `reset` and the next `arm`;
-        // - the Acquire half observes the entry of the timer before;
-        // - a failed exchange does not use the word.
-        if self.0.compare_exchange(before, id.to_bits(), AcqRel, Relaxed).is_ok() {
-            return Ok(TimerId::from_bits(before).and_then(|before| wheel.cancel(before)));
-        }
-        // A concurrent cancel did not know this id. If the timer has fired in the meantime, either
-        // its handler finds the series ended, or it has already armed the next timer.
-        wheel.cancel(id).map_or(Ok(None), |value| Err(ArmError::Cancelled(value)))
+        Err(ArmError::Cancelled(value))
     }
 
     /// Ends the series, which arms no further timer. Returns the value of the armed timer if and
