@@ -16,8 +16,8 @@
 //! of an ended timer never matches again. An entry that reaches [`Generation::EXHAUSTED`] is
 //! retired instead of wrapping.
 //!
-//! The generations of a shard start at a [random](Generation::drawn) value, so that an id of
-//! another wheel, of the same shard and index, practically never matches either.
+//! The generations of a shard start at a [random](Generation::drawn) value of 2^23, so an id of
+//! another wheel, of the same shard and index, matches with a probability of at most 2^-23.
 
 #![forbid(unsafe_code)]
 
@@ -47,10 +47,11 @@ const ODD: NonZeroU64 = NonZeroU64::new(GENERATION.put(1)).expect("one bit is se
 /// `Option<TimerId>` is as small as the id.
 ///
 /// An id is only meaningful to the wheel that returned it. Each wheel numbers its timers from a
-/// random start, so an id that is passed to another wheel by mistake behaves like the id of a timer
-/// that has ended. The probability that a second wheel accepts ids of the first as its own is one
-/// in eight million (2^-23) for each shard. This protects against mistakes, not against attacks,
-/// because a peer that knows one id of a wheel can guess others.
+/// random start, so an id that is passed to another wheel by mistake usually behaves like the id of
+/// a timer that has ended. Each id that is passed to the wrong wheel matches a timer there with a
+/// probability of at most one in eight million (2^-23). A program that passes a million of them
+/// therefore hits a foreign timer with a probability of up to 11 %. This protects against rare
+/// mistakes, not against attacks, because a peer that knows one id of a wheel can guess others.
 ///
 /// # Examples
 ///

@@ -115,7 +115,7 @@ impl<T: Send> Wheel<T> {
     /// Cancels a timer. Returns its value if and only if it has not fired and never will.
     ///
     /// The timer's entry is free at once, whatever the sweeper is doing. For an id whose timer has
-    /// ended, the call returns `None` and changes nothing. The same holds for an id of another
+    /// ended, the call returns `None` and changes nothing. The same holds for each id of another
     /// wheel, except with a [small probability](TimerId). An [invented id](TimerId::from_bits) may
     /// match a timer. O(1), lock-free.
     ///
