@@ -67,6 +67,17 @@ impl Clock for RuntimeClock {
         let _entered = (!torn_down).then(|| self.0.enter());
         TokioInstant::now().into_std()
     }
+
+    /// Returns `true` unless a test has paused the time of the runtime.
+    #[allow(clippy::disallowed_methods, reason = "a paused clock is told by the system's")]
+    fn is_running(&self) -> bool {
+        let (before, system) = (self.now(), Instant::now());
+        // A system whose clock is coarse may return the same instant many times.
+        while Instant::now() == system {
+            std::hint::spin_loop();
+        }
+        self.now() != before
+    }
 }
 
 /// Creates a timer by the [runtime's clock](RuntimeClock) and spawns a task that sweeps it. The

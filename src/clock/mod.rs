@@ -75,6 +75,16 @@ pub trait Clock: Send + Sync + Debug + 'static {
         Some(deadline.saturating_duration_since(self.now()))
     }
 
+    /// Returns `true` if the clock runs by itself, and `false` if it stands still until it is moved,
+    /// as in a test.
+    ///
+    /// On a clock that runs, a timeout whose end is noticed late is reported a little later, so that
+    /// the runtime can collect the events of its sockets first. By default, a clock runs if it has
+    /// a [`timeout`](Clock::timeout) for the next millisecond.
+    fn is_running(&self) -> bool {
+        self.timeout(self.now() + Duration::from_millis(1)).is_some()
+    }
+
     /// Registers a function that a clock that does not run by itself calls whenever it was moved,
     /// until the function returns `false`.
     fn subscribe(&self, wake: Box<dyn Fn() -> bool + Send + Sync>) {
@@ -323,6 +333,10 @@ macro_rules! pointer_is_clock {
 
             fn timeout(&self, deadline: Instant) -> Option<Duration> {
                 (**self).timeout(deadline)
+            }
+
+            fn is_running(&self) -> bool {
+                (**self).is_running()
             }
 
             fn subscribe(&self, wake: Box<dyn Fn() -> bool + Send + Sync>) {

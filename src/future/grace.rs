@@ -4,25 +4,29 @@
 //! of the runtime that was held up by another task then polls the woken task before it collects the
 //! events of its sockets, and an idle thread may do the same while no thread waits for events. The
 //! socket reports that it has nothing, although the kernel received the bytes before the deadline.
-//! Runtimes with timers of their own collect the events first, and so does a timer that is swept by
-//! a future ([`drive`](fn@super::drive)).
 //!
-//! A limit on a timer with a driver therefore reports an expiry only after another short sleep.
-//! Meanwhile the runtime either has no task to run and waits for events, or has many and collects
-//! events between them. If that sleep ends late as well, the thread was held up once more, and
-//! another sleep follows. Their number is bounded, and a sleep that the timer refuses delays
-//! nothing.
+//! Runtimes with timers of their own collect the events first, and so does a timer that is swept by
+//! a future ([`drive`](fn@super::drive)). They do so only while the process runs, though. A process
+//! that was stopped, frozen or out of its share of CPU time returns from its wait without events,
+//! and then sweeps timers whose deadlines have long passed.
+//!
+//! A limit therefore reports an expiry only after another short sleep if a thread of the timer has
+//! woken its task, or if the expiry is noticed late. Meanwhile the runtime either has no task to run
+//! and waits for events, or has many and collects events between them. If that sleep ends late as
+//! well, the thread was held up once more, and another sleep follows. Their number is bounded, and a
+//! sleep that the timer refuses delays nothing.
 
 #![forbid(unsafe_code)]
 
 use super::sleep::Sleep;
+use super::timer::Timer;
 use crate::Refusal;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-/// The length of a sleep, which the wheel rounds up to a tick. A runtime collects its events within
-/// microseconds.
+/// The length of a sleep, which is rounded up to a tick of at most a millisecond if a thread wakes
+/// the task. A runtime collects its events within microseconds.
 const TURN: Duration = Duration::from_micros(500);
 
 /// The most sleeps before one expiry is reported. Each of them lasts at least until the thread that
@@ -57,8 +61,8 @@ impl Grace {
     /// Polls the sleep of a limit. Returns its error at once, and its end after the runtime has
     /// polled its sockets.
     ///
-    /// The end is not delayed if the first poll finds it and is not late, nor on a timer without a
-    /// driver or with a clock that does not run by itself.
+    /// The end is not delayed by a clock that does not run by itself. Otherwise it is delayed if it
+    /// is noticed late, or if the timer has a driver and an earlier poll was pending.
     pub(crate) fn poll(
         &mut self,
         limit: &mut Sleep,
@@ -94,23 +98,36 @@ impl Grace {
     #[cold]
     fn poll_delay(&mut self, limit: &Sleep, context: &mut Context<'_>) -> Poll<()> {
         loop {
+            let timer = limit.timer();
             let left = match &mut self.0 {
-                GraceState::New if is_late(limit) => TURNS,
-                GraceState::Waiting => TURNS,
-                GraceState::New | GraceState::Over => 0,
+                GraceState::Waiting if timer.has_thread() => TURNS,
+                GraceState::New | GraceState::Waiting if is_late(limit) => TURNS,
+                GraceState::New | GraceState::Waiting | GraceState::Over => 0,
                 GraceState::Delaying { until, left } => {
                     let ended = ready!(until.poll_by_clock(context));
                     if ended.is_ok() && is_late(until) { *left } else { 0 }
                 }
             };
-            let timer = limit.timer();
-            if left == 0 || !timer.is_independent_of_runtimes() {
+            if left == 0 || !timer.wheel().clock().is_running() {
                 self.0 = GraceState::Over;
                 return Poll::Ready(());
             }
-            self.0 = GraceState::Delaying { until: Box::new(timer.sleep(TURN)), left: left - 1 };
+            self.0 = GraceState::Delaying { until: Box::new(turn(timer)), left: left - 1 };
         }
     }
+}
+
+/// Starts a sleep of a turn.
+///
+/// If the timer has a thread but long ticks, the sleep is on another timer, because a turn that is
+/// rounded up to a tick would double the lateness of a limit. A timer without a thread keeps the
+/// sleep, because its user wants no thread.
+fn turn(timer: &Timer) -> Sleep {
+    #[cfg(not(modelled))]
+    if timer.has_thread() && timer.wheel().resolution() > PUNCTUAL {
+        return super::process::turn_timer().unwrap_or(timer).sleep(TURN);
+    }
+    timer.sleep(TURN)
 }
 
 /// Returns `true` if a sleep that has ended was polled so late that its thread was held up.

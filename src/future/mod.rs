@@ -72,8 +72,8 @@
 //! **Sockets come first.** A driver's thread and a runtime's sockets are independent sources of
 //! events. If both have an event for the same limit, a runtime whose threads were blocked could
 //! report the expiry although bytes arrived before it. A [`Timeout`] on a timer with a driver
-//! therefore stays pending for about another tick when its time has passed, and then polls its
-//! future again (see `grace`).
+//! therefore stays pending for another millisecond when its time has passed, and then polls its
+//! future again. So does a timeout on any timer if its expiry is noticed late (see `grace`).
 //!
 //! **Wakers run without locks held.** They run on the driver's executor in batches, after an
 //! operation and never within it, and never under a guard of the wheel. The end of a driver does

@@ -7,7 +7,10 @@ use crate::sync::Process;
 use crate::{BuildError, Builder};
 use once_cell::race::OnceBox;
 
-static PROCESS_TIMER: ProcessTimer = ProcessTimer { timer: OnceBox::new(), next: OnceBox::new() };
+static PROCESS_TIMER: ProcessTimer = ProcessTimer::new();
+
+/// The timer for the [turns](turn_timer) of timers with long ticks. Its settings are the defaults.
+static TURN_TIMER: ProcessTimer = ProcessTimer::new();
 
 /// A timer of the process, and its successor.
 ///
@@ -15,7 +18,6 @@ static PROCESS_TIMER: ProcessTimer = ProcessTimer { timer: OnceBox::new(), next:
 /// and has none of the threads that sweep it. Threads that start a timer at the same time do not
 /// wait for each other, because a fork may leave one of them behind. The first that has started a
 /// timer sets it, and the others drop theirs.
-#[derive(Default)]
 struct ProcessTimer {
     timer: OnceBox<Candidate>,
     next: OnceBox<ProcessTimer>,
@@ -46,35 +48,55 @@ impl Candidate {
 }
 
 impl ProcessTimer {
-    /// Returns the candidate, and starts a timer if there is none.
+    const fn new() -> Self {
+        Self { timer: OnceBox::new(), next: OnceBox::new() }
+    }
+
+    /// Returns the first usable timer, and starts one if there is none.
     ///
-    /// # Panics
+    /// # Errors
     ///
-    /// Panics if a driver cannot be started and no other thread has started one.
-    #[allow(clippy::expect_used, reason = "documented")]
-    fn candidate(&self) -> &Candidate {
-        if let Some(set) = self.timer.get() {
-            return set;
+    /// Fails if a driver cannot be started and no other thread has started one.
+    fn usable(&'static self) -> Result<&'static Timer, BuildError> {
+        let mut current = self;
+        loop {
+            let candidate = current.candidate()?;
+            if candidate.is_usable() {
+                return Ok(&candidate.timer);
+            }
+            current = current.next.get_or_init(|| Box::new(Self::new()));
         }
-        let started = start();
-        // Another thread may have set its timer meanwhile. That one is then the timer of the
-        // process, even if this thread could not start one.
-        self.timer.get_or_init(|| {
-            let timer = started.expect("failed to start the default timer");
-            Box::new(Candidate::for_this_process(timer))
-        })
+    }
+
+    fn candidate(&self) -> Result<&Candidate, BuildError> {
+        if let Some(set) = self.timer.get() {
+            return Ok(set);
+        }
+        match start() {
+            Ok(timer) => {
+                Ok(self.timer.get_or_init(|| Box::new(Candidate::for_this_process(timer))))
+            }
+            // Another thread may have set its timer meanwhile. That one is then the timer of the
+            // process, even if this thread could not start one.
+            Err(error) => self.timer.get().ok_or(error),
+        }
     }
 }
 
+/// Returns the timer of the process.
+///
+/// # Panics
+///
+/// Panics if there is none and no driver can be started.
+#[allow(clippy::expect_used, reason = "documented")]
 pub(super) fn process_timer() -> &'static Timer {
-    let mut current = &PROCESS_TIMER;
-    loop {
-        let candidate = current.candidate();
-        if candidate.is_usable() {
-            return &candidate.timer;
-        }
-        current = current.next.get_or_init(Box::default);
-    }
+    PROCESS_TIMER.usable().expect("failed to start the default timer")
+}
+
+/// Returns a timer with a thread and short ticks that no caller can configure or end, or `None` if
+/// its thread cannot be started.
+pub(super) fn turn_timer() -> Option<&'static Timer> {
+    TURN_TIMER.usable().ok()
 }
 
 fn start() -> Result<Timer, BuildError> {

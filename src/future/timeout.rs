@@ -19,12 +19,14 @@ pin_project! {
     /// A future with a time limit; created by [`Timer::timeout`](super::Timer::timeout).
     ///
     /// It returns the output of the inner future, or an error if there is none in time. The inner
-    /// future is polled first, so an output that is ready at the deadline counts. On a timer with a
-    /// driver, such as one created by [`Timer::spawn`](super::Timer::spawn), a timeout that has
-    /// waited reports its expiry about a tick after the deadline, and polls the future once more
-    /// before that. A future that reads a socket therefore returns the bytes that the system
-    /// received before the deadline, even if another task blocked the runtime's thread. A `select!`
-    /// of the future and a [`Sleep`] gives no such guarantee.
+    /// future is polled first, so an output that is ready at the deadline counts.
+    ///
+    /// On a timer with a driver, such as one created by [`Timer::spawn`](super::Timer::spawn), a
+    /// timeout that has waited reports its expiry a millisecond or two after it has noticed the
+    /// expiry, and polls the future once more before that. On any timer, a timeout does so if it
+    /// notices its expiry late, because the process was stopped or a task blocked the thread. A
+    /// future that reads a socket therefore returns the bytes that the system received before the
+    /// deadline. A `select!` of the future and a [`Sleep`] gives no such guarantee.
     ///
     /// # Examples
     ///

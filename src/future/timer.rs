@@ -195,12 +195,9 @@ impl Timer {
         }
     }
 
-    /// Returns `true` if tasks are woken independently of their runtime, by the timer's own thread
-    /// and by a clock that runs by itself.
-    pub(crate) fn is_independent_of_runtimes(&self) -> bool {
-        let clock = self.0.wheel.clock();
-        let tick = self.0.wheel.resolution();
-        self.own_driver().is_some() && clock.timeout(clock.now() + tick).is_some()
+    /// Returns `true` if the timer's own thread wakes tasks, whatever their runtime does meanwhile.
+    pub(super) fn has_thread(&self) -> bool {
+        self.own_driver().is_some()
     }
 
     /// Shuts the timer down. Idempotent.

@@ -21,10 +21,11 @@ pin_project! {
     /// It implements those of `AsyncRead` and `AsyncWrite` that `S` implements, of `futures-io`
     /// and, with the feature `tokio`, of tokio. It is `Unpin` if `S` is. An operation that is ready
     /// at once never fails with a timeout, except after the [deadline](Self::set_deadline). Like a
-    /// [`Timeout`](crate::future::Timeout), a stream on a timer with a driver polls `S` once more,
-    /// about a tick after a limit has passed, before it reports the timeout. Bytes that the system
-    /// received in time are therefore read even if another task blocked the runtime's thread. An
-    /// operation that timed out has moved no bytes and may be tried again, with a new wait.
+    /// [`Timeout`](crate::future::Timeout), a stream on a timer with a driver, or one that notices
+    /// the end of a limit late, polls `S` once more about a millisecond later, before it reports
+    /// the timeout. Bytes that the system received in time are therefore read even if another task
+    /// blocked the runtime's thread. An operation that timed out has moved no bytes and may be
+    /// tried again, with a new wait.
     ///
     /// # Errors
     ///
@@ -218,8 +219,8 @@ impl<S> TimeoutStream<S> {
     /// trickles data or never stops sending is cut off too. A shutdown that can complete without
     /// waiting still succeeds. A pending operation notices a new deadline at its next poll.
     ///
-    /// On a timer with a driver, operations fail about a tick after the deadline if they waited for
-    /// it, or if they notice it late. Bytes that the system received before the deadline are
+    /// On a timer with a driver, operations that waited for the deadline fail about a millisecond
+    /// after they have noticed it. So do operations that notice it late, on any timer. Bytes that the system received before the deadline are
     /// therefore read even if another task blocked the runtime's thread.
     pub fn set_deadline(&mut self, deadline: Option<Instant>) {
         self.waits.set_deadline(deadline);

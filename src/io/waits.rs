@@ -165,9 +165,9 @@ impl Waits {
 
     /// Returns `Ready` if a deadline that has passed ends the direction.
     ///
-    /// This is at once, or, if tasks are woken independently of their runtime, after the runtime
-    /// has polled its sockets. On a closed wheel, such as that of a forked child, no timer could
-    /// end that delay.
+    /// This is at once, or, if the limit has a [grace](crate::future::grace), after the runtime has
+    /// polled its sockets. On a closed wheel, such as that of a forked child, no timer could end
+    /// that delay.
     #[cold]
     fn poll_passed_deadline(
         &mut self,
@@ -177,7 +177,7 @@ impl Waits {
     ) -> Poll<()> {
         let timer = self.timer.share();
         let wait = self.wait_of(direction);
-        if timer.is_independent_of_runtimes() && !timer.wheel().is_closed() {
+        if !timer.wheel().is_closed() {
             let wait_timer = wait.timer.get_or_insert_with(|| WaitTimer::new(&timer, deadline));
             let was_delaying = wait_timer.is_delaying();
             let polled = wait_timer.poll_passed(deadline, timer.wheel(), context.waker());

@@ -2,11 +2,12 @@
 
 use crate::common::sandbox::{Sandbox, Task};
 use std::cell::Cell;
+use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use tourbillon::future::{Drive, Sleep, Timer, drive, undriven};
+use tourbillon::future::{Drive, Sleep, TimeoutError, Timer, drive, undriven};
 use tourbillon::{Builder, Clock, ManualClock, Refusal};
 
 const MS: Duration = Duration::from_millis(1);
@@ -112,6 +113,57 @@ fn it_ends_when_the_timer_is_shut_down() {
     assert!(sweeping.wakes() > 0);
     assert_eq!(sweeping.poll(&mut driving), Poll::Ready(()));
     assert_eq!(task.poll(&mut sleep), Poll::Ready(Err(Refusal::Closed)));
+}
+
+type PollLimited<'p> = &'p mut dyn FnMut() -> Poll<Result<(), TimeoutError>>;
+
+/// Polls a timeout of 300 ms whose future reads a socket, and then runs `steps`. They can poll it
+/// again, with the sweeping future, and set the flag that the runtime has collected the event of
+/// the socket.
+fn with_limited(steps: impl FnOnce(&mut Sandbox, PollLimited<'_>, &Cell<bool>)) {
+    let mut sandbox = Sandbox::new();
+    let (timer, mut driving) = driven_timer(&sandbox);
+    let (sweeping, task, collected) = (Task::new(), Task::new(), Cell::new(false));
+    let read = poll_fn(|_| if collected.get() { Poll::Ready(()) } else { Poll::Pending });
+    let mut timeout = timer.timeout(MS * 300, read);
+    let mut poll = || {
+        assert!(sweeping.poll(&mut driving).is_pending());
+        let polled = task.poll(&mut timeout);
+        assert!(sweeping.poll(&mut driving).is_pending());
+        polled
+    };
+    assert!(poll().is_pending());
+    steps(&mut sandbox, &mut poll, &collected);
+}
+
+/// The process was stopped. Its runtime returns from a wait without events, sweeps the timer, and
+/// collects the bytes of live clients afterwards.
+#[test]
+fn a_limit_whose_end_is_noticed_late_polls_its_future_once_more() {
+    with_limited(|sandbox, poll, collected| {
+        sandbox.advance(MS * 580);
+        assert!(poll().is_pending(), "the runtime has not polled its sockets since");
+        collected.set(true);
+        assert_eq!(poll(), Poll::Ready(Ok(())));
+    });
+}
+
+#[test]
+fn a_limit_whose_end_is_noticed_late_is_reported_in_the_end() {
+    with_limited(|sandbox, poll, _collected| {
+        sandbox.advance(MS * 580);
+        assert!(poll().is_pending());
+        sandbox.advance(MS);
+        assert_eq!(poll(), Poll::Ready(Err(TimeoutError::Elapsed)));
+    });
+}
+
+#[test]
+fn a_limit_whose_end_is_noticed_in_time_is_reported_at_once() {
+    with_limited(|sandbox, poll, _collected| {
+        sandbox.advance(MS * 300);
+        assert_eq!(poll(), Poll::Ready(Err(TimeoutError::Elapsed)));
+    });
 }
 
 #[test]

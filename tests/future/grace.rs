@@ -1,10 +1,13 @@
-//! Timeouts on a timer with a driver: their future is polled once more before they expire.
+//! Timeouts on a timer with a driver, and those that notice their end late: their future is polled
+//! once more before they expire.
 
 #![allow(clippy::disallowed_methods, reason = "the tests are about a thread and real time")]
 
+use crate::common::asked::Asked;
 use crate::common::sandbox::waker;
 use std::future::pending;
 use std::pin::{Pin, pin};
+use std::sync::mpsc;
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
@@ -128,4 +131,29 @@ fn in_virtual_time_an_expiry_is_reported_at_its_tick() {
         thread::yield_now();
     }
     assert_eq!(Pin::new(&mut timeout).poll(&mut context), Poll::Ready(ELAPSED));
+}
+
+/// The coarse timer's clock stands still during the turn, so a turn of that timer would never end.
+#[test]
+fn a_turn_is_not_rounded_up_to_a_long_tick() {
+    let clock = ManualClock::new();
+    let (asked, _until) = mpsc::channel();
+    let builder = Builder::new().resolution(MS * 500).clock(Asked(clock.clone(), asked));
+    let timer = spawn(builder);
+    let mut timeout = timer.timeout(MS * 50, pending());
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(Pin::new(&mut timeout).poll(&mut context).is_pending());
+    clock.advance(MS * 500);
+    while !timer.wheel().is_empty() {
+        thread::yield_now();
+    }
+    assert!(Pin::new(&mut timeout).poll(&mut context).is_pending(), "in its turn");
+    assert!(timer.wheel().is_empty(), "the turn is not one of the long ticks");
+    let expired = loop {
+        match Pin::new(&mut timeout).poll(&mut context) {
+            Poll::Ready(expired) => break expired,
+            Poll::Pending => thread::yield_now(),
+        }
+    };
+    assert_eq!((expired, clock.elapsed()), (ELAPSED, MS * 500));
 }

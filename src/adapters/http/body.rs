@@ -20,8 +20,8 @@ pin_project! {
     ///
     /// The time for a frame counts from the first poll that finds no frame, so a slow reader does
     /// not cause a timeout. Like a [`Timeout`](crate::future::Timeout), a body on a timer with a
-    /// driver polls for a frame once more, about a tick after the time has passed, before it
-    /// reports the timeout. The body arms a timer at the first poll that finds no frame, resets it
+    /// driver, or one that notices the end of the time late, polls for a frame once more about a
+    /// millisecond later, before it reports the timeout. The body arms a timer at the first poll that finds no frame, resets it
     /// for each wait, and cancels it at the end of the body.
     ///
     /// # Examples
@@ -113,8 +113,8 @@ impl<B> TimeoutBody<B> {
     /// ends a body that always has frames, but too few of them or without end.
     ///
     /// The time in which the body is not polled counts as well. After the limit, a frame that is
-    /// ready is no longer returned. On a timer with a driver that begins about a tick after the
-    /// limit if the body was awaited then, or if the limit is noticed late. A body that the system
+    /// ready is no longer returned. That begins about a millisecond after the limit was noticed if
+    /// it was noticed late, or if the timer has a driver and the body was awaited then. A body that the system
     /// received before the limit is therefore returned whole, even if another task blocked the
     /// runtime's thread. The limit costs a second timer while the body is awaited, and a clock
     /// reading for each frame.
