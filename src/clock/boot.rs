@@ -17,6 +17,11 @@ use std::time::{Duration, Instant};
 /// during a suspension fires at most that long after it. An idle process wakes at the same interval
 /// while any timer is armed.
 ///
+/// A repetition that is due each minute misses 480 runs in a night of eight hours. A closure of
+/// [`every`](crate::scheduler::Scheduler::every) on this clock, or an interval, therefore
+/// [skips](crate::scheduler::MissedTickBehavior::Skip) missed runs by default, and runs once after
+/// the night.
+///
 /// The instants of this clock are not comparable to those of [`Instant::now`], which falls behind
 /// with each suspension. Take them from [`Wheel::clock`](crate::Wheel::clock).
 ///
@@ -69,6 +74,10 @@ impl Clock for BootClock {
 
     fn timeout(&self, deadline: Instant) -> Option<Duration> {
         Some(deadline.saturating_duration_since(self.now()).min(self.longest_rest))
+    }
+
+    fn counts_suspension(&self) -> bool {
+        true
     }
 }
 

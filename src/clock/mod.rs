@@ -85,6 +85,14 @@ pub trait Clock: Send + Sync + Debug + 'static {
         self.timeout(self.now() + Duration::from_millis(1)).is_some()
     }
 
+    /// Returns `true` if the clock continues while the machine is suspended.
+    ///
+    /// A closure or interval at a fixed rate on such a clock skips missed runs by default, and does
+    /// not make up for those of a whole night.
+    fn counts_suspension(&self) -> bool {
+        false
+    }
+
     /// Registers a function that a clock that does not run by itself calls whenever it was moved,
     /// until the function returns `false`.
     fn subscribe(&self, wake: Box<dyn Fn() -> bool + Send + Sync>) {
@@ -337,6 +345,10 @@ macro_rules! pointer_is_clock {
 
             fn is_running(&self) -> bool {
                 (**self).is_running()
+            }
+
+            fn counts_suspension(&self) -> bool {
+                (**self).counts_suspension()
             }
 
             fn subscribe(&self, wake: Box<dyn Fn() -> bool + Send + Sync>) {

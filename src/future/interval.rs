@@ -20,7 +20,8 @@ use std::time::{Duration, Instant};
 ///
 /// It is created by [`Timer::interval`](super::Timer::interval). The ticks are due at whole numbers
 /// of periods after its start. Missed ticks come at once by default
-/// ([`MissedTickBehavior::Burst`]), as in `tokio::time`. An interval that catches up yields to
+/// ([`MissedTickBehavior::Burst`]), as in `tokio::time`, unless the clock [counts the suspensions of
+/// the machine](crate::Clock::counts_suspension). An interval that catches up yields to
 /// other tasks after 64 ticks.
 ///
 /// # Examples
@@ -121,7 +122,7 @@ impl Interval {
         if period.is_zero() {
             return Err(ZeroPeriod);
         }
-        let missed = MissedTickBehavior::default();
+        let missed = MissedTickBehavior::default_by(first.timer().wheel().clock());
         let repeating = Repeating::new(first);
         Ok(Self { repeating, due: None, period, missed, budget: Budget::default() })
     }
@@ -229,7 +230,9 @@ impl Interval {
         self.missed
     }
 
-    /// Sets the behaviour for missed ticks. The default is [`MissedTickBehavior::Burst`].
+    /// Sets the behaviour for missed ticks. The default is [`MissedTickBehavior::Burst`], and
+    /// [`MissedTickBehavior::Skip`] on a clock that [counts the suspensions of the
+    /// machine](crate::Clock::counts_suspension).
     pub fn set_missed_tick_behavior(&mut self, missed: MissedTickBehavior) {
         self.missed = missed;
     }

@@ -106,7 +106,8 @@ pub enum RepeatRefusal {
 impl<'s> Every<'s> {
     pub(super) fn periodic(scheduler: &'s Scheduler, period: Duration) -> Self {
         let invalid = period.is_zero().then_some(RepeatRefusal::ZeroPeriod);
-        Self { invalid, ..Self::new(scheduler, Period::new(period)) }
+        let missed = MissedTickBehavior::default_by(scheduler.wheel().clock());
+        Self { invalid, ..Self::new(scheduler, Period::new(period, missed)) }
     }
 
     /// Sets the delay of the first run. By default it is one period.
@@ -155,8 +156,10 @@ impl<'s> Every<'s> {
         self
     }
 
-    /// Sets the behaviour for missed runs. By default they burst. With a fixed delay no run is
-    /// missed.
+    /// Sets the behaviour for missed runs. With a fixed delay no run is missed.
+    ///
+    /// By default they burst. On a clock that [counts the suspensions of the
+    /// machine](crate::Clock::counts_suspension), they are skipped by default.
     pub fn missed(mut self, missed: MissedTickBehavior) -> Self {
         self.rule.missed = missed;
         self

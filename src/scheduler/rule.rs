@@ -1,8 +1,9 @@
 //! [`Rule`]: the policy that determines the next run of a closure; and [`Period`], the rule of a
-//! fixed rate or a fixed delay. Pure code without a clock or a timer.
+//! fixed rate or a fixed delay. Pure code that reads no clock and arms no timer.
 
 #![forbid(unsafe_code)]
 
+use crate::Clock;
 use std::time::{Duration, Instant, SystemTime};
 
 /// The reply of a [`Rule`].
@@ -197,6 +198,12 @@ pub enum MissedTickBehavior {
 const TOLERANCE: Duration = Duration::from_millis(5);
 
 impl MissedTickBehavior {
+    /// Returns the default for repetitions by a clock: [`Skip`](Self::Skip) if the clock counts
+    /// suspensions of the machine, during which nothing runs, and [`Burst`](Self::Burst) otherwise.
+    pub(crate) fn default_by(clock: &dyn Clock) -> Self {
+        if clock.counts_suspension() { Self::Skip } else { Self::Burst }
+    }
+
     /// Returns the instant of the run after `last`, at a rate of one run per `period`, or `None` if
     /// that overflows. A run that begins at most 5 ms late does not count as late.
     #[must_use]
@@ -230,9 +237,8 @@ pub struct Period {
 
 impl Period {
     /// Creates a fixed rate whose first run is due after one period.
-    pub(super) fn new(period: Duration) -> Self {
-        let (first, missed) = (Next::After(period), MissedTickBehavior::default());
-        Self { period, first, fixed_delay: false, missed }
+    pub(super) fn new(period: Duration, missed: MissedTickBehavior) -> Self {
+        Self { period, first: Next::After(period), fixed_delay: false, missed }
     }
 }
 
@@ -270,7 +276,7 @@ mod tests {
             let began = start + Duration::from_millis(began);
             let late = began - start;
             let last = LastRun { runs: 1, due: start, began, late, ..LastRun::none(began) };
-            match (Period { missed, ..Period::new(period) }).next(&last) {
+            match Period::new(period, missed).next(&last) {
                 Next::At(at) => (at - start).as_millis(),
                 next => panic!("{next:?}"),
             }
@@ -284,11 +290,11 @@ mod tests {
 
     #[test]
     fn a_period_that_overflows_is_clamped() {
-        let rate = |missed| Period { missed, ..Period::new(Duration::MAX) };
         let now = ManualClock::new().start();
         let late = LastRun { runs: 1, late: Duration::from_secs(1), ..LastRun::none(now) };
         for missed in [MissedTickBehavior::Burst, MissedTickBehavior::Delay] {
-            assert_eq!(rate(missed).next(&late), Next::After(Duration::MAX));
+            let mut rate = Period::new(Duration::MAX, missed);
+            assert_eq!(rate.next(&late), Next::After(Duration::MAX));
         }
     }
 }

@@ -6,9 +6,9 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
-use tourbillon::future::{Interval, MissedTickBehavior, Timeout, TimeoutError, ZeroPeriod};
-use tourbillon::{Builder, Clock, Refusal};
+use std::time::{Duration, Instant};
+use tourbillon::future::{Interval, MissedTickBehavior, Timeout, TimeoutError, Timer, ZeroPeriod};
+use tourbillon::{Builder, Clock, ManualClock, Refusal};
 
 const MS: Duration = Duration::from_millis(1);
 const ELAPSED: Result<u32, TimeoutError> = Err(TimeoutError::Elapsed);
@@ -217,6 +217,31 @@ fn time_outs_are_send_if_their_futures_are() {
     is_send::<Timeout<Ready<u32>>>();
     is_send::<Timeout<Pending<u32>>>();
     is_send::<Interval>();
+}
+
+/// A clock in virtual time that continues while the machine is suspended.
+#[derive(Debug)]
+struct Sleepless(ManualClock);
+
+impl Clock for Sleepless {
+    fn now(&self) -> Instant {
+        self.0.now()
+    }
+
+    fn counts_suspension(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn by_default_an_interval_skips_the_ticks_of_a_suspension_that_its_clock_counts() {
+    let missed = |builder: Builder| {
+        let (wheel, _sweeper) = builder.build().unwrap();
+        Timer::new(wheel).interval(MS).unwrap().missed_tick_behavior()
+    };
+    let clock = ManualClock::new();
+    assert_eq!(missed(Builder::new().clock(clock.clone())), MissedTickBehavior::Burst);
+    assert_eq!(missed(Builder::new().clock(Sleepless(clock))), MissedTickBehavior::Skip);
 }
 
 /// An interval under test, and its task.

@@ -49,6 +49,42 @@ fn missed_runs_burst_are_delayed_or_skipped() {
     assert_eq!(runs(MissedTickBehavior::Skip), (1, MS * 11_000));
 }
 
+/// A clock in virtual time that continues while the machine is suspended.
+#[derive(Debug)]
+struct Sleepless(ManualClock);
+
+impl Clock for Sleepless {
+    fn now(&self) -> Instant {
+        self.0.now()
+    }
+
+    fn counts_suspension(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn by_default_a_clock_that_counts_suspensions_skips_the_runs_of_a_night() {
+    let runs_after_night = |clock: &ManualClock, builder: Builder| {
+        let (wheel, mut sweeper) = builder.build().unwrap();
+        let scheduler = Scheduler::new(wheel);
+        let (count, closure) = counting();
+        let minute = scheduler.every(SECOND * 60).run(closure).unwrap();
+        clock.advance(SECOND * 3600 * 8);
+        // Runs that are made up for begin in the next sweeps.
+        for _ in 0..500 {
+            let _ = sweeper.sweep(|timer| scheduler.fire(timer));
+        }
+        drop(minute);
+        count.load(Relaxed)
+    };
+    let clock = ManualClock::new();
+    let suspended = Builder::new().clock(Sleepless(clock.clone()));
+    assert_eq!(runs_after_night(&clock, suspended), 1);
+    let stalled = Builder::new().clock(clock.clone());
+    assert_eq!(runs_after_night(&clock, stalled), 480, "a wheel that was not swept");
+}
+
 #[test]
 fn a_fixed_delay_counts_from_the_end_of_a_run() {
     let mut desk = Desk::new();
