@@ -14,9 +14,11 @@ pub enum Limit {
     /// The limit for a read that waits for the peer.
     Read,
     /// The limit for a write, flush or shutdown that waits until the system accepts bytes. A slow
-    /// peer may delay that for [longer than expected](super#how-long-a-limit-for-writes-must-be).
+    /// peer may delay that for [longer than
+    /// expected](super#how-long-limits-must-be-while-a-stream-sends).
     Write,
-    /// The limit for silence in both directions.
+    /// The limit for silence in both directions. The system accepted no byte, which also happens
+    /// while a peer [reads slowly](super#how-long-limits-must-be-while-a-stream-sends).
     Idle,
     /// The deadline for all operations.
     Deadline,

@@ -110,14 +110,19 @@
 //! one and has the whole limit. The same applies to writes. This happens only once until bytes
 //! move, so a runtime whose tasks are always that late ends a silent peer after twice its limit.
 //!
-//! # How long a limit for writes must be
+//! # How long limits must be while a stream sends
 //!
 //! A write waits until the system accepts bytes. A system whose buffer is full accepts more only
 //! after a considerable part of the buffer is free again. On Linux that is about a third, and
 //! buffers grow to several megabytes. A peer that reads slowly but without a pause can therefore
-//! make one write wait for a long time. Seven seconds were measured at 200 kB/s. Set the limit for
-//! writes to more than the time in which the slowest acceptable peer reads a third of the buffer.
-//! Alternatively, make the buffer smaller with `SO_SNDBUF` or `TCP_NOTSENT_LOWAT`.
+//! make one write wait for a long time. Seven seconds were measured at 200 kB/s.
+//!
+//! During that wait no byte moves, as far as the stream can see. The wait therefore counts for the
+//! limit for writes and for the limit for silence. Set both to more than the time in which the
+//! slowest acceptable peer reads a third of the buffer. Alternatively, make the buffer smaller with
+//! `SO_SNDBUF` or `TCP_NOTSENT_LOWAT`. A limit for silence that must be shorter can be
+//! [removed](TimeoutStream::set_idle_timeout) while a large response is sent, and the limit for
+//! writes then decides alone.
 
 #![forbid(unsafe_code)]
 

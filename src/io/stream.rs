@@ -184,8 +184,8 @@ impl<S> TimeoutStream<S> {
     ///
     /// The limit counts in the same way as the limit for [reads](Self::set_read_timeout), but bytes
     /// that are read do not restart it. A peer that reads slowly but without a pause may make one
-    /// write wait for seconds. The [module](super#how-long-a-limit-for-writes-must-be) explains how
-    /// long the limit must be.
+    /// write wait for seconds. The [module](super#how-long-limits-must-be-while-a-stream-sends)
+    /// explains how long the limit must be.
     pub fn set_write_timeout(&mut self, limit: Option<Duration>) {
         self.waits.set(|settings| settings.write.set(limit));
     }
@@ -203,6 +203,11 @@ impl<S> TimeoutStream<S> {
     /// nothing. A stream without a pending operation is not idle either. When the limit passes,
     /// every pending operation fails. A change takes effect in the same way as that of
     /// [reads](Self::set_read_timeout).
+    ///
+    /// A byte that is sent counts when the system accepts it, and not when the peer reads it. A peer
+    /// that reads slowly but without a pause may therefore look silent for seconds while a large
+    /// send buffer drains. The [module](super#how-long-limits-must-be-while-a-stream-sends)
+    /// explains how long the limit must be for a stream that sends much.
     pub fn set_idle_timeout(&mut self, limit: Option<Duration>) {
         self.waits.set(|settings| settings.idle.set(limit));
     }
