@@ -20,6 +20,9 @@ pub enum Limit {
     /// The limit for silence in both directions. The system accepted no byte, which also happens
     /// while a peer [reads slowly](super#how-long-limits-must-be-while-a-stream-sends).
     Idle,
+    /// The limit for the time between two [pauses](super::StreamHandle::pause), in which a connection
+    /// has no request.
+    KeepAlive,
     /// The deadline for all operations.
     Deadline,
 }
@@ -56,6 +59,9 @@ impl fmt::Display for StreamError {
             StreamError::Elapsed(Limit::Write) => "no bytes were accepted within the write timeout",
             StreamError::Elapsed(Limit::Idle) => {
                 "no bytes moved in either direction within the idle timeout"
+            }
+            StreamError::Elapsed(Limit::KeepAlive) => {
+                "the stream was not used within the keep-alive timeout"
             }
             StreamError::Elapsed(Limit::Deadline) => "the deadline has passed",
             StreamError::Refused(refusal) => {

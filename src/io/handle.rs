@@ -54,6 +54,10 @@ impl StreamShared {
         state.settings
     }
 
+    fn wake_tasks(&self) {
+        self.take_tasks().into_iter().flatten().for_each(Waker::wake);
+    }
+
     /// Removes the wakers of the waiting tasks. The caller must drop them after the lock is
     /// released, because dropping a waker runs foreign code.
     pub(super) fn take_tasks(&self) -> [Option<Waker>; 2] {
@@ -138,8 +142,9 @@ impl StreamHandle {
     ///
     /// Both limits restart when the last guard is dropped. The limit for writes and the deadline
     /// also count during a pause, so a client that does not read its response is disconnected.
-    /// Neither the start nor the end of a pause wakes a task. A stream that waits during a pause
-    /// wakes its task once per limit.
+    /// The start of a pause wakes no task, and the end of the last one wakes a waiting task only if
+    /// there is a [keep-alive timeout](Self::set_keep_alive_timeout). A stream that waits during a
+    /// pause wakes its task once per limit.
     pub fn pause(&self) -> StreamPause {
         let _settings = self.shared.set(Settings::pause);
         StreamPause { shared: Arc::clone(&self.shared) }
@@ -165,6 +170,67 @@ impl StreamHandle {
         self.change(|settings| settings.idle.set(limit));
     }
 
+    /// Sets how long the stream may go without a [pause](Self::pause), whatever bytes move. `None`
+    /// removes the limit.
+    ///
+    /// A server that pauses the limits during each request sets with it how long a connection may be
+    /// kept without a request. Use it for HTTP/2, where a client that sends nothing but pings is
+    /// never silent. The limit starts now and at the end of the last pause. When it passes, all
+    /// operations fail, as after a [deadline](super::TimeoutStream::set_deadline).
+    ///
+    /// # Examples
+    ///
+    /// A client that sends a ping every ten seconds, and whose only request takes 90 seconds:
+    ///
+    /// ```
+    /// # use futures_io::AsyncRead;
+    /// # use std::io;
+    /// # use std::pin::Pin;
+    /// # use std::task::{Context, Poll};
+    /// use std::future::poll_fn;
+    /// use std::time::Duration;
+    /// use tourbillon::io::{Limit, StreamError, TimeoutStream};
+    /// use tourbillon::testing::block_on;
+    ///
+    /// # struct Pings;
+    /// #
+    /// # impl AsyncRead for Pings {
+    /// #     fn poll_read(
+    /// #         self: Pin<&mut Self>,
+    /// #         _: &mut Context<'_>,
+    /// #         _: &mut [u8],
+    /// #     ) -> Poll<io::Result<usize>> {
+    /// #         Poll::Ready(Ok(1))
+    /// #     }
+    /// # }
+    /// let second = Duration::from_secs(1);
+    /// block_on(|timer| async move {
+    ///     let mut connection = TimeoutStream::new(&timer, Pings).with_idle_timeout(second * 30);
+    ///     let (handle, start) = (connection.handle(), timer.now());
+    ///     handle.set_keep_alive_timeout(Some(second * 60));
+    ///
+    ///     let mut request = Some(handle.pause());
+    ///     let mut buffer = [0; 16];
+    ///     let ended = loop {
+    ///         timer.sleep(second * 10).await.unwrap();
+    ///         if timer.now() - start == second * 90 {
+    ///             request = None; // it is answered
+    ///         }
+    ///         let read = poll_fn(|context| Pin::new(&mut connection).poll_read(context, &mut buffer));
+    ///         if let Err(ended) = read.await {
+    ///             break ended;
+    ///         }
+    ///     };
+    ///     assert_eq!(timer.now() - start, second * 150);
+    ///     assert!(request.is_none());
+    ///     let reason = ended.downcast::<StreamError>().ok();
+    ///     assert_eq!(reason, Some(StreamError::Elapsed(Limit::KeepAlive)));
+    /// });
+    /// ```
+    pub fn set_keep_alive_timeout(&self, limit: Option<Duration>) {
+        self.change(|settings| settings.set_keep_alive(limit, self.shared.timer.wheel()));
+    }
+
     /// Sets the instant by which all operations must be done, like
     /// [`TimeoutStream::set_deadline`](super::TimeoutStream::set_deadline).
     pub fn set_deadline(&self, deadline: Option<Instant>) {
@@ -175,7 +241,7 @@ impl StreamHandle {
     /// Changes the settings and wakes the waiting tasks.
     fn change(&self, change: impl FnOnce(&mut Settings)) {
         let _settings = self.shared.set(change);
-        self.shared.take_tasks().into_iter().flatten().for_each(Waker::wake);
+        self.shared.wake_tasks();
     }
 }
 
@@ -190,8 +256,12 @@ pub struct StreamPause {
 
 impl Drop for StreamPause {
     fn drop(&mut self) {
-        let clock = self.shared.timer.wheel().clock();
-        let now = clock.now() + clock.lag();
-        let _settings = self.shared.set(|settings| settings.resume(now));
+        let wheel = self.shared.timer.wheel();
+        let now = wheel.clock().now() + wheel.clock().lag();
+        let mut wakes = false;
+        let _settings = self.shared.set(|settings| wakes = settings.resume(now, wheel));
+        if wakes {
+            self.shared.wake_tasks();
+        }
     }
 }

@@ -49,10 +49,14 @@
 //! WebSocket. There are two remedies.
 //!
 //! - Set only the limit for writes. Leave heads to hyper's own `header_read_timeout` (with the
-//!   feature `hyper`, a [`Timer`](crate::future::Timer) is a hyper timer), and leave HTTP/2
-//!   connections to hyper's keep-alive.
+//!   feature `hyper`, a [`Timer`](crate::future::Timer) is a hyper timer).
 //! - [Pause](StreamHandle::pause) both limits while a request is being handled. If the body of the
 //!   response takes long, store the guard in the body.
+//!
+//! A client of HTTP/2 that sends pings is never silent, and it answers the pings of hyper's
+//! keep-alive. To end its connection when it makes no requests, pause during each request and set a
+//! [keep-alive timeout](StreamHandle::set_keep_alive_timeout), which counts from the end of the last
+//! one.
 //!
 //! With the feature `hyper-util`, a stream over tokio's `TcpStream` can be passed to hyper without
 //! an adapter, and a connector of hyper-util's client can return one:

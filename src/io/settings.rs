@@ -2,7 +2,9 @@
 
 #![forbid(unsafe_code)]
 
-use crate::WheelInstant;
+use super::error::Limit;
+use crate::future::SleepWaker;
+use crate::{Wheel, WheelInstant};
 use std::time::{Duration, Instant};
 
 /// One half of a stream.
@@ -37,6 +39,10 @@ pub(super) struct Settings {
     pauses: u32,
     /// The time at which the last pause ended.
     pub(super) resumed: Option<Instant>,
+    /// The limit for the time between two pauses.
+    keep_alive: Option<Duration>,
+    /// The time at which that limit passes, unless a pause is in progress.
+    unused_until: Option<WheelInstant>,
 }
 
 impl Settings {
@@ -50,11 +56,29 @@ impl Settings {
 
     pub(super) fn pause(&mut self) {
         self.pauses += 1;
+        self.unused_until = None;
     }
 
-    pub(super) fn resume(&mut self, now: Instant) {
+    /// Ends a pause. Returns `true` if a limit has started that no waiting task knows of.
+    pub(super) fn resume(&mut self, now: Instant, wheel: &Wheel<SleepWaker>) -> bool {
         self.pauses -= 1;
         self.resumed = Some(now);
+        self.set_keep_alive(self.keep_alive, wheel);
+        self.unused_until.is_some()
+    }
+
+    /// Sets the limit for the time between two pauses, and starts it unless a pause is in progress.
+    pub(super) fn set_keep_alive(&mut self, limit: Option<Duration>, wheel: &Wheel<SleepWaker>) {
+        self.keep_alive = limit;
+        let limit = limit.filter(|_| !self.is_paused());
+        self.unused_until = limit.map(|limit| wheel.wheel_instant_after(limit));
+    }
+
+    /// Returns the time from which no operation may begin, and the limit that passes then.
+    pub(super) fn end(&self) -> Option<(WheelInstant, Limit)> {
+        let deadline = self.deadline.map(|at| (at, Limit::Deadline));
+        let unused = self.unused_until.map(|at| (at, Limit::KeepAlive));
+        deadline.into_iter().chain(unused).min_by_key(|&(at, _)| at)
     }
 
     /// Returns `true` while the limits for reads and for silence are suspended.

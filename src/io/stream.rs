@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::error::{Limit, StreamError};
+use super::error::StreamError;
 use super::handle::StreamHandle;
 use super::settings::Direction;
 use super::waits::{Operation, Waits};
@@ -287,8 +287,9 @@ impl<S> TimeoutStream<S> {
         context: &mut Context<'_>,
         operation: impl FnOnce(Pin<&mut S>, &mut Context<'_>) -> Poll<io::Result<R>>,
     ) -> Poll<io::Result<R>> {
-        if self.as_mut().project().waits.poll_deadline(direction, context).is_ready() {
-            return Poll::Ready(Err(StreamError::Elapsed(Limit::Deadline).into()));
+        if let Poll::Ready(limit) = self.as_mut().project().waits.poll_deadline(direction, context)
+        {
+            return Poll::Ready(Err(StreamError::Elapsed(limit).into()));
         }
         self.waiting(direction, does, context, operation)
     }

@@ -145,19 +145,20 @@ impl Waits {
         }
     }
 
-    /// Ends the direction's wait and returns `Ready` if no operation may begin any more.
+    /// Ends the direction's wait and returns the limit that has passed if no operation may begin any
+    /// more.
     #[inline]
     pub(super) fn poll_deadline(
         &mut self,
         direction: Direction,
         context: &mut Context<'_>,
-    ) -> Poll<()> {
+    ) -> Poll<Limit> {
         if let Some(settings) = self.shared().map(|shared| shared.settings()) {
             self.adopt(settings);
         }
-        match self.settings.deadline {
-            Some(at) if self.timer.wheel().has_passed(at) => {
-                self.poll_passed_deadline(at, direction, context)
+        match self.settings.end() {
+            Some((at, limit)) if self.timer.wheel().has_passed(at) => {
+                self.poll_passed_deadline(at, direction, context).map(|()| limit)
             }
             _ => Poll::Pending,
         }
@@ -260,13 +261,14 @@ impl Waits {
             }
         }
         let (own_time, idle_time) = (settings.own(direction).limit, settings.idle.limit);
+        let (end, end_limit) = settings.end().unzip();
         loop {
             begin(&mut wait.own, own_time, wheel);
             begin(&mut wait.idle, idle_time, wheel);
             let limits = [
                 (wait.own, own_time, own),
                 (wait.idle, idle_time, Limit::Idle),
-                (settings.deadline, None, Limit::Deadline),
+                (end, None, end_limit.unwrap_or(Limit::Deadline)),
             ];
             let limits =
                 limits.into_iter().filter_map(|(until, of, limit)| Some((until?, of, limit)));

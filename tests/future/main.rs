@@ -13,6 +13,8 @@ mod fairness;
 #[cfg(unix)]
 mod forked;
 mod grace;
+#[cfg(feature = "io")]
+mod keep_alive;
 mod random_polls;
 mod sleep;
 mod sleep_wakers;
