@@ -163,8 +163,11 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     }
 
     /// Sets the function that returns the weight of an entry, such as the bytes of its value, for
-    /// the [capacity](Self::capacity). The default weight is one. The function must return the same
-    /// weight at each call and must not use the cache. A weight of zero counts as one.
+    /// the [capacity](Self::capacity). The default weight is one. A weight of zero counts as one.
+    ///
+    /// An entry is weighed once, when it is inserted. A value that grows later, such as one behind
+    /// an `Arc` and a lock, keeps the weight of its insert until it is inserted again. The function
+    /// is called under a lock of the cache, so it must not use the cache.
     ///
     /// Set the [expected number of entries](Self::expected_entries) if many threads share the
     /// cache, or if an entry may weigh more than a quarter of the capacity. Without a capacity, an

@@ -26,6 +26,9 @@ pub(super) struct Lives {
 /// A value in the map, with its timer.
 pub(super) struct CacheEntry<V> {
     pub(super) value: V,
+    /// The weight at the insert. The policy subtracts it when the entry leaves, even if the value has
+    /// grown or shrunk meanwhile.
+    pub(super) weight: u64,
     /// Identifies this value among all that its key ever had, and the timer that ends it.
     pub(super) timer: TimerId,
     /// [`Lives::until`] and [`Lives::at_most`] as nanoseconds of their [`WheelInstant`]s. Relaxed,
@@ -42,7 +45,8 @@ pub(super) struct CacheEntry<V> {
 impl<V> CacheEntry<V> {
     pub(super) fn new(value: V, timer: TimerId, lives: Lives) -> Self {
         let until = AtomicU64::new(lives.until.as_nanos());
-        Self { value, timer, until, at_most: lives.at_most.as_nanos(), pause: AtomicU64::new(0) }
+        let (at_most, pause) = (lives.at_most.as_nanos(), AtomicU64::new(0));
+        Self { value, weight: 1, timer, until, at_most, pause }
     }
 
     /// Returns the instant from which the entry is not served.

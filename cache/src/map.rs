@@ -104,7 +104,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         self.read(&key).entries.peek(&key).map(read)
     }
 
-    /// Returns what `change` returns for the key's entry. `change` must not alter the weight.
+    /// Returns what `change` returns for the key's entry.
     pub(super) fn change<Q, R>(
         &self,
         key: &Q,

@@ -108,25 +108,21 @@ impl<K, V> Lifecycle<StoredKey<K>, CacheEntry<V>> for Collect {
     }
 }
 
-/// Weighs entries.
+/// The caller's function that weighs an entry.
 pub(super) type Weigher<K, V> = dyn Fn(&K, &V) -> u64 + Send + Sync;
 
-/// The weight of an entry in the bound, one by default.
-pub(super) struct Weigh<K, V> {
-    weigher: Option<Arc<Weigher<K, V>>>,
-    /// The largest weight that counts. Heavier entries are clamped to it.
-    heaviest: u64,
-}
+/// Returns the weights that entries had when they were inserted.
+#[derive(Clone)]
+pub(super) struct InsertedWeight;
 
-impl<K, V> Weighter<StoredKey<K>, CacheEntry<V>> for Weigh<K, V> {
-    fn weight(&self, StoredKey(key): &StoredKey<K>, entry: &CacheEntry<V>) -> u64 {
-        // An entry of weight zero would never be evicted.
-        self.weigher.as_ref().map_or(1, |weigh| weigh(key, &entry.value).clamp(1, self.heaviest))
+impl<K, V> Weighter<StoredKey<K>, CacheEntry<V>> for InsertedWeight {
+    fn weight(&self, _: &StoredKey<K>, entry: &CacheEntry<V>) -> u64 {
+        entry.weight
     }
 }
 
 pub(super) type EntryTable<K, V> =
-    Cache<StoredKey<K>, CacheEntry<V>, Weigh<K, V>, BuildHasherDefault<IdentityHasher>, Collect>;
+    Cache<StoredKey<K>, CacheEntry<V>, InsertedWeight, BuildHasherDefault<IdentityHasher>, Collect>;
 type Loads<K, V> = HashMap<K, Arc<Load<V>>, Hashes>;
 
 /// The entries and loads behind one lock.
@@ -198,11 +194,13 @@ impl<K, V> Bound<K, V> {
         counted.or(self.expected).or(self.most.map(|_| Self::GUESS)).unwrap_or(0)
     }
 
-    /// Returns the weigher of a shard. The sum of the weights fits into a `u64`, because the bound
-    /// limits it, or there are fewer than 2^32 entries of clamped weight.
-    fn weigh(&self) -> Weigh<K, V> {
+    /// Returns the weight of a new entry, which is one without a weigher. The sum of the weights
+    /// fits into a `u64`, because the bound limits it, or there are fewer than 2^32 entries of
+    /// clamped weight.
+    fn weigh(&self, key: &K, value: &V) -> u64 {
         let heaviest = if self.most.is_some() { u64::MAX } else { u64::from(u32::MAX) };
-        Weigh { weigher: self.weigher.clone(), heaviest }
+        // An entry of weight zero would never be evicted.
+        self.weigher.as_ref().map_or(1, |weigh| weigh(key, value).clamp(1, heaviest))
     }
 }
 
@@ -228,7 +226,7 @@ impl<K: Eq + Hash, V> Shard<K, V> {
             .build();
         let options = options.unwrap_or_else(|_| unreachable!("both numbers were given"));
         let collect = Collect { heavy: Arc::clone(heavy) };
-        Cache::with_options(options, bound.weigh(), BuildHasherDefault::default(), collect)
+        Cache::with_options(options, InsertedWeight, BuildHasherDefault::default(), collect)
     }
 
     /// A load takes the key's place.
@@ -241,7 +239,8 @@ impl<K: Eq + Hash, V> Shard<K, V> {
         (key, load)
     }
 
-    pub(super) fn insert(&mut self, key: K, entry: CacheEntry<V>) -> Removed<K, V> {
+    pub(super) fn insert(&mut self, key: K, mut entry: CacheEntry<V>) -> Removed<K, V> {
+        entry.weight = self.bound.weigh(&key, &entry.value);
         let mut removed = Removed::new();
         self.admit(StoredKey(key), entry, &mut removed);
         self.most = self.most.max(self.entries.len());
@@ -265,9 +264,8 @@ impl<K: Eq + Hash, V> Shard<K, V> {
 
     fn let_in(&mut self, stored: StoredKey<K>, entry: CacheEntry<V>, removed: &mut Removed<K, V>) {
         if let (Some(most), Some(_)) = (self.bound.most, &self.bound.weigher) {
-            let weight = self.bound.weigh().weight(&stored, &entry);
             // Relaxed, as at the read.
-            self.heavy.store(Self::is_heavy(weight, most as u64), Relaxed);
+            self.heavy.store(Self::is_heavy(entry.weight, most as u64), Relaxed);
         }
         self.entries.insert_with_lifecycle(stored, entry, removed);
     }

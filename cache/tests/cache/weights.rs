@@ -1,6 +1,10 @@
 //! The weights of entries, and their bounds.
 
 use crate::rig::{Rig, TTL};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use tourbillon::Builder;
 use tourbillon_cache::{Cache, CacheBuilder, Cause};
 
@@ -64,6 +68,42 @@ fn an_entry_of_the_whole_capacity_of_a_small_cache_is_kept() {
         assert_eq!(rig.told(), expected, "{capacity}");
         assert!(rig.wheel.is_empty());
     }
+}
+
+/// The values change behind the cache's back, as those in an `Arc` with a lock do.
+#[test]
+fn an_entry_keeps_the_weight_of_its_insert() {
+    const CAPACITY: u64 = 1000;
+    let sizes: Arc<[AtomicU64]> = (0..20).map(|_| AtomicU64::new(10)).collect();
+    let weighs = Arc::clone(&sizes);
+    let mut rig = Rig::new(|builder: CacheBuilder<u32, u64>| {
+        builder.weigher(move |&key, _| weighs[key as usize].load(Relaxed)).capacity(1000)
+    });
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut weights = BTreeMap::new();
+    for round in 0..20_000 {
+        let key = random.u32(..20);
+        match random.u32(..8) {
+            // It grows or shrinks.
+            0..3 => sizes[key as usize].store(random.u64(1..=CAPACITY / 20), Relaxed),
+            3..6 => {
+                rig.cache.insert(key, 1).unwrap();
+                weights.insert(key, sizes[key as usize].load(Relaxed));
+            }
+            6 => {
+                assert_eq!(rig.cache.remove(&key).is_some(), weights.remove(&key).is_some());
+            }
+            _ if round % 100 == 0 => {
+                rig.advance(TTL * 2);
+                weights.clear();
+            }
+            _ => _ = rig.cache.get(&key),
+        }
+        assert_eq!(rig.cache.weight(), weights.values().sum::<u64>(), "round {round}");
+        assert_eq!(rig.cache.len(), weights.len());
+    }
+    rig.cache.clear();
+    assert_eq!(rig.cache.weight(), 0);
 }
 
 /// Regardless of the other entries and their use.
