@@ -422,6 +422,41 @@ fn spring_weekdays() {
     assert_eq!(days("0 15 10 ? * FRI-SUN"), [1, 2, 3, 8]);
 }
 
+/// The expected days are those of Spring's reader, whose weekdays are 1 to 7.
+#[test]
+#[cfg(feature = "cron")]
+fn spring_steps_of_weekdays() {
+    use std::time::SystemTime;
+    use tourbillon::scheduler::Calendar;
+
+    let days = |weekdays: &str| {
+        let calendar = Calendar::new(&format!("0 0 12 * * {weekdays}"), "UTC").unwrap();
+        // The epoch was a Thursday, and the fourth day after it a Monday.
+        let times = calendar.times_after(SystemTime::UNIX_EPOCH + SECOND * 4 * 86_400).take(4);
+        let day = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        times.map(|time| day(time).as_secs() / 86_400).collect::<Vec<_>>()
+    };
+    let spring = [4, 6, 8, 10];
+    assert_eq!(days("1-7/2"), spring, "from Monday to Sunday");
+    assert_eq!(days("MON-SUN/2"), spring);
+    assert_eq!(days("*/2"), [5, 7, 9, 10], "from Sunday to Saturday");
+    assert_eq!(days("1-7/3"), [4, 7, 10, 11]);
+    // All readers agree about steps that do not come to Sunday.
+    assert_eq!(days("2/3"), [5, 8, 12, 15]);
+    assert_eq!(days("0/2"), days("*/2"));
+}
+
+#[test]
+#[cfg(feature = "cron")]
+fn spring_steps_from_a_weekday() {
+    use tourbillon::scheduler::Calendar;
+
+    for refused in ["1/3", "MON/2", "4/3", "6/1"] {
+        let refused = Calendar::new(&format!("0 0 12 * * {refused}"), "UTC").unwrap_err();
+        assert!(refused.to_string().contains("use a range such as `1-6/3`"), "{refused}");
+    }
+}
+
 // Netty's HashedWheelTimer
 
 #[test]

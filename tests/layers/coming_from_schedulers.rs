@@ -169,6 +169,19 @@ fn tokio_cron_job_new() {
 }
 
 #[test]
+fn tokio_cron_seven_fields() {
+    let calendar = Calendar::new("0 0 2 * * * *", "UTC").unwrap();
+    let two = SystemTime::UNIX_EPOCH + MINUTE * 120;
+    let times: Vec<_> = calendar.times_after(SystemTime::UNIX_EPOCH).take(2).collect();
+    assert_eq!(times, [two, two + MINUTE * 1440]);
+    let refused = Calendar::new("0 0 2 * * * 2030", "UTC").unwrap_err().to_string();
+    assert!(
+        refused.contains("`Dialect::Quartz`, in which one of the two days is `?`"),
+        "{refused}"
+    );
+}
+
+#[test]
 fn tokio_cron_job_new_async() {
     let (mut desk, tasks, spawned) = tasks(Overlap::Allow);
     pass(&mut desk, 3);

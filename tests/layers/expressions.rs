@@ -90,13 +90,23 @@ fn circles() -> [Circle; 6] {
 impl Circle {
     /// Compares the times with a walk over all values, of which `names` selects some.
     fn check(&self, field: &dyn Fn(i32) -> String, names: &dyn Fn(i32) -> bool) {
-        let expected: Vec<i32> = (0..self.count).filter(|value| names(*value)).collect();
-        for (n, dialect) in [Dialect::Unix, Dialect::Quartz].into_iter().enumerate() {
-            let expression = self.expressions[n].replace("{}", &field(self.low[n]));
-            let times = times(&expression, dialect, self.end);
-            let values: Vec<i32> = times.into_iter().map(self.value).collect();
-            assert_eq!(values, expected, "{expression}");
+        for dialect in [Dialect::Unix, Dialect::Quartz] {
+            self.check_in(dialect, field, names);
         }
+    }
+
+    fn check_in(
+        &self,
+        dialect: Dialect,
+        field: &dyn Fn(i32) -> String,
+        names: &dyn Fn(i32) -> bool,
+    ) {
+        let expected: Vec<i32> = (0..self.count).filter(|value| names(*value)).collect();
+        let n = usize::from(dialect == Dialect::Quartz);
+        let expression = self.expressions[n].replace("{}", &field(self.low[n]));
+        let times = times(&expression, dialect, self.end);
+        let values: Vec<i32> = times.into_iter().map(self.value).collect();
+        assert_eq!(values, expected, "{expression}");
     }
 }
 
@@ -131,7 +141,15 @@ fn each_step_from_a_number_continues_to_the_end_of_the_field() {
         for from in 0..circle.count {
             for step in [1, 2, 3, 7, 11].into_iter().filter(|step| *step <= circle.count) {
                 let written = |low: i32| format!("{}/{step}", from + low);
-                circle.check(&written, &|value| value >= from && (value - from) % step == 0);
+                let names = |value: i32| value >= from && (value - from) % step == 0;
+                // Programs differ about the Sunday that has the number 7.
+                if circle.count == 7 && from > 0 && (7 - from) % step == 0 {
+                    let [unix, _] = circle.expressions.map(|text| text.replace("{}", &written(0)));
+                    assert!(Calendar::new(&unix, "UTC").is_err(), "{unix}");
+                    circle.check_in(Dialect::Quartz, &written, &names);
+                } else {
+                    circle.check(&written, &names);
+                }
             }
         }
     }
@@ -292,7 +310,7 @@ fn foreign_syntax_is_refused_with_an_alternative() {
         ("0 12 * * * # noon", "#", "comment"),
         ("# noon", "#", "comment"),
         ("@fortnightly", "@fortnightly", "`@weekly`"),
-        ("0 0 12 * * * 2030", "0 0 12 * * * 2030", "Dialect::Quartz"),
+        ("0 0 12 * * * 2030", "2030", "Dialect::Quartz"),
         ("0 12 * *", "0 12 * *", "five fields"),
         ("", "", "five fields"),
     ] {

@@ -12,7 +12,10 @@
 ///
 /// * A range may wrap around. `22-2` means the five hours around midnight, `FRI-MON` four days, and
 ///   `NOV-FEB` four months. Ranges of years do not wrap.
-/// * `5/15` begins at 5 and continues to the end of the field, which for weekdays is Saturday.
+/// * `5/15` begins at 5 and continues to the end of the field. For weekdays in the dialect of Unix,
+///   programs differ about the end. A step that includes the last Sunday for some of them, such as
+///   `1/3`, is therefore refused. Write a range such as `1-6/3`.
+/// * `*/2` for weekdays begins with Sunday, as in Vixie's cron. In Spring it begins with Monday.
 /// * A step may not exceed the largest number of its field. `*/90` is not a valid step of minutes.
 ///
 /// # Examples
@@ -30,7 +33,7 @@
 #[non_exhaustive]
 pub enum Dialect {
     /// Five fields (minute, hour, day of the month, month, day of the week), or six with seconds
-    /// first. Weekdays count from 0 or 7 for Sunday to 6 for Saturday. If both days are given, a
+    /// first, which a `*` for the year may follow. Weekdays count from 0 or 7 for Sunday to 6 for Saturday. If both days are given, a
     /// time needs to match only one of them, unless one is a step from a star. Then it must match
     /// both, as in Vixie's cron: `0 0 1-7 * */7` is the first Sunday of a month.
     #[default]

@@ -21,6 +21,10 @@ const MONTHS: [&str; 12] =
 
 const WEEKDAYS: [&str; 7] = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
 
+/// The reason why a step from a weekday is refused.
+const OPEN_WEEKDAYS: &str = "programs differ about the Sunday at the end of such a step; use a \
+                             range such as `1-6/3`, or a list";
+
 /// The possible numbers of days in a month.
 const LENGTHS: RangeInclusive<i8> = 28..=31;
 
@@ -168,9 +172,13 @@ impl CronField {
             }
             _ if base.is_empty() => return Err(("a step needs a start, such as `*`", None)),
             (Some((from, to)), _) => self.range(from, to)?,
-            (None, Some(_)) => {
+            (None, Some(step)) => {
                 values.is_open = true;
-                (self.allowed.start() + self.in_cycle(self.value(base)?), last)
+                let first = self.allowed.start() + self.in_cycle(self.value(base)?);
+                if self.kind == Kind::DayOfWeek && self.may_reach_sunday(first, step) {
+                    return Err((OPEN_WEEKDAYS, None));
+                }
+                (first, last)
             }
             (None, None) => {
                 let value = self.value(base)?;
@@ -180,6 +188,13 @@ impl CronField {
         let numbers = (from..=to).step_by(step.unwrap_or(1).into());
         values.numbers.extend(numbers.map(|number| self.first + self.in_cycle(number)));
         Ok(())
+    }
+
+    /// Returns `true` if steps from a weekday come to the number 7 of a Sunday, with which they end
+    /// for some readers of cron expressions, while the week ends with a Saturday for others.
+    fn may_reach_sunday(&self, first: u16, step: u16) -> bool {
+        const SUNDAY: u16 = 7;
+        self.dialect == Dialect::Unix && first > 0 && (SUNDAY - first) % step == 0
     }
 
     /// Parses a range, whose end may lie in the next cycle.

@@ -94,13 +94,19 @@ fn split_fields<'t>(
         (_, &[second, minute, hour, day, month, weekday]) => {
             Ok(([second, minute, hour, day, month, weekday, "*"], dialect))
         }
-        (Dialect::Quartz, &[second, minute, hour, day, month, weekday, year]) => {
+        (Dialect::Quartz, &[second, minute, hour, day, month, weekday, year])
+        | (Dialect::Unix, &[second, minute, hour, day, month, weekday, year @ "*"]) => {
             Ok(([second, minute, hour, day, month, weekday, year], dialect))
         }
+        (Dialect::Unix, &[.., year]) if given.len() == 7 => refused(
+            year,
+            "years need `Dialect::Quartz`, in which one of the two days is `?` and weekdays count \
+             from 1 for Sunday",
+        ),
         (Dialect::Unix, _) => refused(
             text,
             "expected five fields (minute, hour, day of the month, month, day of the week), or \
-             six with seconds first; years need `Dialect::Quartz`",
+             six with seconds first",
         ),
         (Dialect::Quartz, _) => refused(
             text,
