@@ -38,3 +38,5 @@ mod rearming;
 mod runs;
 mod scheduler;
 mod tasks;
+#[cfg(feature = "cron")]
+mod zones;

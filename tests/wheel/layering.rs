@@ -279,6 +279,7 @@ fn each_thing_outside_has_one_door() {
                 "scheduler/calendar/expression.rs",
                 "scheduler/calendar/listing.rs",
                 "scheduler/calendar/occurrences.rs",
+                "scheduler/calendar/zone.rs",
             ],
         ),
         ("SystemTime::now", &["clock/wall.rs"]),

@@ -6,11 +6,11 @@ use super::dialect::Dialect;
 use super::error::CalendarError;
 use super::exclusions::Exclusions;
 use super::expression::Expression;
+use super::zone::CalendarZone;
 use super::{Calendar, Times, WallClock};
 use crate::wall_now;
 use jiff::Timestamp;
 use jiff::civil::Date;
-use jiff::fmt::temporal::DateTimeParser;
 use jiff::tz::TimeZone;
 use std::fmt;
 use std::sync::Arc;
@@ -217,8 +217,8 @@ impl<'e> CalendarBuilder<'e> {
         self
     }
 
-    /// Sets the time zone by an IANA name, or as a fixed offset from UTC such as `+05:30`. The
-    /// default is UTC.
+    /// Sets the time zone by an IANA name, or as a fixed offset from UTC such as `+05:30`, of at most
+    /// 18 hours. The default is UTC.
     ///
     /// # Examples
     ///
@@ -236,7 +236,8 @@ impl<'e> CalendarBuilder<'e> {
         self
     }
 
-    /// Sets a time zone of the crate `jiff`, for example from a POSIX rule or another database.
+    /// Sets a time zone of the crate `jiff`, for example from a POSIX rule or another database. The
+    /// calendar keeps its rules, even if the database changes.
     ///
     /// # Examples
     ///
@@ -285,11 +286,11 @@ impl<'e> CalendarBuilder<'e> {
     pub fn build(self) -> Result<Calendar, CalendarError> {
         let Self { expressions, except, except_days, dialect, zone, missed, wall } = self;
         let zone = match zone {
-            Zone::Given(zone) => zone,
+            Zone::Given(zone) => CalendarZone::given(zone),
             Zone::Named(name) => {
-                find_zone(name).ok_or_else(|| CalendarError::Zone(name.to_owned()))?
+                CalendarZone::named(name).ok_or_else(|| CalendarError::Zone(name.to_owned()))?
             }
-            Zone::System => TimeZone::try_system()
+            Zone::System => CalendarZone::system()
                 .map_err(|error| CalendarError::SystemZone(error.to_string()))?,
         };
         let read = |text: &&str| {
@@ -317,14 +318,6 @@ impl<'e> CalendarBuilder<'e> {
             Some(never) => Err(CalendarError::Never(never)),
             None => Ok(calendar),
         }
-    }
-}
-
-/// Finds a zone by its name or offset. No name of the database begins with a sign.
-fn find_zone(name: &str) -> Option<TimeZone> {
-    match name.starts_with(['+', '-']) {
-        true => DateTimeParser::new().parse_time_zone(name).ok(),
-        false => TimeZone::get(name).ok(),
     }
 }
 

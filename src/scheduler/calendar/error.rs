@@ -46,7 +46,8 @@ pub enum CalendarError {
         /// The allowed numbers, if `reason` is about numbers.
         allowed: Option<RangeInclusive<u16>>,
     },
-    /// The time zone is neither in the IANA database nor an offset such as `+02:00`.
+    /// The time zone is neither in the IANA database nor an offset such as `+02:00`, of at most 18
+    /// hours.
     Zone(String),
     /// The system has no time zone, or one that does not exist. Contains the reason.
     SystemZone(String),
@@ -75,7 +76,8 @@ impl fmt::Display for CalendarError {
             CalendarError::Zone(name) => {
                 write!(
                     f,
-                    "unknown time zone {name:?}; use an IANA name or an offset such as +02:00"
+                    "unknown time zone {name:?}; use an IANA name or an offset such as +02:00, \
+                     of at most 18 hours"
                 )
             }
             CalendarError::SystemZone(reason) => {

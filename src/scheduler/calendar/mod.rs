@@ -21,6 +21,7 @@ mod field;
 mod grammar;
 mod listing;
 mod occurrences;
+mod zone;
 
 pub use builder::{CalendarBuilder, MissedTimes};
 pub use dialect::Dialect;
@@ -37,6 +38,7 @@ use occurrences::Occurrences;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use zone::CalendarZone;
 
 /// The longest time for which a change of the wall clock may stay unnoticed.
 const POLL_INTERVAL: Duration = Duration::from_secs(60);
@@ -107,7 +109,9 @@ impl WallClock for ManualClock {
 /// **Time zones** come from the system's IANA database, which is found by `TZDIR` or in the usual
 /// places such as `/usr/share/zoneinfo`. A container image without it (scratch, distroless and
 /// Alpine images often lack it) knows no zone except UTC. Install the package `tzdata`, or enable
-/// the feature `tzdb`, which compiles in a database for systems that have none.
+/// the feature `tzdb`, which compiles in a database. That database is used for the zones that the
+/// system lacks. Some systems have former names such as `US/Pacific` in the package `tzdata-legacy`
+/// only. An update of the system's database takes effect within some minutes, without a restart.
 ///
 /// **If the wall clock is set**, the calendar notices within a minute.
 ///
@@ -129,7 +133,8 @@ impl WallClock for ManualClock {
 ///
 /// A run begins at its second or within two ticks of the wheel after it. To list future times, call
 /// [`times_after`](Self::times_after) on a clone. In virtual time, give the calendar [a
-/// clock](CalendarBuilder::wall_clock) as well, such as the wheel's own [`ManualClock`].
+/// clock](CalendarBuilder::wall_clock) as well, such as the wheel's own [`ManualClock`]. A leap to
+/// the next timer then stops at each check, once a minute, so a test of a year takes many leaps.
 ///
 /// # Examples
 ///
@@ -149,7 +154,7 @@ pub struct Calendar {
     /// One or more.
     times: Vec<Times>,
     except: Exclusions,
-    zone: TimeZone,
+    zone: CalendarZone,
     missed: MissedTimes,
     wall: Arc<dyn WallClock>,
     /// The time between the last check of the wall clock and the next.
@@ -208,7 +213,8 @@ impl Calendar {
     /// calendar.
     fn next_occurrence(&self, after: Timestamp) -> Option<Timestamp> {
         let Self { times, except, zone, .. } = self;
-        let occurrences = times.iter().map(|times| times.occurrences(except, zone));
+        let rules = zone.rules();
+        let occurrences = times.iter().map(|times| times.occurrences(except, &rules));
         occurrences.filter_map(|occurrences| occurrences.after(after)).min()
     }
 
@@ -217,9 +223,10 @@ impl Calendar {
     /// whose last year is over is accepted, because the clock may be set back.
     fn without_occurrence(&self, now: Timestamp) -> Option<String> {
         let Self { times, except, zone, .. } = self;
-        let has_some = |times: &Times| times.occurrences(except, zone).after(now).is_some();
+        let rules = zone.rules();
+        let has_some = |times: &Times| times.occurrences(except, &rules).after(now).is_some();
         let is_left_out = |times: &&Times| {
-            !has_some(times) && times.expression.next(&zone.to_datetime(now), false).is_some()
+            !has_some(times) && times.expression.next(&rules.to_datetime(now), false).is_some()
         };
         let texts =
             |times: &[Times]| texts(times.iter().map(|times| &times.expression)).join(" or ");
@@ -260,7 +267,7 @@ impl Clone for Calendar {
 }
 
 impl Times {
-    /// Returns the occurrences of the expression in a zone.
+    /// Returns the occurrences of the expression by the rules of a zone.
     fn occurrences<'c>(&'c self, except: &'c Exclusions, zone: &'c TimeZone) -> Occurrences<'c> {
         Occurrences { expression: &self.expression, except, zone }
     }
@@ -280,8 +287,9 @@ impl Rule for Calendar {
         // the run, because several rules are combined, it stands for none of this calendar.
         let moved = (has_run && last.moved).then_some(now);
         let left_out = self.missed_before(now);
+        let rules = self.zone.refresh();
         for times in &mut self.times {
-            let occurrences = times.occurrences(&self.except, &self.zone);
+            let occurrences = times.occurrences(&self.except, &rules);
             let passed =
                 times.passed.map_or(now, |passed| occurrences.resume(passed, now, unpolled));
             let passed = [moved, left_out].into_iter().flatten().fold(passed, Timestamp::max);
