@@ -259,6 +259,14 @@ mod tests {
     }
 
     #[test]
+    fn an_outage_of_a_day_is_outlived_by_default() {
+        let Webhooks { attempts, backoff, .. } = Webhooks::default();
+        let waits: Duration = (1..attempts.get()).map(|attempt| backoff.after(attempt)).sum();
+        // Each wait is shortened by up to half.
+        assert!(waits / 2 > Duration::from_secs(86_400), "{waits:?}");
+    }
+
+    #[test]
     fn networks_are_compared_as_addresses_are() {
         for (text, network) in [
             ("10.1.0.0/16", "10.1.0.0/16"),
