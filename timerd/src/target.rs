@@ -111,8 +111,8 @@ impl Target {
         }
     }
 
-    /// Returns the request. The headers of the timer come before those of the webhook, which replace
-    /// them, and the headers of the service replace both.
+    /// Returns the request. The headers of the timer come before those of the webhook, which
+    /// replace them, and the headers of the service replace both.
     pub(crate) fn request<'a>(
         &self,
         of_timer: impl Iterator<Item = (&'a str, &'a str)>,

@@ -161,8 +161,8 @@ impl From<ExistingName> for Existing {
     }
 }
 
-/// Parses the first and the longest wait between attempts, such as `1s..10m`. The waits are shortened
-/// by up to half at random.
+/// Parses the first and the longest wait between attempts, such as `1s..10m`. The waits are
+/// shortened by up to half at random.
 ///
 /// # Errors
 ///

@@ -88,8 +88,8 @@ pub(super) struct Deleted {
 
 /// Deletes dead letters, oldest first.
 ///
-/// Of the letters stay the latest `most`, and of these the ones that are not older than `age`. One of
-/// the two is needed.
+/// Of the letters stay the latest `most`, and of these the ones that are not older than `age`. One
+/// of the two is needed.
 #[utoipa::path(delete, path = "/v1/dead-letters", tag = "dead letters", params(Kept), responses(
     (status = 200, body = Deleted),
     (status = 400, body = Problem),

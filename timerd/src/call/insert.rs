@@ -1,8 +1,8 @@
 //! The identity of a delivery, which receivers use to call nothing twice.
 //!
-//! A timer can be inserted again under the same id and for the same time. Each insert therefore has a
-//! number, which is kept in a header of the timer and becomes a part of the key. Retries, redrives and
-//! copies keep it.
+//! A timer can be inserted again under the same id and for the same time. Each insert therefore has
+//! a number, which is kept in a header of the timer and becomes a part of the key. Retries,
+//! redrives and copies keep it.
 
 #![forbid(unsafe_code)]
 
@@ -12,8 +12,8 @@ use tourbillon_durable::{Delivery, Options};
 /// The header of a timer that has the number of its insert. It is not sent.
 const INSERT: &str = "webhook-insert";
 
-/// The characters of a token that are not encoded. The dot is encoded, because it separates the parts
-/// of what is signed.
+/// The characters of a token that are not encoded. The dot is encoded, because it separates the
+/// parts of what is signed.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~').remove(b':');
 
 /// Adds the number of an insert, which is random.

@@ -74,8 +74,8 @@ pub(crate) fn put_off(after: Duration) -> Verdict {
     Verdict::GiveBack { after, error: None }
 }
 
-/// Returns the pause of a delivery that is so late. It grows with each pause, and needs no record of
-/// those before.
+/// Returns the pause of a delivery that is so late. It grows with each pause, and needs no record
+/// of those before.
 fn pause(late: Duration) -> Duration {
     (late / 2).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
 }

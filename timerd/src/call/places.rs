@@ -20,8 +20,8 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 use url::Host;
 
-/// The time for which a delivery waits for a place. A receiver whose calls take longer on average is
-/// slow, and deliveries to it do not wait.
+/// The time for which a delivery waits for a place. A receiver whose calls take longer on average
+/// is slow, and deliveries to it do not wait.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// The longest time for which a delivery is given back. It bounds the time after which deliveries
@@ -31,8 +31,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// The longest time between two deliveries that come back. Few at a time ask for a place in vain.
 const LONGEST_STEP: Duration = Duration::from_millis(20);
 
-/// The number of calls without a response in time, one after another, after which a receiver has one
-/// place.
+/// The number of calls without a response in time, one after another, after which a receiver has
+/// one place.
 const SILENT: u32 = 3;
 
 /// The number of receivers without calls that are remembered. Their names come from timers.
@@ -164,9 +164,9 @@ impl Receiver {
         self.average <= PATIENCE && self.silent < SILENT
     }
 
-    /// Returns the time for which a delivery is given back. Each comes back after the one before it,
-    /// in the time of a call and up to a minute. If more wait than are called in a minute, the rest
-    /// is spread over the second half of it.
+    /// Returns the time for which a delivery is given back. Each comes back after the one before
+    /// it, in the time of a call and up to a minute. If more wait than are called in a minute, the
+    /// rest is spread over the second half of it.
     fn wait(&mut self, each: usize) -> Duration {
         let (now, places) = (Instant::now(), u32::try_from(self.most(each)).unwrap_or(u32::MAX));
         let step = (self.average / places).min(LONGEST_STEP);

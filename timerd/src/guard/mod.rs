@@ -112,8 +112,8 @@ impl Guard {
         Ok(Route { target, addresses: self.addresses(target).await? })
     }
 
-    /// Connects to the first of the addresses of a route that accepts a connection. Each address has
-    /// a head start before the next, and its handshake of TLS belongs to that.
+    /// Connects to the first of the addresses of a route that accepts a connection. Each address
+    /// has a head start before the next, and its handshake of TLS belongs to that.
     pub(crate) async fn connect(&self, route: &Route<'_>) -> Result<(Stream, SocketAddr), Fault> {
         let Target { host, port, .. } = route.target;
         let mut addresses = route.addresses.iter().take(MOST_ADDRESSES);
