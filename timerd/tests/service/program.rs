@@ -125,7 +125,7 @@ async fn what_hangs_at_the_end_is_given_back() {
     let mut receiver = Receiver::start(|_| None).await;
     let folder = Folder::new();
     let config = format!(
-        "[webhooks]\nallow = [\"127.0.0.0/8\"]\nports = [{}]\ntimeout = \"5m\"\nconcurrency = {CALLS}",
+        "[webhooks]\nallow = [\"127.0.0.0/8\"]\nports = [{}]\ntimeout = \"5m\"\nconcurrency = {CALLS}\nper_receiver = {CALLS}",
         receiver.port()
     );
     std::fs::write(folder.join("timerd.toml"), config).unwrap();
