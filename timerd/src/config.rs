@@ -227,9 +227,12 @@ pub struct Limits {
     pub requests_per_second: NonZeroU32,
     /// The number of requests at once for each token.
     pub burst: NonZeroU32,
-    /// The number of requests that are served at the same time.
+    /// The number of requests with a valid token that are served at the same time.
     pub concurrent_requests: usize,
-    /// The time limit of a request, in which its body must have come.
+    /// The maximum number of connections. There are fewer if the process may not open enough files
+    /// for them beside its calls and its store.
+    pub connections: NonZeroUsize,
+    /// The time limit of a request, in which its body must have come, and that of its response.
     #[serde(deserialize_with = "duration")]
     pub timeout: Duration,
 }
@@ -241,6 +244,7 @@ impl Default for Limits {
             requests_per_second: NonZeroU32::MIN.saturating_add(999),
             burst: NonZeroU32::MIN.saturating_add(1999),
             concurrent_requests: 1024,
+            connections: NonZeroUsize::MIN.saturating_add(2047),
             timeout: Duration::from_secs(30),
         }
     }

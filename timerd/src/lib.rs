@@ -19,6 +19,7 @@ mod limits;
 mod page;
 mod problem;
 mod runs;
+mod serve;
 mod service;
 mod target;
 mod tokens;

@@ -1,34 +1,61 @@
 //! The gate of requests: the token, the rate of that token, the number of concurrent requests, and
 //! their time limit. Requests of the page have a session in place of a token.
+//!
+//! Only requests with a valid token or session take a place. A valid token passes however many wrong
+//! ones there are, so strangers cannot keep its owner out. Wrong tokens have a rate of their own.
 
 #![forbid(unsafe_code)]
 
 use super::config::Limits;
 use super::problem::Problem;
+use super::serve::{Peer, Place};
 use super::tokens::Tokens;
-use axum::extract::{MatchedPath, Request, State};
+use axum::extract::{Extension, MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use governor::clock::{Clock, DefaultClock};
 use governor::state::keyed::HashMapStateStore;
-use governor::{Quota, RateLimiter};
+use governor::{DefaultDirectRateLimiter, NotUntil, Quota, RateLimiter};
 use http::header::AUTHORIZATION;
-use http::{Method, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
+use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
 type Rates = RateLimiter<String, HashMapStateStore<String>, DefaultClock>;
 
-/// The name under which requests without a valid token are counted.
-const STRANGERS: &str = "";
+/// The number of wrong tokens in a second that are refused one by one. Others are only counted.
+const WRONG_TOKENS: NonZeroU32 = NonZeroU32::new(5).unwrap();
+
+/// The number of warnings about wrong tokens in a minute.
+const WARNINGS: NonZeroU32 = NonZeroU32::new(6).unwrap();
+
+/// The length in characters up to which a header is logged.
+const LOGGED: usize = 100;
 
 pub(crate) struct Gate {
     tokens: Tokens,
     rates: Rates,
-    clock: DefaultClock,
-    places: Semaphore,
+    wrong: Wrong,
+    places: Arc<Semaphore>,
     timeout: Duration,
+}
+
+/// The wrong tokens of strangers.
+struct Wrong {
+    rate: DefaultDirectRateLimiter,
+    warnings: DefaultDirectRateLimiter,
+    /// The number of wrong tokens since the last warning.
+    unreported: AtomicU64,
+}
+
+/// The way by which a token comes.
+#[derive(Clone, Copy)]
+pub(crate) enum Door {
+    Api,
+    Page,
 }
 
 impl Gate {
@@ -37,24 +64,90 @@ impl Gate {
         Self {
             tokens,
             rates: RateLimiter::hashmap(quota),
-            clock: DefaultClock::default(),
-            places: Semaphore::new(limits.concurrent_requests),
+            wrong: Wrong {
+                rate: RateLimiter::direct(Quota::per_second(WRONG_TOKENS)),
+                warnings: RateLimiter::direct(Quota::per_minute(WARNINGS)),
+                unreported: AtomicU64::new(0),
+            },
+            places: Arc::new(Semaphore::new(limits.concurrent_requests)),
             timeout: limits.timeout,
         }
     }
 
     /// Returns the name of a token, if it is valid and its rate allows another request.
-    pub(crate) fn admit(&self, token: Option<&str>) -> Result<&str, Problem> {
-        let name = token.and_then(|token| self.tokens.name_of(token));
-        self.rates.check_key(&name.unwrap_or(STRANGERS).to_owned()).map_err(|until| {
-            let wait = until.wait_time_from(self.clock.now());
-            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-            let detail = "too many requests with this token";
-            Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).after(seconds.max(1))
-        })?;
-        let detail = "missing or invalid token (expected Authorization: Bearer TOKEN)";
-        name.ok_or_else(|| Problem::new(StatusCode::UNAUTHORIZED, detail))
+    pub(crate) fn admit(
+        &self,
+        token: Option<&str>,
+        door: Door,
+        peer: &Peer,
+        headers: &HeaderMap,
+    ) -> Result<&str, Problem> {
+        let token = token.ok_or_else(unauthorized)?;
+        let Some(name) = self.tokens.name_of(token) else {
+            return Err(self.wrong.refuse(door, peer, headers));
+        };
+        peer.becomes_known();
+        self.check_rate(name)?;
+        Ok(name)
     }
+
+    /// Returns the time limit of requests.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Fails if a token has had too many requests.
+    pub(crate) fn check_rate(&self, name: &str) -> Result<(), Problem> {
+        let checked = self.rates.check_key(&name.to_owned());
+        checked.map_err(|until| too_many("too many requests with this token", &until))
+    }
+
+    /// Serves a request within the limits of concurrency and time. It keeps its place until its
+    /// response is sent.
+    pub(crate) async fn serve(&self, request: Request, next: Next) -> Response {
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+            let detail = "too many concurrent requests";
+            return Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).after(1).into_response();
+        };
+        let mut response = within(self.timeout, request, next).await;
+        response.extensions_mut().insert(Place::new(place));
+        response
+    }
+}
+
+impl Wrong {
+    fn refuse(&self, door: Door, peer: &Peer, headers: &HeaderMap) -> Problem {
+        let label = match door {
+            Door::Api => "api",
+            Door::Page => "page",
+        };
+        metrics::counter!("timerd_wrong_tokens_total", "door" => label).increment(1);
+        self.unreported.fetch_add(1, Relaxed);
+        if self.warnings.check().is_ok() {
+            let forwarded = headers.get("x-forwarded-for");
+            // Escaped, because a stranger may have written it.
+            let forwarded = forwarded.map(|value| format!("{value:?}"));
+            let forwarded: Option<String> =
+                forwarded.map(|text| text.chars().take(LOGGED).collect());
+            let (peer, count) = (peer.address(), self.unreported.swap(0, Relaxed));
+            tracing::warn!(door = label, %peer, forwarded, count, "wrong tokens were refused");
+        }
+        match self.rate.check() {
+            Ok(()) => unauthorized(),
+            Err(until) => too_many("too many wrong tokens", &until),
+        }
+    }
+}
+
+fn unauthorized() -> Problem {
+    let detail = "missing or invalid token (expected Authorization: Bearer TOKEN)";
+    Problem::new(StatusCode::UNAUTHORIZED, detail)
+}
+
+fn too_many(detail: &str, until: &NotUntil<<DefaultClock as Clock>::Instant>) -> Problem {
+    let wait = until.wait_time_from(DefaultClock::default().now());
+    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).after(seconds.max(1))
 }
 
 /// Returns the token in the headers of a request.
@@ -77,36 +170,34 @@ fn method_label(method: &Method) -> &'static str {
     }
 }
 
-/// Serves a request of the API, if it has a token, within the limits.
-pub(crate) async fn pass(
-    State(gate): State<Arc<Gate>>,
-    path: Option<MatchedPath>,
-    request: Request,
-    next: Next,
-) -> Response {
+/// Counts a request of the API or the page.
+pub(crate) async fn count(path: Option<MatchedPath>, request: Request, next: Next) -> Response {
     let method = method_label(request.method()).to_owned();
     let path = path.map_or_else(String::new, |path| path.as_str().to_owned());
-    let response = match gate.admit(token(&request)) {
-        Ok(_) => serve(State(Arc::clone(&gate)), request, next).await,
-        Err(problem) => problem.into_response(),
-    };
+    let response = next.run(request).await;
     let status = response.status().as_u16().to_string();
     let labels = [("method", method), ("path", path), ("status", status)];
     metrics::counter!("timerd_requests_total", &labels).increment(1);
     response
 }
 
-/// Serves a request within the limits of concurrency and time.
-pub(crate) async fn serve(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
-    let Ok(_place) = gate.places.try_acquire() else {
-        let detail = "too many concurrent requests";
-        return Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).after(1).into_response();
-    };
-    match tokio::time::timeout(gate.timeout, next.run(request)).await {
-        Ok(response) => response,
-        Err(_) => {
-            let detail = format!("the request took longer than {:?}", gate.timeout);
-            Problem::new(StatusCode::REQUEST_TIMEOUT, detail).into_response()
-        }
+/// Serves a request of the API, if it has a token, within the limits.
+pub(crate) async fn pass(
+    State(gate): State<Arc<Gate>>,
+    Extension(peer): Extension<Peer>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match gate.admit(token(&request), Door::Api, &peer, request.headers()) {
+        Ok(_) => gate.serve(request, next).await,
+        Err(problem) => problem.into_response(),
     }
+}
+
+/// Serves a request within a limit of time.
+pub(crate) async fn within(limit: Duration, request: Request, next: Next) -> Response {
+    tokio::time::timeout(limit, next.run(request)).await.unwrap_or_else(|_| {
+        let detail = format!("the request took longer than {limit:?}");
+        Problem::new(StatusCode::REQUEST_TIMEOUT, detail).into_response()
+    })
 }

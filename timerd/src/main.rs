@@ -46,6 +46,9 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: &Arguments) -> Result<(), StartError> {
+    // The usual soft limit is for programs that cannot handle large descriptors. If it cannot be
+    // raised, the service has fewer connections.
+    let _ = rlimit::increase_nofile_limit(u64::MAX);
     let config = config(arguments)?;
     let (mut ends, mut interrupts) = (on(SignalKind::terminate())?, on(SignalKind::interrupt())?);
     let service = Service::start(arguments, &config).await?;

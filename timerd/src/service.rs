@@ -3,16 +3,18 @@
 #![forbid(unsafe_code)]
 
 use super::api::{App, router};
-use super::call::Caller;
+use super::call::{Caller, POOLED};
 use super::config::{Arguments, Config, DeadLetterBounds};
 use super::figures;
 use super::guard::{Resolver, system_resolver};
 use super::health::Health;
 use super::history;
-use super::limits::Gate;
+use super::limits::{Gate, count};
 use super::page;
 use super::runs::Runs;
+use super::serve::{Bounds, serve, stopped};
 use super::tokens::{NewToken, TokenError, Tokens};
+use axum::middleware::from_fn;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -37,6 +39,12 @@ const RECORDED: Duration = Duration::from_secs(1);
 
 /// The pause before a worker that has ended with an error begins again.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// The number of descriptors that are left for the store, the history and the process itself.
+const RESERVED: usize = 128;
+
+/// The smallest number of connections with which a service starts.
+const LEAST_CONNECTIONS: usize = 16;
 
 /// The longest duration of an attempt, a minute more than the longest time limit of a call.
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(660);
@@ -102,6 +110,7 @@ impl Service {
         resolver: Resolver,
     ) -> Result<Self, StartError> {
         let (tokens, token) = accepted(arguments, config)?;
+        let connections = connections(config)?;
         let figures = figures::install();
         let caller = Caller::new(config, resolver).map_err(StartError::Config)?;
         let (pool, caller) = (Arc::clone(&caller.pool), Arc::new(caller));
@@ -139,13 +148,9 @@ impl Service {
         let gate = Arc::new(Gate::new(tokens, &config.limits));
         let app = App { timers, health, caller, history, figures };
         let pages = page::router(app.clone(), Arc::clone(&gate));
-        let router = router(app, gate, &config.limits).merge(pages);
-        let serve = axum::serve(listener, router).with_graceful_shutdown(stopped(stops));
-        let serving = tokio::spawn(async move {
-            if let Err(error) = serve.await {
-                tracing::error!(%error, "the server failed");
-            }
-        });
+        let router = router(app, gate, &config.limits).merge(pages).layer(from_fn(count));
+        let bounds = Bounds { connections, timeout: config.limits.timeout };
+        let serving = tokio::spawn(serve(listener, router, bounds, stops));
         Ok(Self { address, token, stop, serving, working, runs, recording, background })
     }
 
@@ -220,10 +225,22 @@ async fn work(
     }
 }
 
-/// Completes when the service is to stop.
-async fn stopped(mut stops: watch::Receiver<bool>) {
-    // A sender that is gone is a service that was dropped.
-    let _ = stops.wait_for(|stop| *stop).await;
+/// Returns the maximum number of connections. It leaves enough descriptors for the store and for
+/// calls, each of which may have a connection and a resolver.
+fn connections(config: &Config) -> Result<usize, StartError> {
+    let failed = |error: std::io::Error| StartError::Config(error.to_string());
+    let (open, _) = rlimit::Resource::NOFILE.get().map_err(failed)?;
+    let others = config.webhooks.concurrency.saturating_mul(2).saturating_add(POOLED + RESERVED);
+    let left = usize::try_from(open).unwrap_or(usize::MAX).saturating_sub(others);
+    if left < LEAST_CONNECTIONS {
+        return Err(StartError::Config(format!(
+            "the process may open {open} files, and {} calls and the store need {others} of them \
+             (raise the limit to {} or lower webhooks.concurrency)",
+            config.webhooks.concurrency,
+            others.saturating_add(LEAST_CONNECTIONS)
+        )));
+    }
+    Ok(left.min(config.limits.connections.get()))
 }
 
 /// Returns the tokens that are accepted, and the one that was made for that.

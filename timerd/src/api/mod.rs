@@ -15,12 +15,15 @@ use super::limits::{Gate, pass};
 use super::problem::Problem;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::middleware::from_fn_with_state;
+use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use bytes::Bytes;
 use http::StatusCode;
+use http::header::CONTENT_TYPE;
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use tourbillon_durable::DurableTimers;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::{Modify, OpenApi};
@@ -79,10 +82,19 @@ pub(crate) fn router(app: App, gate: Arc<Gate>, limits: &Limits) -> Router {
         .route("/metrics", get(metrics))
         .layer(from_fn_with_state(gate, pass))
         .route("/healthz", get(healthz))
-        .route("/openapi.json", get(|| async { Json(Document::openapi()) }))
+        .route("/openapi.json", get(document))
         .fallback(|| async { Problem::not_found("there is no such page") })
         .layer(DefaultBodyLimit::max(limits.body_bytes))
         .with_state(app)
+}
+
+/// Returns the description of the API. It needs no token, and so it is made once.
+async fn document() -> impl IntoResponse {
+    static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| {
+        // It has no keys that JSON could not have.
+        Document::openapi().to_json().unwrap_or_default().into()
+    });
+    ([(CONTENT_TYPE, "application/json")], DOCUMENT.clone())
 }
 
 /// Returns metrics in the text format of Prometheus.

@@ -19,6 +19,7 @@ use http_body_util::Full;
 pub(crate) use insert::numbered;
 use own::OwnFaults;
 use places::Places;
+pub(crate) use pool::POOLED;
 use pool::Pool;
 use signature::{Secret, Secrets};
 use std::collections::BTreeSet;

@@ -27,7 +27,7 @@ use tokio::task::JoinSet;
 use url::Host;
 
 /// The number of idle connections. The oldest one is closed when there are more.
-const MOST: usize = 512;
+pub(crate) const POOLED: usize = 512;
 
 /// The time after which an idle connection is closed. Many servers close theirs after five seconds,
 /// and it is better not to send requests to connections that are about to end.
@@ -130,7 +130,7 @@ impl Pool {
     fn put(&self, connection: Connection) {
         let mut all = self.idle();
         all.push_back(Idle { since: Instant::now(), connection });
-        if all.len() > MOST {
+        if all.len() > POOLED {
             all.pop_front();
         }
     }

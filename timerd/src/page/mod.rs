@@ -6,10 +6,11 @@ mod session;
 mod view;
 
 use super::api::App;
-use super::limits::{Gate, serve};
+use super::limits::{Door, Gate, within};
 use super::problem::Problem;
+use super::serve::Peer;
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Form, Query, State};
+use axum::extract::{DefaultBodyLimit, Extension, Form, Query, Request, State};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
@@ -17,12 +18,13 @@ use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, SET_COOKIE,
     X_CONTENT_TYPE_OPTIONS,
 };
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use maud::Markup;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use session::{Session, Sessions};
 use std::sync::Arc;
+use std::time::Duration;
 use timers::Switch;
 use tourbillon_durable::TimerState;
 
@@ -31,6 +33,9 @@ const ROWS: usize = 50;
 
 /// The maximum length of a form in bytes.
 const LONGEST_FORM: usize = 8192;
+
+/// How long the form for the token may take to arrive. It comes from strangers and takes no place.
+const LOGIN: Duration = Duration::from_secs(5);
 
 /// What a page may load and where its forms lead.
 const POLICY: &str = "default-src 'none'; style-src 'self'; form-action 'self'; \
@@ -76,24 +81,54 @@ struct Letter {
 
 /// Returns the routes of the page.
 pub(crate) fn router(app: App, gate: Arc<Gate>) -> Router {
-    let pages = Pages { app, gate: Arc::clone(&gate), sessions: Arc::default() };
+    let limit = LOGIN.min(gate.timeout());
+    let pages = Pages { app, gate, sessions: Arc::default() };
+    let of_strangers = Router::new()
+        .route("/login", post(login))
+        .layer(from_fn(move |request, next| within(limit, request, next)))
+        .route("/style.css", get(style));
     Router::new()
         .route("/", get(overview))
         .route("/timer", get(timer))
-        .route("/login", post(login))
         .route("/logout", post(logout))
         .route("/pause", post(pause))
         .route("/resume", post(resume))
         .route("/redrive", post(redrive))
-        .route("/style.css", get(style))
-        .layer(from_fn_with_state(gate, serve))
+        .layer(from_fn_with_state(pages.clone(), enter))
+        .merge(of_strangers)
         .layer(DefaultBodyLimit::max(LONGEST_FORM))
         .layer(from_fn(protect))
         .with_state(pages)
 }
 
+/// Serves a request with a session, within the limits of its token. Others get the form for the
+/// token, and nothing of what they send is read.
+async fn enter(
+    State(pages): State<Pages>,
+    Extension(peer): Extension<Peer>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let Some(session) = pages.sessions.of(request.headers()) else {
+        return match *request.method() {
+            Method::GET | Method::HEAD => page(view::login(None)).into_response(),
+            _ => too_old().into_response(),
+        };
+    };
+    peer.becomes_known();
+    if let Err(problem) = pages.gate.check_rate(&session.token) {
+        return problem.into_response();
+    }
+    request.extensions_mut().insert(session);
+    pages.gate.serve(request, next).await
+}
+
+fn too_old() -> Problem {
+    Problem::new(StatusCode::FORBIDDEN, "the page is too old: reload it")
+}
+
 /// Adds the headers that keep a page from being framed, cached or changed.
-async fn protect(request: axum::extract::Request, next: Next) -> Response {
+async fn protect(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
@@ -107,9 +142,11 @@ async fn style() -> impl IntoResponse {
     ([(CONTENT_TYPE, "text/css")], include_str!("style.css"))
 }
 
-/// Shows the overview, or the form for the token.
-async fn overview(State(pages): State<Pages>, headers: HeaderMap) -> Result<Html<String>, Problem> {
-    let Some(session) = pages.sessions.of(&headers) else { return Ok(page(view::login(None))) };
+/// Shows the overview.
+async fn overview(
+    State(pages): State<Pages>,
+    Extension(session): Extension<Session>,
+) -> Result<Html<String>, Problem> {
     let timers = &pages.app.timers;
     let stats = timers.stats().await?;
     let trouble = pages.app.health.trouble();
@@ -123,21 +160,28 @@ async fn overview(State(pages): State<Pages>, headers: HeaderMap) -> Result<Html
 /// Shows a timer and its runs.
 async fn timer(
     State(pages): State<Pages>,
-    headers: HeaderMap,
+    Extension(session): Extension<Session>,
     Query(Search { id }): Query<Search>,
 ) -> Result<Html<String>, Problem> {
-    let Some(session) = pages.sessions.of(&headers) else { return Ok(page(view::login(None))) };
     let timer = pages.app.timers.get(&id).await?;
     let runs = pages.app.history.latest(Some(id.clone()), ROWS).await?;
     Ok(page(view::timer(&session.csrf, &id, timer.as_ref(), &runs)))
 }
 
-async fn login(State(pages): State<Pages>, Form(Login { token }): Form<Login>) -> Response {
-    if let Err(problem) = pages.gate.admit(Some(&token)) {
-        let status = problem.status();
-        return (status, page(view::login(Some(problem.detail())))).into_response();
-    }
-    match pages.sessions.begin() {
+async fn login(
+    State(pages): State<Pages>,
+    Extension(peer): Extension<Peer>,
+    headers: HeaderMap,
+    Form(Login { token }): Form<Login>,
+) -> Response {
+    let name = match pages.gate.admit(Some(&token), Door::Page, &peer, &headers) {
+        Ok(name) => name,
+        Err(problem) => {
+            let status = problem.status();
+            return (status, page(view::login(Some(problem.detail())))).into_response();
+        }
+    };
+    match pages.sessions.begin(name) {
         Ok(cookie) => ([(SET_COOKIE, cookie)], Redirect::to("/")).into_response(),
         Err(error) => {
             Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response()
@@ -147,41 +191,42 @@ async fn login(State(pages): State<Pages>, Form(Login { token }): Form<Login>) -
 
 async fn logout(
     State(pages): State<Pages>,
+    Extension(session): Extension<Session>,
     headers: HeaderMap,
     Form(click): Form<Click>,
 ) -> Result<Redirect, Problem> {
-    pages.allowed(&headers, &click)?;
+    session.allows(&click)?;
     pages.sessions.end(&headers);
     Ok(Redirect::to("/"))
 }
 
 async fn pause(
     State(pages): State<Pages>,
-    headers: HeaderMap,
+    Extension(session): Extension<Session>,
     Query(subject): Query<Subject>,
     Form(click): Form<Click>,
 ) -> Result<Redirect, Problem> {
-    pages.allowed(&headers, &click)?;
+    session.allows(&click)?;
     subject.switch(&pages, Switch::Pause).await
 }
 
 async fn resume(
     State(pages): State<Pages>,
-    headers: HeaderMap,
+    Extension(session): Extension<Session>,
     Query(subject): Query<Subject>,
     Form(click): Form<Click>,
 ) -> Result<Redirect, Problem> {
-    pages.allowed(&headers, &click)?;
+    session.allows(&click)?;
     subject.switch(&pages, Switch::Resume).await
 }
 
 async fn redrive(
     State(pages): State<Pages>,
-    headers: HeaderMap,
+    Extension(session): Extension<Session>,
     Query(Letter { number }): Query<Letter>,
     Form(click): Form<Click>,
 ) -> Result<Redirect, Problem> {
-    pages.allowed(&headers, &click)?;
+    session.allows(&click)?;
     pages.app.timers.redrive(number).await?;
     Ok(Redirect::to("/"))
 }
@@ -198,12 +243,10 @@ impl Subject {
     }
 }
 
-impl Pages {
+impl Session {
     /// Checks that a click comes from a page of this session.
-    fn allowed(&self, headers: &HeaderMap, click: &Click) -> Result<Session, Problem> {
-        let session = self.sessions.of(headers);
-        let session = session.filter(|session| session.is_own(&click.csrf));
-        session.ok_or_else(|| Problem::new(StatusCode::FORBIDDEN, "the page is too old: reload it"))
+    fn allows(&self, click: &Click) -> Result<(), Problem> {
+        self.is_own(&click.csrf).then_some(()).ok_or_else(too_old)
     }
 }
 

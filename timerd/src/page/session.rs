@@ -26,6 +26,8 @@ pub(super) struct Sessions(Mutex<HashMap<String, Session>>);
 #[derive(Clone)]
 pub(super) struct Session {
     begun: Instant,
+    /// The name of the token that began it.
+    pub(super) token: String,
     /// The secret of the forms, which other sites cannot read.
     pub(super) csrf: String,
 }
@@ -38,8 +40,8 @@ impl Session {
 }
 
 impl Sessions {
-    /// Begins a session, and returns its cookie.
-    pub(super) fn begin(&self) -> Result<HeaderValue, getrandom::Error> {
+    /// Begins a session by a token, and returns its cookie.
+    pub(super) fn begin(&self, token: &str) -> Result<HeaderValue, getrandom::Error> {
         let (name, csrf) = (tokens::random()?, tokens::random()?);
         let cookie = format!("{NAME}={name}; HttpOnly; SameSite=Strict; Path=/");
         let mut sessions = self.sessions();
@@ -49,7 +51,7 @@ impl Sessions {
             let oldest = oldest.map(|(name, _)| name.clone());
             oldest.map(|name| sessions.remove(&name));
         }
-        sessions.insert(name, Session { begun: Instant::now(), csrf });
+        sessions.insert(name, Session { begun: Instant::now(), token: token.to_owned(), csrf });
         // The random part has only characters that are allowed.
         Ok(HeaderValue::from_str(&cookie).unwrap_or(HeaderValue::from_static("")))
     }

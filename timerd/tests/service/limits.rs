@@ -1,11 +1,11 @@
 //! Tokens, and the limits of requests.
 
 use super::bench::{Bench, Folder, TOKEN, arguments, until};
+use super::connections::Peer;
+use super::page::Browser;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use timerd::{Config, Service, StartError};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 /// A token of the configuration, by its hash.
 const DEPLOY: &str = "only for the tests of limits";
@@ -132,55 +132,43 @@ async fn long_bodies_are_refused() {
     bench.stop().await;
 }
 
-/// Begins a request whose body does not come.
-async fn begin(bench: &Bench, first: &str, kind: &str) -> TcpStream {
-    let mut stream = TcpStream::connect(bench.service.address()).await.unwrap();
-    let head = format!(
-        "{first} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {TOKEN}\r\n\
-         content-type: {kind}\r\ncontent-length: 100\r\n\r\n"
-    );
-    stream.write_all(head.as_bytes()).await.unwrap();
-    stream
-}
-
 #[tokio::test]
 async fn a_body_that_does_not_come_is_not_awaited() {
     let bench = Bench::with(toml::from_str("limits.timeout = \"100ms\"").unwrap()).await;
-    for (first, kind) in [
-        ("PUT /v1/timers/a", "application/json"),
-        ("POST /login", "application/x-www-form-urlencoded"),
-    ] {
-        let mut stream = begin(&bench, first, kind).await;
-        let mut status = [0; 12];
-        stream.read_exact(&mut status).await.unwrap();
-        assert_eq!(&status, b"HTTP/1.1 408", "{first}");
+    for first in ["PUT /v1/timers/a", "POST /login"] {
+        let mut peer = Peer::connect(&bench).await;
+        peer.begin(first, TOKEN).await;
+        assert_eq!(peer.status().await, 408, "{first}");
     }
     bench.stop().await;
 }
 
 #[tokio::test]
-async fn requests_of_the_page_and_the_api_share_a_limit() {
+async fn requests_of_the_page_and_the_api_share_their_places_with_no_stranger() {
     let bench = Bench::with(toml::from_str("limits.concurrent_requests = 1").unwrap()).await;
-    for (first, kind) in [
-        ("PUT /v1/timers/a", "application/json"),
-        ("POST /login", "application/x-www-form-urlencoded"),
-    ] {
-        let stream = begin(&bench, first, kind).await;
-        for path in ["/", "/v1/timers"] {
-            let reply = until("the limit", async || {
-                let reply = bench.api.get(path).await;
-                (reply.status == 503).then_some(reply)
-            })
-            .await;
-            assert_eq!(reply.problem(503), "too many concurrent requests", "{first}, {path}");
-        }
-        assert_eq!(bench.api.get("/healthz").await.status, 200);
-        drop(stream);
-        for path in ["/", "/v1/timers"] {
-            until("the end", async || (bench.api.get(path).await.status == 200).then_some(()))
-                .await;
-        }
+    let browser = Browser::log_in(&bench.api).await;
+    let both = async || {
+        let page = bench.api.send_with("GET", "/", "", "cookie", &browser.cookie).await;
+        [page.status.as_u16(), bench.api.get("/v1/timers").await.status.as_u16()]
+    };
+    // More than there ever were places for.
+    let mut strangers = Vec::new();
+    for number in 0..100 {
+        let mut stranger = Peer::connect(&bench).await;
+        let first = ["POST /login", "PUT /v1/timers/a", "POST /pause"][number % 3];
+        stranger.begin(first, "a guess").await;
+        strangers.push(stranger);
     }
+    assert_eq!(both().await, [200, 200]);
+    Browser::log_in(&bench.api).await;
+
+    let mut own = Peer::connect(&bench).await;
+    own.begin("PUT /v1/timers/a", TOKEN).await;
+    until("the limit", async || (both().await == [503, 503]).then_some(())).await;
+    assert_eq!(bench.api.get("/healthz").await.status, 200);
+    assert!(bench.api.get("/").await.text.contains("Log in"), "a stranger sees the form");
+    drop(own);
+    until("the end", async || (both().await == [200, 200]).then_some(())).await;
     bench.stop().await;
 }
 

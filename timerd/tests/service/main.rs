@@ -9,6 +9,7 @@ mod calls;
 #[path = "../../../durable/tests/common/certificates.rs"]
 mod certificates;
 mod coming_from;
+mod connections;
 mod faults;
 mod guard;
 mod history;

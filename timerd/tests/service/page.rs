@@ -6,13 +6,13 @@ use super::receiver::Receiver;
 use serde_json::json;
 
 /// A browser with a session.
-struct Browser<'a> {
+pub(crate) struct Browser<'a> {
     api: &'a Api,
-    cookie: String,
+    pub(crate) cookie: String,
 }
 
 impl<'a> Browser<'a> {
-    async fn log_in(api: &'a Api) -> Self {
+    pub(crate) async fn log_in(api: &'a Api) -> Self {
         let reply = form(api, "", "/login", &format!("token={}", TOKEN.replace(' ', "+"))).await;
         assert_eq!((reply.0, &*reply.1), (303, "/"));
         let cookie = reply.2.split(';').next().unwrap().to_owned();

@@ -1,0 +1,351 @@
+//! The connections of the service: how many there are, and how long each may take.
+//!
+//! A connection belongs to a **stranger** until one of its requests has a valid token or session.
+//! If there are as many connections as allowed, a new one takes the place of the stranger that was
+//! connected first. Strangers therefore never keep others out, however many and however slow they
+//! are.
+//!
+//! Each connection has one deadline, which is moved as it goes on:
+//!
+//! | once | the connection has |
+//! |---|---|
+//! | it was accepted | [`HEAD`] for the head of its first request |
+//! | it has sent a head | the time limit of requests for the handler, and once more for the response |
+//! | the response has begun | the time limit of requests for all of it |
+//! | the response was sent | [`IDLE`] for the head of the next request |
+
+#![forbid(unsafe_code)]
+
+use axum::Router;
+use axum::body::Body;
+use bytes::Bytes;
+use http::{Request, Response};
+use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot, watch};
+use tokio::task::JoinSet;
+use tourbillon::future::{Timer, default_timer};
+use tourbillon::io::{StreamHandle, TimeoutStream};
+use tower_service::Service;
+
+/// How long a new connection may take to send the head of its first request.
+const HEAD: Duration = Duration::from_secs(10);
+
+/// How long a connection may wait for its next request.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// The length in bytes up to which the head of a request is read, and a response is kept for a peer
+/// that does not read it.
+const BUFFER: usize = 64 * 1024;
+
+/// The length in bytes of a part of a response. The rest stays in its body until a part is sent, so
+/// that the body ends when the peer has read nearly all of it.
+const PART: usize = 16 * 1024;
+
+/// The pause after a connection could not be accepted.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The settings of the connections.
+#[derive(Clone, Copy)]
+pub(crate) struct Bounds {
+    /// The maximum number of connections.
+    pub(crate) connections: usize,
+    /// How long a handler may take, and a peer to read the response.
+    pub(crate) timeout: Duration,
+}
+
+/// The peer of a connection. Its requests have it among their extensions.
+#[derive(Clone)]
+pub(crate) struct Peer(Arc<Connected>);
+
+struct Connected {
+    address: SocketAddr,
+    number: u64,
+    connections: Arc<Connections>,
+    deadline: StreamHandle,
+    is_known: AtomicBool,
+    /// `true` from the head of a request until the end of its response.
+    is_busy: AtomicBool,
+}
+
+/// The connections of a service.
+struct Connections {
+    bounds: Bounds,
+    timer: Timer,
+    state: Mutex<State>,
+    /// Notified when a connection has ended.
+    ended: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// The number of the latest connection.
+    latest: u64,
+    /// The connections of strangers by their numbers, the oldest one first, and what ends them.
+    strangers: BTreeMap<u64, oneshot::Sender<()>>,
+    /// The number of the other connections.
+    known: usize,
+}
+
+/// A place among the concurrent requests. A response has it among its extensions and keeps it until
+/// it is sent.
+#[derive(Clone)]
+pub(crate) struct Place(#[allow(dead_code, reason = "it is held")] Arc<OwnedSemaphorePermit>);
+
+/// The body of a response, which is sent in parts.
+struct Sending {
+    body: Body,
+    /// The rest of the last frame of the body.
+    rest: Bytes,
+    peer: Peer,
+    _place: Option<Place>,
+}
+
+/// Serves connections until the service stops. Requests that have begun are answered.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    router: Router,
+    bounds: Bounds,
+    stops: watch::Receiver<bool>,
+) {
+    let connections = Connections {
+        bounds,
+        timer: default_timer(),
+        state: Mutex::default(),
+        ended: Notify::new(),
+    };
+    let connections = Arc::new(connections);
+    let mut talks = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stopped(stops.clone()) => break,
+            Some(_) = talks.join_next() => continue,
+        };
+        let (stream, address) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                if !is_of_peer(&error) {
+                    tracing::warn!(%error, "could not accept a connection");
+                    tokio::time::sleep(PAUSE).await;
+                }
+                continue;
+            }
+        };
+        tokio::select! {
+            () = connections.make_room() => {}
+            () = stopped(stops.clone()) => break,
+        }
+        connections.begin(stream, address, &router, &stops, &mut talks);
+    }
+    drop(listener);
+    while talks.join_next().await.is_some() {}
+}
+
+/// Returns `true` if a connection ended before it was accepted.
+fn is_of_peer(error: &io::Error) -> bool {
+    let kinds =
+        [ErrorKind::ConnectionRefused, ErrorKind::ConnectionAborted, ErrorKind::ConnectionReset];
+    kinds.contains(&error.kind())
+}
+
+/// Completes when the service is to stop.
+pub(crate) async fn stopped(mut stops: watch::Receiver<bool>) {
+    // A sender that is gone is a service that was dropped.
+    let _ = stops.wait_for(|stop| *stop).await;
+}
+
+impl Connections {
+    /// Waits until another connection is allowed. If there are strangers, the one that was connected
+    /// first has to go, and nothing is waited for.
+    async fn make_room(&self) {
+        while !self.has_room() {
+            self.ended.notified().await;
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        let mut state = self.state();
+        if state.strangers.len() + state.known < self.bounds.connections {
+            return true;
+        }
+        let Some((_, oldest)) = state.strangers.pop_first() else { return false };
+        // It may have ended by itself.
+        let _ = oldest.send(());
+        metrics::counter!("timerd_connections_evicted_total").increment(1);
+        true
+    }
+
+    /// Begins to serve a connection.
+    fn begin(
+        self: &Arc<Self>,
+        stream: TcpStream,
+        address: SocketAddr,
+        router: &Router,
+        stops: &watch::Receiver<bool>,
+        talks: &mut JoinSet<()>,
+    ) {
+        // Responses are written in parts. A socket without this option still works.
+        let _ = stream.set_nodelay(true);
+        let stream = TimeoutStream::new(&self.timer, stream);
+        let (evict, evicted) = oneshot::channel();
+        let mut state = self.state();
+        state.latest += 1;
+        let number = state.latest;
+        state.strangers.insert(number, evict);
+        drop(state);
+        let peer = Peer(Arc::new(Connected {
+            address,
+            number,
+            connections: Arc::clone(self),
+            deadline: stream.handle(),
+            is_known: AtomicBool::new(false),
+            is_busy: AtomicBool::new(false),
+        }));
+        peer.has_until(HEAD);
+        talks.spawn(talk(stream, peer, router.clone(), evicted, stops.clone()));
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Serves the requests of a connection.
+async fn talk(
+    stream: TimeoutStream<TcpStream>,
+    peer: Peer,
+    router: Router,
+    evicted: oneshot::Receiver<()>,
+    stops: watch::Receiver<bool>,
+) {
+    let service = service_fn(|request| answer(router.clone(), peer.clone(), request));
+    let mut builder = http1::Builder::new();
+    let connection = builder.max_buf_size(BUFFER).serve_connection(stream, service);
+    let mut connection = pin!(connection);
+    tokio::select! {
+        // The peer has gone, or its deadline has passed.
+        _ = connection.as_mut() => return,
+        // The sender of a peer that is known is gone.
+        Ok(()) = evicted => return,
+        () = stopped(stops) => {}
+    }
+    // Others have not sent a whole head, and may never do it.
+    if peer.0.is_busy.load(Relaxed) {
+        connection.as_mut().graceful_shutdown();
+        let _ = connection.await;
+    }
+}
+
+async fn answer(
+    mut router: Router,
+    peer: Peer,
+    request: Request<Incoming>,
+) -> Result<Response<Sending>, Infallible> {
+    peer.0.is_busy.store(true, Relaxed);
+    let timeout = peer.0.connections.bounds.timeout;
+    peer.has_until(timeout.saturating_mul(2));
+    let mut request = request.map(Body::new);
+    request.extensions_mut().insert(peer.clone());
+    let mut response = router.call(request).await?;
+    peer.has_until(timeout);
+    let place = response.extensions_mut().remove();
+    Ok(response.map(|body| Sending { body, rest: Bytes::new(), peer, _place: place }))
+}
+
+impl Place {
+    pub(crate) fn new(permit: OwnedSemaphorePermit) -> Self {
+        Self(Arc::new(permit))
+    }
+}
+
+impl Peer {
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.0.address
+    }
+
+    /// Makes it no stranger.
+    pub(crate) fn becomes_known(&self) {
+        let peer = &*self.0;
+        if peer.is_known.load(Relaxed) {
+            return;
+        }
+        let mut state = peer.connections.state();
+        // One that had to go stays a stranger.
+        if state.strangers.remove(&peer.number).is_some() {
+            state.known += 1;
+            peer.is_known.store(true, Relaxed);
+        }
+    }
+
+    fn has_until(&self, limit: Duration) {
+        let peer = &*self.0;
+        peer.deadline.set_deadline(Some(peer.connections.timer.now() + limit));
+    }
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        let mut state = self.connections.state();
+        match *self.is_known.get_mut() {
+            true => state.known -= 1,
+            false => drop(state.strangers.remove(&self.number)),
+        }
+        drop(state);
+        self.connections.ended.notify_one();
+    }
+}
+
+impl HttpBody for Sending {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if self.rest.is_empty() {
+            match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => self.rest = data,
+                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                },
+                end => return Poll::Ready(end),
+            }
+        }
+        let length = self.rest.len().min(PART);
+        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(length)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let (inner, rest) = (self.body.size_hint(), self.rest.len() as u64);
+        let mut hint = SizeHint::new();
+        hint.set_lower(inner.lower() + rest);
+        if let Some(upper) = inner.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        self.peer.has_until(IDLE);
+        self.peer.0.is_busy.store(false, Relaxed);
+    }
+}
