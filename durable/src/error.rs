@@ -114,6 +114,27 @@ pub enum DurableError {
         /// The layout version that this build supports.
         known: u64,
     },
+    /// The functions of the store in PostgreSQL are older than this version, or any role may
+    /// execute those that have the rights of their owner, and the connected role may not change
+    /// them. Their owner has to open the store once with this version, or to run `timers migrate`.
+    Outdated {
+        /// The revision of the store.
+        found: u64,
+        /// The revision that this build needs.
+        known: u64,
+        /// The role that owns the store.
+        owner: String,
+    },
+    /// A role that the connected one does not trust owns the schema of a store in PostgreSQL, or an
+    /// object in it, or could add one. Its code would be executed with the rights of the connected
+    /// role. Trusted are the connected role, those that it is a member of, superusers, and the one
+    /// that `PostgresOptions::owner` names.
+    ForeignOwner {
+        /// The object or the right.
+        object: String,
+        /// The role.
+        owner: String,
+    },
     /// The store in Redis was emptied after it was opened (`FLUSHALL`, a restart without persisted
     /// data, a failover to an empty node). A worker's [`run`](super::Worker::run) ends with this
     /// error once. Earlier timers are lost. The store remains usable, and another run delivers
@@ -228,6 +249,16 @@ impl fmt::Display for DurableError {
             Self::Format { found, known } => {
                 write!(f, "the store has layout {found} (this version supports {known})")
             }
+            Self::Outdated { found, known, owner } => write!(
+                f,
+                "the store has revision {found} (this version needs {known}, which PUBLIC may not execute): \
+                 its owner {owner:?} must upgrade it (`timers migrate`)"
+            ),
+            Self::ForeignOwner { object, owner } => write!(
+                f,
+                "{object} belongs to {owner:?}, which is not trusted (allowed are the connected role, \
+                 roles that it is a member of, superusers, and the owner in the options)"
+            ),
             Self::Emptied => f.write_str("the store was emptied and its timers are lost"),
             Self::Remade { partitions } => write!(
                 f,

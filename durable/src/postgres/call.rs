@@ -97,7 +97,7 @@ impl PostgresInsert {
             "misfire": settings.window.map(signed),
             "headers": (!settings.headers.is_empty()).then_some(&settings.headers),
         });
-        let sql = Schema::new(&store.name).sql("SELECT tb.insert_with($1, $2, $3)");
+        let sql = Schema::new(store).sql("SELECT tb.insert_with($1, $2, $3)");
         Ok(Self { sql, id: id.to_owned(), payload: payload.into(), options: options.to_string() })
     }
 

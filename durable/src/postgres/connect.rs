@@ -29,8 +29,11 @@ impl Postgres {
     /// of [`PostgresOptions`]. With `prefer`, the default, they use it if the server offers it and
     /// its certificate is trusted.
     ///
-    /// The tables and functions of the store are created if they do not exist. The user needs the
-    /// permission to create the schema then, unless it exists and is empty, and to use it later.
+    /// The tables and functions of the store are created if they do not exist, and upgraded if they
+    /// are older than this version. The user needs the permission to create the schema then, unless
+    /// it exists and is empty, or has to be the owner of the store. If users of a service must not
+    /// have these permissions, run [`migration`](Self::migration) as another role, or `timers
+    /// migrate`.
     ///
     /// # Errors
     ///
@@ -42,6 +45,10 @@ impl Postgres {
     ///   is refused, or access is denied.
     /// - [`Version`](DurableError::Version) if the server is older than PostgreSQL 13.
     /// - [`Format`](DurableError::Format) if the store has another layout.
+    /// - [`Outdated`](DurableError::Outdated) if the store has to be upgraded and the user does not
+    ///   own it.
+    /// - [`ForeignOwner`](DurableError::ForeignOwner) if a role that is not trusted
+    ///   ([`owner`](PostgresOptions::owner)) owns the schema or an object in it.
     pub async fn connect(
         url: &str,
         options: impl Into<PostgresOptions>,
@@ -57,8 +64,8 @@ impl Postgres {
         })?;
         let link = Link::new(config, &options)?;
         server::check(&link).await?;
-        let PostgresOptions { name, polls, clock, bounds, .. } = options;
-        let schema = Schema::new(&name);
+        let schema = Schema::new(&options);
+        let PostgresOptions { polls, clock, bounds, .. } = options;
         schema.open(&link).await?;
         let operations = Arc::new(Operations {
             link,
@@ -80,6 +87,32 @@ impl Postgres {
             false => runtime.spawn(listen(channel, subscriber)),
         };
         Ok(Self { operations, runtime, listening: listening.abort_handle(), bounds })
+    }
+}
+
+impl Postgres {
+    /// Returns the SQL that creates or upgrades a store, for a role with more permissions than the
+    /// users of the store. It needs no connection, is one transaction followed by a `VACUUM`, and
+    /// does nothing to a store that is up to date.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Option`](DurableError::Option) if the name of the store is not allowed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tourbillon_durable::Postgres;
+    ///
+    /// let sql = Postgres::migration("reminders")?; // for `psql`, or a tool for migrations
+    /// assert!(sql.contains(r#"CREATE TABLE "reminders".timers"#));
+    /// # Ok::<(), tourbillon_durable::DurableError>(())
+    /// ```
+    pub fn migration(options: impl Into<PostgresOptions>) -> Result<String, DurableError> {
+        let options = options.into();
+        options.check()?;
+        let schema = Schema::new(&options);
+        Ok(format!("{}{}\n", schema.migration(), schema.vacuum()))
     }
 }
 

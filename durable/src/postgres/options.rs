@@ -11,6 +11,9 @@ use super::super::tls::Tls;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The schemas that a store must not have.
+const RESERVED: [&str; 2] = ["public", "information_schema"];
+
 /// The name of a store in PostgreSQL, with its settings.
 ///
 /// # Examples
@@ -29,6 +32,7 @@ pub struct PostgresOptions {
     pub(super) clock: Option<Arc<dyn StoreClock>>,
     pub(super) bounds: LetterBounds,
     pub(super) credentials: Option<Credentials>,
+    pub(super) owner: Option<String>,
     #[cfg(feature = "postgres-tls")]
     pub(super) tls: Option<Tls>,
 }
@@ -36,7 +40,8 @@ pub struct PostgresOptions {
 impl PostgresOptions {
     /// Creates options for a store in the schema with this name, up to 8 connections besides the
     /// one that listens, the server's clock, and no bounds on dead letters. A name has 1 to 48
-    /// characters of `a-z A-Z 0-9 _ . -`, and does not begin with `pg_`.
+    /// characters of `a-z A-Z 0-9 _ . -`, does not begin with `pg_`, and is neither `public` nor
+    /// `information_schema`.
     ///
     /// One database can hold several stores. All processes that use the same name share a store,
     /// and each of their workers gets all of its timers, so choose a name for each kind of work.
@@ -49,6 +54,7 @@ impl PostgresOptions {
             clock: None,
             bounds: LetterBounds::default(),
             credentials: None,
+            owner: None,
             #[cfg(feature = "postgres-tls")]
             tls: None,
         }
@@ -140,6 +146,26 @@ impl PostgresOptions {
         self
     }
 
+    /// Names the role that owns the store, if it is neither the connected role, nor one that this
+    /// is a member of, nor a superuser. The owner can have the users of a store execute any
+    /// statement with their own rights, because it can replace the functions that they call. A
+    /// store of another role is refused ([`ForeignOwner`](DurableError::ForeignOwner)).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tourbillon_durable::PostgresOptions;
+    ///
+    /// // The role of the migrations creates the store, and that of the service works with it.
+    /// let options = PostgresOptions::new("reminders").owner("shop_migrations");
+    /// # let _ = options;
+    /// ```
+    #[must_use]
+    pub fn owner(mut self, role: &str) -> Self {
+        self.owner = Some(role.to_owned());
+        self
+    }
+
     /// Sets the certificates of connections by TLS, and demands TLS. The `sslmode` of the address
     /// must then be `require`, or `prefer`, which becomes `require`.
     ///
@@ -163,12 +189,18 @@ impl PostgresOptions {
 
     pub(super) fn check(&self) -> Result<(), DurableError> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
-        let Self { name, .. } = self;
+        let Self { name, owner, .. } = self;
         let is_named = (1..=48).contains(&name.len()) && name.bytes().all(plain);
-        if !is_named || name.starts_with("pg_") {
+        // Other programs have objects in these schemas.
+        let is_system = name.starts_with("pg_") || RESERVED.contains(&&**name);
+        if !is_named || is_system {
             return Err(DurableError::Option(
-                "the store name must have 1 to 48 of a-z A-Z 0-9 _ . - and not begin with pg_",
+                "the store name must have 1 to 48 of a-z A-Z 0-9 _ . - and be neither public, \
+                 information_schema nor pg_…",
             ));
+        }
+        if owner.as_ref().is_some_and(|owner| owner.contains('\0')) {
+            return Err(DurableError::Option("the name of a role cannot contain U+0000"));
         }
         Ok(())
     }

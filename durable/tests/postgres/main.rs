@@ -15,6 +15,7 @@ mod pooler;
 mod processes;
 mod roles;
 mod rows;
+mod schema;
 mod server;
 mod transactions;
 mod waits;

@@ -9,9 +9,10 @@
 --   jit   off, because the cost of a scan that cannot be avoided counts as so high that the plan
 --     would be compiled in each call
 
--- Returns the time, rounded down, so that a timer is due if its due time is not greater.
+-- Returns the time, rounded down, so that a timer is due if its due time is not greater. Clients call
+-- it directly, with any search path, in which another operator may match these operands better.
 CREATE OR REPLACE FUNCTION tb.clock() RETURNS bigint LANGUAGE sql VOLATILE AS
-  $$ SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint $$;
+  $$ SELECT floor(extract(epoch FROM clock_timestamp()) OPERATOR(pg_catalog.*) 1000)::bigint $$;
 
 -- Returns the time, rounded up, from which a delay counts so that it passes completely.
 CREATE OR REPLACE FUNCTION tb.coming() RETURNS bigint LANGUAGE sql VOLATILE AS
