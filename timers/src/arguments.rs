@@ -34,6 +34,12 @@ pub(crate) enum Command {
         /// The address of the other store, which is created if it does not exist
         target: Address,
     },
+    /// Create the store, or upgrade it to this version
+    Migrate {
+        /// Print the SQL for a store in PostgreSQL instead, without connecting
+        #[arg(long)]
+        print_sql: bool,
+    },
 }
 
 /// A command on one store.

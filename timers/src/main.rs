@@ -35,7 +35,11 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
         .store
         .clone()
         .ok_or_else(|| Failure::Usage("no store given (use --store or TIMERS_STORE)".to_owned()))?;
-    let may_create = matches!(command, Command::Store(StoreCommand::Schedule(_)));
+    if let Command::Migrate { print_sql: true } = command {
+        return upkeep::print_sql(&address);
+    }
+    let may_create =
+        matches!(command, Command::Migrate { .. } | Command::Store(StoreCommand::Schedule(_)));
     let timers = open(&store, &address, may_create).await?;
     let screen = &mut Screen::new(json);
     match command {
@@ -44,6 +48,8 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
             let other = open(&store, &target, true).await?;
             upkeep::copy(&timers, &other, screen).await
         }
+        // A store is created or upgraded when it is opened.
+        Command::Migrate { .. } => upkeep::migrated(&address, screen),
     }
 }
 
@@ -76,8 +82,10 @@ async fn open(
 ) -> Result<DurableTimers, Failure> {
     match address {
         Address::File(path) if !may_create && address.is_missing() => {
-            let what =
-                format!("{}: there is no such store (`schedule` creates one)", path.display());
+            let what = format!(
+                "{}: there is no such store (`schedule` and `migrate` create one)",
+                path.display()
+            );
             Err(Failure::NotFound(what))
         }
         address => Ok(store.open(address).await?),

@@ -1,13 +1,14 @@
-//! `check`, `stats` and `copy`.
+//! `check`, `stats`, `copy` and `migrate`.
 
 #![forbid(unsafe_code)]
 
 use crate::failure::Failure;
 use crate::screen::Screen;
 use serde_json::{Value, json};
+use std::io::Write;
 use std::time::Duration;
-use timers::{StatsView, counted, printable, show_time};
-use tourbillon_durable::{DurableTimers, Finding};
+use timers::{Address, StatsView, counted, printable, show_time};
+use tourbillon_durable::{DurableTimers, Finding, Postgres};
 
 pub(crate) async fn check(
     timers: &DurableTimers,
@@ -107,4 +108,19 @@ pub(crate) async fn copy(
     let counts = [counted(timers, "timer"), counted(letters, "dead letter")];
     let sentence = format!("{} copied, both stores are paused", counts.join(" and "));
     screen.say(&json!({ "timers": timers, "dead_letters": letters }), &sentence)
+}
+
+/// Prints the SQL that creates or upgrades a store.
+pub(crate) fn print_sql(address: &Address) -> Result<(), Failure> {
+    let Address::Postgres { name, .. } = address else {
+        let what = "--print-sql needs the address of a store in PostgreSQL".to_owned();
+        return Err(Failure::Usage(what));
+    };
+    Ok(std::io::stdout().lock().write_all(Postgres::migration(&**name)?.as_bytes())?)
+}
+
+/// Reports that a store has this version.
+pub(crate) fn migrated(address: &Address, screen: &mut Screen) -> Result<(), Failure> {
+    let store = address.label();
+    screen.say(&json!({ "store": store, "result": "current" }), &format!("{store}: up to date"))
 }

@@ -26,6 +26,33 @@ fn a_store_in_postgres_is_addressed_by_its_name() {
 }
 
 #[test]
+fn a_store_in_postgres_is_created_and_upgraded_by_a_role_that_may() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    server.order("create role shop login");
+    let shop = Tool::at(&server.url().replace("postgres@", "shop@"));
+    let owner = Tool::at(&server.url());
+    let ran = shop.run(&["migrate"]);
+    assert!(ran.code == 1 && ran.errors.contains("does not exist"), "{ran:?}");
+    let sql = shop.run(&["migrate", "--print-sql"]).out;
+    let (transaction, vacuum) = sql.rsplit_once("VACUUM").unwrap();
+    server.order(transaction);
+    server.order(&format!("VACUUM{vacuum}"));
+    assert_eq!(server.order("select count(*) from timers.store"), "1");
+    let current = serde_json::json!({ "store": "timers", "result": "current" });
+    assert_eq!(owner.json(&["migrate"]), [current.clone()]);
+    server.order(
+        "grant usage on schema timers to shop; grant select on all tables in schema timers to shop;
+         update timers.store set revision = 0",
+    );
+    let ran = shop.run(&["list"]);
+    assert!(ran.code == 1 && ran.errors.contains("\"postgres\" must upgrade it"), "{ran:?}");
+    assert_eq!(owner.json(&["migrate"]), [current]);
+    assert!(shop.json(&["list"]).is_empty());
+    let ran = Tool::at("timers.db").run(&["migrate", "--print-sql"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+}
+
+#[test]
 fn a_store_in_postgres_is_reached_by_tls_with_certificates_on_both_sides() {
     let authority = Authority::new();
     let Signed { certificate, key } = authority.sign();
