@@ -98,3 +98,25 @@ fn a_timer_without_a_notice_is_found() {
     }
     assert_eq!(running.stop(), []);
 }
+
+/// Logical replication copies the letters and not the sequence of their numbers.
+#[test]
+fn a_timer_dies_although_the_number_of_its_letter_is_taken() {
+    let Some(bench) = OneSchema::bench() else { return };
+    let timers = bench.timers();
+    let running = bench.work(1, |_| async { Err::<(), _>("it fails") });
+    let once = quick().attempts(1);
+    for (round, id) in ["a", "b", "c", "d"].into_iter().enumerate() {
+        if round == 3 {
+            bench.place.order("select setval('tb.numbers', 1, false)");
+        }
+        wait(timers.insert(id, "", SECOND, once.clone())).unwrap();
+        bench.advance(SECOND);
+        let attempt = running.next();
+        assert!(matches!(attempt.outcome, Outcome::Dead { .. }), "{attempt:?}");
+    }
+    let letters = wait(timers.dead_letters(None, 10)).unwrap();
+    let numbers: Vec<_> = letters.iter().map(|letter| (letter.number, &*letter.id)).collect();
+    assert_eq!(numbers, [(1, "a"), (2, "b"), (3, "c"), (4, "d")]);
+    running.stop();
+}

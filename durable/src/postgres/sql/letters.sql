@@ -1,7 +1,22 @@
--- Writes a dead letter.
+-- Writes a dead letter. Its number may be taken, because logical replication copies the letters and not
+-- the sequence. The sequence is then moved on. Another transaction may do the same meanwhile and use
+-- greater numbers, in which case the next attempt moves it on again.
 CREATE OR REPLACE FUNCTION tb.add_letter(
   state tb.states, an_error text, a_reason integer, clear boolean, now bigint
-) RETURNS void LANGUAGE sql AS $$
+) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  LOOP
+    IF tb.try_letter(state, an_error, a_reason, clear, now) THEN RETURN; END IF;
+    PERFORM setval('tb.numbers', greatest(last_value, (SELECT max(number) FROM tb.letters)))
+      FROM tb.numbers;
+  END LOOP;
+END $$;
+
+-- Writes a dead letter, and returns false if its number is taken.
+CREATE OR REPLACE FUNCTION tb.try_letter(
+  state tb.states, an_error text, a_reason integer, clear boolean, now bigint
+) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
   INSERT INTO tb.letters (number, died, attempt, reason, error, due, planned, first, most, every,
     lives, misfire, attempts, lease, jitter, id, cron, zone, headers, payload)
   SELECT nextval('tb.numbers'), now, state.attempt, a_reason, an_error, state.due, state.planned,
@@ -9,7 +24,9 @@ CREATE OR REPLACE FUNCTION tb.add_letter(
     id, CASE WHEN clear THEN NULL ELSE cron END, CASE WHEN clear THEN NULL ELSE zone END, headers,
     payload
   FROM tb.timers WHERE id = state.id
-$$;
+  ON CONFLICT (number) DO NOTHING;
+  RETURN FOUND;
+END $$;
 
 -- Deletes up to two of the oldest letters beyond the bounds. Workers apply a bound of more than 1000
 -- letters, because counting them takes long.
