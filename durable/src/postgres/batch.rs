@@ -148,7 +148,10 @@ impl Operations {
                 Err(fault) => fault,
             };
             let why = match fault {
-                Fault::Fatal(_) if requests.len() > 1 => return Some(requests),
+                // One of them may be the reason.
+                Fault::Fatal(_) | Fault::Rejected(DurableError::Io(_)) if requests.len() > 1 => {
+                    return Some(requests);
+                }
                 Fault::Locked(_) if !alone => return Some(requests),
                 Fault::Fatal(error) => {
                     respond(&mut requests, |_| true, &error);

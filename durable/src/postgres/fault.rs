@@ -22,7 +22,8 @@ pub(super) struct Setting {
 pub(super) enum Fault {
     /// The request fails again when it is repeated.
     Fatal(DurableError),
-    /// The request can be executed after an operator has fixed the server. Workers wait.
+    /// The request can be executed after an operator has fixed the server, or nothing is known about
+    /// the error. Workers wait.
     Rejected(DurableError),
     /// Another transaction holds a lock of one of the operations, or all of them take too long.
     Locked(String),
@@ -73,7 +74,7 @@ impl Fault {
             // No memory, no space, or a limit of the server.
             state if state.code().starts_with("53") => Self::Rejected(DurableError::ReadOnly(what)),
             state if state.code().starts_with("08") => Self::Passing { why: what, lost: true },
-            _ => Self::Fatal(DurableError::Io(what)),
+            _ => Self::Rejected(DurableError::Io(what)),
         }
     }
 

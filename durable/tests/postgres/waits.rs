@@ -97,3 +97,32 @@ fn a_worker_says_that_the_server_cannot_be_written() {
     server.go_on();
     let _ = place.worker.stop();
 }
+
+/// The database is closed for maintenance, for which the store has no error of its own.
+#[test]
+fn a_worker_waits_after_an_error_that_it_does_not_know() {
+    let Some(place) = Place::start() else { return };
+    let server = place.bench.place.server();
+    let close = "update pg_database set datallowconn = false where datname = 'postgres'";
+    let open = close.replace("false", "true");
+    server.order("create database other");
+    let order = |sql: &str| {
+        let url = format!("{}other", server.url().trim_end_matches("postgres"));
+        let done = crate::common::process::runtime().block_on(async {
+            let (client, connection) =
+                tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+            tokio::spawn(connection);
+            client.batch_execute(sql).await
+        });
+        done.unwrap();
+    };
+    let cut = "select pg_terminate_backend(pid) from pg_stat_activity where datname = 'postgres'";
+    order(&format!("{close}; {cut}"));
+    let (reason, error) = place.waits();
+    assert_eq!(reason, Wait::StoreAway);
+    let is_told = |said: &str| said.contains("not currently accepting connections");
+    assert!(matches!(&error, DurableError::Io(said) if is_told(said)), "{error:?}");
+    order(&open);
+    place.resumes(Wait::StoreAway);
+    let _ = place.worker.stop();
+}
