@@ -43,6 +43,9 @@ impl Operations {
             SELECT record.id, {RECORD} FROM page JOIN tb.records AS record ON record.id = page.id
             WHERE length < $3 ORDER BY place"
         );
+        // No id has the character that the server cannot store, so the ids after a text with it are
+        // those after the part before it.
+        let after = after.split('\0').next().unwrap_or_default();
         let (limit, longest) = (limit_of(limit), limit_of(LONGEST_LIST));
         let params: [super::link::Param<'_>; 3] =
             [(&after, Type::TEXT), (&limit, Type::INT8), (&longest, Type::INT8)];
