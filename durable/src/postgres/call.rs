@@ -6,7 +6,7 @@ use super::super::clock::{StoreClock, SystemClock, due, millis_up, present};
 use super::super::error::DurableError;
 use super::super::options::{Existing, Options, When};
 use super::options::PostgresOptions;
-use super::rows::{SettingColumns, has_zero, signed};
+use super::rows::{SettingColumns, duration, has_zero, signed};
 use super::schema::Schema;
 use serde_json::json;
 
@@ -18,8 +18,8 @@ use serde_json::json;
 /// server (`unique_violation`).
 ///
 /// A role needs `USAGE` on the schema and `EXECUTE` on the function `insert_with` for it, and no
-/// permission for the tables. After a timer that is due within half a minute, `PREPARE TRANSACTION`
-/// fails if a worker listens.
+/// permission for the tables. After a timer that is due within twelve seconds, `PREPARE TRANSACTION`
+/// fails if a worker listens, unless the call is [without a notice](Self::without_notice).
 ///
 /// # Examples
 ///
@@ -39,7 +39,8 @@ pub struct PostgresInsert {
     sql: String,
     id: String,
     payload: Vec<u8>,
-    options: String,
+    options: serde_json::Value,
+    text: String,
 }
 
 impl PostgresInsert {
@@ -85,20 +86,46 @@ impl PostgresInsert {
             "wait": wait,
             "by_rule": matches!(when, When::ByRule),
             "existing": existing,
-            "first": signed(settings.backoff.first),
-            "most": signed(settings.backoff.most),
+            "first": duration(settings.backoff.first),
+            "most": duration(settings.backoff.most),
             "jitter": settings.backoff.jitter,
             "attempts": settings.attempts,
             "lease": split.lease,
-            "lives": settings.time_to_live.map(signed),
+            "lives": settings.time_to_live.map(duration),
             "every": split.every,
             "cron": split.cron,
             "zone": split.zone,
-            "misfire": settings.window.map(signed),
+            "misfire": settings.window.map(duration),
             "headers": (!settings.headers.is_empty()).then_some(&settings.headers),
+            "notify": true,
         });
         let sql = Schema::new(store).sql("SELECT tb.insert_with($1, $2, $3)");
-        Ok(Self { sql, id: id.to_owned(), payload: payload.into(), options: options.to_string() })
+        let text = options.to_string();
+        Ok(Self { sql, id: id.to_owned(), payload: payload.into(), options, text })
+    }
+
+    /// Notifies no worker when the transaction is committed, so that a timer that is due within
+    /// twelve seconds may be late by two. PostgreSQL executes commits with notices one after
+    /// another, each until it is on the disk. This costs a transaction nothing unless others commit
+    /// at the same time.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon_durable::{Options, PostgresInsert, PostgresOptions};
+    ///
+    /// let (store, delay) = (PostgresOptions::new("reminders"), Duration::from_secs(5));
+    /// let call = PostgresInsert::new(&store, "order 7", "unpaid", delay, Options::new())?;
+    /// let call = call.without_notice();
+    /// # let _ = call;
+    /// # Ok::<(), tourbillon_durable::DurableError>(())
+    /// ```
+    #[must_use]
+    pub fn without_notice(mut self) -> Self {
+        self.options["notify"] = false.into();
+        self.text = self.options.to_string();
+        self
     }
 
     /// Returns the statement, with three parameters.
@@ -122,6 +149,6 @@ impl PostgresInsert {
     /// Returns the third parameter, in JSON.
     #[must_use]
     pub fn options(&self) -> &str {
-        &self.options
+        &self.text
     }
 }

@@ -4,15 +4,18 @@
 #![forbid(unsafe_code)]
 
 use super::super::clock::Millis;
-use super::super::key::{Key, Page};
+use super::super::key::{Key, Page, first_from};
 use crate::panics::ignore_poison;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
-use std::time::Instant;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// The time between two checks for overdue keys, in durations of such a check. While a transaction
 /// is open for long, each of them passes all keys that have ended since.
 const REST: u32 = 20;
+
+/// The shortest time between two checks for overdue keys.
+const SHORTEST_REST: Duration = Duration::from_millis(100);
 
 /// The distance from now to the latest position from which a window is loaded again.
 const FLOOR: Millis = 60_000;
@@ -21,8 +24,24 @@ const FLOOR: Millis = 60_000;
 /// `sql/load.sql` by the age that a heartbeat may have when it is not written again.
 const GONE: Millis = 4500;
 
+/// A check for overdue keys.
+#[derive(Debug)]
+pub(super) struct Late {
+    /// The due time from which the first check of a round begins.
+    pub(super) from: Millis,
+    pub(super) until: Millis,
+    /// The time for which the keys have been overdue.
+    pub(super) age: Millis,
+    /// The maximum number of keys.
+    pub(super) most: usize,
+    /// The parts of the keys, or `None` for all.
+    pub(super) parts: Option<Vec<i32>>,
+}
+
 /// The checks for overdue keys, wherever a window begins. They are statements of their own, because
-/// they may take long.
+/// they may take long. **A check continues after the last key that the one before found**, and from
+/// the first key on once there are no more. Keys that cannot be leased, because a transaction has
+/// locked them or all handlers are busy, therefore never keep others from being found.
 #[derive(Debug, Default)]
 pub(super) struct LateChecks(Mutex<LateCheck>);
 
@@ -35,6 +54,8 @@ struct LateCheck {
     found: Vec<Key>,
     /// The keys that the last check found.
     known: BTreeSet<Key>,
+    /// The position after the last key, if there may be more.
+    position: Option<Key>,
 }
 
 impl LateChecks {
@@ -46,13 +67,22 @@ impl LateChecks {
         due
     }
 
-    /// Ends a check. Returns `true` if it found a key that the last one did not.
-    pub(super) fn end(&self, found: Vec<Key>, begun: Instant, now: Instant) -> bool {
+    /// Returns the position at which the next check begins, at or after a due time.
+    pub(super) fn position(&self, from: Millis) -> Key {
+        let check = ignore_poison(self.0.lock());
+        check.position.clone().unwrap_or(first_from(0)).max(first_from(from))
+    }
+
+    /// Ends a check for up to `most` keys. Returns `true` if it found a key that the last one did
+    /// not.
+    pub(super) fn end(&self, found: Vec<Key>, most: usize, begun: Instant, now: Instant) -> bool {
         let mut check = ignore_poison(self.0.lock());
         let is_new = found.iter().any(|key| !check.known.contains(key));
-        let next = Some(now + now.saturating_duration_since(begun) * REST);
+        let rest = (now.saturating_duration_since(begun) * REST).max(SHORTEST_REST);
         let known = found.iter().cloned().collect();
-        *check = LateCheck { next, running: false, found, known };
+        let last = found.last().filter(|_| found.len() >= most);
+        let position = last.map(|(due, id)| (*due, Arc::from(format!("{id}\0"))));
+        *check = LateCheck { next: Some(now + rest), running: false, found, known, position };
         is_new
     }
 
@@ -114,6 +144,13 @@ impl Floors {
         holds
     }
 
+    /// Makes each worker load its window from a time on, if it has begun later.
+    pub(super) fn lower(&self, due: Millis) {
+        for floor in ignore_poison(self.0.lock()).values_mut() {
+            floor.due = floor.due.min(due);
+        }
+    }
+
     pub(super) fn remove(&self, worker: u64) {
         ignore_poison(self.0.lock()).remove(&worker);
     }
@@ -122,7 +159,6 @@ impl Floors {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
     use tourbillon::{Clock, MonotonicClock};
 
     #[test]
@@ -169,9 +205,15 @@ mod tests {
         let after = |millis| now + std::time::Duration::from_millis(millis);
         let key: Key = (7, Arc::from("id"));
         assert!(checks.begin(now) && !checks.begin(now));
-        assert!(checks.end(vec![key.clone()], now, after(10)));
+        assert!(checks.end(vec![key.clone()], 2, now, after(10)));
         assert_eq!((checks.take().len(), checks.take().len()), (1, 0));
         assert!(!checks.begin(after(209)) && checks.begin(after(210)));
-        assert!(!checks.end(vec![key], after(210), after(210)), "it is known");
+        assert!(!checks.end(vec![key.clone()], 2, after(210), after(210)), "it is known");
+        assert_eq!(checks.position(5), first_from(5), "there were no more");
+        assert!(!checks.end(vec![key], 1, after(310), after(310)));
+        assert_eq!(checks.position(5), (7, Arc::from("id\0")));
+        assert_eq!(checks.position(9), first_from(9));
+        assert!(!checks.end(Vec::new(), 1, after(410), after(410)));
+        assert_eq!(checks.position(5), first_from(5));
     }
 }

@@ -1,25 +1,31 @@
 //! Notices, by which a worker learns of timers in its window that another process has inserted.
 //!
-//! Each transaction that adds a key within the next half minute notifies the listeners when it
-//! commits (`process:part:due:id`), unless all of them are in the process that adds it. A worker
-//! that leaves, and a store that is paused, are announced as well. A task listens on a connection
-//! of its own and notifies the workers. Notices are hints, so one that is duplicated costs at most
-//! a rejected lease, and a key whose notice was lost is late by a second (`sql/load.sql`). **All
-//! windows are loaded again when the connection breaks, each second until another one listens, and
-//! once more then.** A statement detects a connection that broke silently. Once a minute all
-//! windows are loaded again in any case.
+//! Each transaction that adds a key within the next twelve seconds notifies the listeners when it
+//! commits (`process:part:due:id`, or `from:due` for the rest of many keys), unless all of them are
+//! in the process that adds it. A worker that leaves, and a store that is paused, are announced as
+//! well. A task listens on a connection of its own and notifies the workers. Notices are hints, so
+//! one that is duplicated costs at most a rejected lease, and a key whose notice was lost is late by
+//! a second (`sql/load.sql`). **All windows are loaded again when the connection breaks, each second
+//! until another one listens, and once more then.** A statement detects a connection that broke
+//! silently. Once a minute all windows are loaded again in any case.
+//!
+//! **A pooler may lose all notices without an error.** The task therefore sends a notice to itself
+//! (`echo:number`) by another connection, when it begins to listen and once a minute. If the notice
+//! does not arrive, the task reports that, and has windows loaded again each second until one does.
 
 #![forbid(unsafe_code)]
 
 use super::super::clock::Millis;
-use super::link::Link;
+use super::link::{Link, Param, Retry};
 use futures_util::StreamExt;
 use futures_util::stream;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::time::timeout;
+use tokio_postgres::types::Type;
 use tokio_postgres::{AsyncMessage, Client};
+use tourbillon::{Clock, MonotonicClock};
 
 /// The interval between statements that test the connection, and the time within which one must be
 /// answered. If the server has become unresponsive, notices are late by at most both.
@@ -34,6 +40,12 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// The interval at which windows are loaded again while nothing is listened to.
 const UNSUBSCRIBED: Duration = Duration::from_secs(1);
 
+/// The interval at which the task sends a notice to itself.
+const ECHO: Duration = Duration::from_secs(60);
+
+/// The time within which the notice must arrive.
+const ECHOES: Duration = Duration::from_secs(2);
+
 /// The interval at which windows are loaded again.
 const AGAIN: Duration = Duration::from_secs(60);
 
@@ -42,10 +54,13 @@ pub(super) trait Subscriber: Send + Sync {
     /// A process has added a key.
     fn key_added(&self, process: i64, part: u64, due: Millis, id: &str);
 
+    /// A process has added several keys that are due at this time or later.
+    fn keys_added(&self, from: Millis);
+
     /// A worker has left, or the store was paused or resumed.
     fn workers_changed(&self);
 
-    /// The connection has broken, or stands again.
+    /// Notices do not arrive any more, or arrive again.
     fn subscription(&self, stands: bool);
 
     /// Notices may have been lost.
@@ -99,8 +114,9 @@ async fn resume<S: Subscriber + AsLink>(channel: &str, subscriber: &S) {
             subscriber.subscription(true);
         }
         subscriber.notices_lost();
-        follow(subscription, subscriber).await;
-        subscriber.subscription(false);
+        if follow(channel, subscription, subscriber).await {
+            subscriber.subscription(false);
+        }
         subscriber.notices_lost();
     }
 }
@@ -146,34 +162,124 @@ async fn beside<T>(
     }
 }
 
-/// Forwards notices until the connection ends or is silent.
-async fn follow(subscription: Subscription, subscriber: &impl Subscriber) {
+/// Forwards notices until the connection ends or is silent. Returns `false` if notices were lost
+/// before, as was reported.
+async fn follow(
+    channel: &str,
+    subscription: Subscription,
+    subscriber: &(impl Subscriber + AsLink),
+) -> bool {
     let Subscription { client, mut messages } = subscription;
+    let mut echo = Echo::new();
     loop {
-        match timeout(PING, messages.next()).await {
-            Ok(None) => return,
-            Ok(Some(notice)) => forward(&notice, subscriber),
-            Err(_) => {
-                let ping = client.batch_execute("");
-                let ping = beside(&mut messages, ping, |notice| forward(&notice, subscriber));
-                if !matches!(timeout(PING, ping).await, Ok(Some(Ok(())))) {
-                    return;
+        let mut notices = Vec::new();
+        let mut stands = true;
+        if echo.is_due() {
+            let sending = echo.send(subscriber.link(), channel);
+            let sent = beside(&mut messages, sending, |notice| notices.push(notice)).await;
+            stands = sent.is_some();
+        } else {
+            match timeout(PING, messages.next()).await {
+                Ok(Some(notice)) => notices.push(notice),
+                Ok(None) => stands = false,
+                Err(_) => {
+                    let ping = client.batch_execute("");
+                    let ping = beside(&mut messages, ping, |notice| notices.push(notice));
+                    stands = matches!(timeout(PING, ping).await, Ok(Some(Ok(()))));
                 }
             }
+        }
+        for notice in &notices {
+            if !echo.take(notice) {
+                forward(notice, subscriber);
+            }
+        }
+        match echo.change() {
+            Some(arrives) => {
+                subscriber.subscription(arrives);
+                subscriber.notices_lost();
+            }
+            None if echo.is_lost => subscriber.unsubscribed(),
+            None => {}
+        }
+        if !stands {
+            return !echo.is_lost;
         }
     }
 }
 
+/// The notices that a task sends to itself.
+struct Echo {
+    /// The number of the notice that has not arrived yet, and the time at which it was sent.
+    pending: Option<(u64, Instant)>,
+    /// Set if it has arrived since the last call of [`change`](Self::change).
+    has_arrived: bool,
+    /// The time of the next notice.
+    next: Instant,
+    /// Set if the last notice has not arrived in time.
+    is_lost: bool,
+}
+
+impl Echo {
+    fn new() -> Self {
+        Self { pending: None, has_arrived: false, next: MonotonicClock.now(), is_lost: false }
+    }
+
+    fn is_due(&self) -> bool {
+        MonotonicClock.now() >= self.next
+    }
+
+    /// Sends a notice. It may arrive before the reply. If the server cannot be reached, that shows
+    /// nothing about notices.
+    async fn send(&mut self, link: &Link, channel: &str) {
+        let number = fastrand::u64(..);
+        let payload = format!("echo:{number}");
+        let params: [Param<'_>; 2] = [(&channel, Type::TEXT), (&&*payload, Type::TEXT)];
+        let sql = "SELECT pg_catalog.pg_notify($1, $2)";
+        let sent = timeout(ECHOES, link.query(Retry::Caller, sql, &params)).await;
+        let now = MonotonicClock.now();
+        let is_sent = matches!(sent, Ok(Ok(_)));
+        self.pending = is_sent.then_some((number, now));
+        self.next = now + if is_sent && !self.is_lost { ECHO } else { ECHOES * 2 };
+    }
+
+    /// Returns `true` if a notice was sent by a task to itself.
+    fn take(&mut self, notice: &str) -> bool {
+        let Some(number) = notice.strip_prefix("echo:") else { return false };
+        if self.pending.is_some_and(|(pending, _)| number == pending.to_string()) {
+            self.pending = None;
+            self.has_arrived = true;
+        }
+        true
+    }
+
+    /// Returns whether notices arrive, if that has changed.
+    fn change(&mut self) -> Option<bool> {
+        let is_overdue = |(_, sent): (u64, Instant)| {
+            MonotonicClock.now().saturating_duration_since(sent) > ECHOES
+        };
+        let is_lost = match std::mem::take(&mut self.has_arrived) {
+            true => false,
+            false => self.is_lost || self.pending.is_some_and(is_overdue),
+        };
+        (std::mem::replace(&mut self.is_lost, is_lost) != is_lost).then_some(!is_lost)
+    }
+}
+
 fn forward(notice: &str, subscriber: &impl Subscriber) {
-    let read = || {
+    let key = || {
         let mut parts = notice.splitn(4, ':');
         let process = parts.next()?.parse().ok()?;
         let part = parts.next()?.parse().ok()?;
         let due = parts.next()?.parse().ok()?;
-        subscriber.key_added(process, part, due, parts.next()?);
-        Some(())
+        Some((process, part, due, parts.next()?))
     };
-    if read().is_none() {
+    let from = || notice.strip_prefix("from:")?.parse().ok();
+    if let Some((process, part, due, id)) = key() {
+        subscriber.key_added(process, part, due, id);
+    } else if let Some(from) = from() {
+        subscriber.keys_added(from);
+    } else {
         subscriber.workers_changed();
     }
 }

@@ -6,6 +6,7 @@ use super::super::clock::Millis;
 use super::super::error::DurableError;
 use super::super::key::{Key, Page, first_from};
 use super::super::window::Window;
+use super::floors::Late;
 use super::link::{Param, Retry};
 use super::operations::{Operations, unexpected_reply};
 use super::rows::{Reader, signed};
@@ -15,8 +16,16 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use tourbillon::{Clock, MonotonicClock};
 
-/// The maximum number of keys that such a check finds, equal to that of `sql/load.sql`.
+/// The number of parts.
+const PARTS: u64 = 64;
+
+/// The minimum number of keys that a check for overdue keys finds, and the maximum number of those
+/// that other workers own. They own most of them because they are busy, and not because they missed
+/// them.
 const LATE: usize = 64;
+
+/// The time after which a worker looks for overdue keys, and for those of others.
+const AGES: [Millis; 2] = [1000, 5000];
 
 /// Returns a key as the arguments of a query, whose keys begin with it, or after it if the last is
 /// `true`. No id has the character with which a window names the position after a key.
@@ -58,18 +67,8 @@ impl Operations {
                 break (parts, page);
             }
         };
-        // Most keys that appear late are after the floor, and a check of all others may take long.
-        for (place, from) in [self.floors.of(worker), 0].into_iter().enumerate() {
-            if page.paused {
-                break;
-            }
-            if !page.more && page.keys.len() + LATE < limit {
-                page.keys.extend(self.late[place].take());
-            }
-            if self.late[place].begin(MonotonicClock.now()) {
-                let (operations, parts) = (Arc::clone(self), parts.clone());
-                tokio::spawn(async move { operations.check_late(place, from, &parts).await });
-            }
+        if !page.paused {
+            self.check_for_late(worker, &parts, from, limit, &mut page);
         }
         self.ownership.set_owned(worker, &parts);
         if self.beats.note(worker, page.now) {
@@ -105,18 +104,66 @@ impl Operations {
         page(row, limit).ok_or_else(unexpected_reply)
     }
 
+    /// Adds the overdue keys that were found, and begins the next checks for them.
+    ///
+    /// Most keys that appear late are after the floor. A check before it may take long, because it
+    /// passes the entries of timers that have ended, and is separate. Keys from the low watermark
+    /// on, which is where a page begins that is not the first, are loaded in any case.
+    fn check_for_late(
+        self: &Arc<Self>,
+        worker: u64,
+        parts: &BTreeSet<u64>,
+        low_watermark: &Key,
+        limit: usize,
+        page: &mut Page,
+    ) {
+        let floor = self.floors.of(worker);
+        let until = if *low_watermark == first_from(0) { page.until } else { low_watermark.0 };
+        let numbers = |which: &dyn Fn(&u64) -> bool| -> Option<Vec<i32>> {
+            Some((0..PARTS).filter(which).filter_map(|part| i32::try_from(part).ok()).collect())
+        };
+        let own = numbers(&|part| parts.contains(part));
+        let others = numbers(&|part| !parts.contains(part));
+        let [age, age_of_others] = AGES;
+        let most = limit.max(LATE);
+        let checks = [
+            Late { from: floor, until, age, most, parts: own },
+            Late { from: floor, until, age: age_of_others, most: LATE, parts: others },
+            Late { from: 0, until: floor, age: age_of_others, most, parts: None },
+        ];
+        for (place, check) in checks.into_iter().enumerate() {
+            // The last key of a page counts as its end, so these come first.
+            page.keys.splice(0..0, self.late[place].take());
+            if self.late[place].begin(MonotonicClock.now()) {
+                let operations = Arc::clone(self);
+                tokio::spawn(async move { operations.check_late(place, check).await });
+            }
+        }
+    }
+
     /// Finds keys that have been overdue for long, for the next page.
-    async fn check_late(&self, place: usize, from: Millis, parts: &BTreeSet<u64>) {
+    async fn check_late(&self, place: usize, check: Late) {
         let begun = MonotonicClock.now();
-        let parts: Vec<i32> = parts.iter().filter_map(|part| i32::try_from(*part).ok()).collect();
-        let (from, at) = (signed(from), self.at());
-        let params: [Param<'_>; 3] =
-            [(&from, Type::INT8), (&parts, Type::INT4_ARRAY), (&at, Type::INT8)];
-        let rows = self.read(Retry::Count, "SELECT * FROM tb.late($1, $2, $3)", &params).await;
-        let rows = rows.unwrap_or_default();
+        let Late { from, until, age, most, parts } = check;
+        let from = self.late[place].position(from);
+        let (due, id, after) = bounded(&from);
+        let (until, age, at) = (signed(until), signed(age), self.at());
+        let limit = i32::try_from(most).unwrap_or(i32::MAX);
+        let params: [Param<'_>; 8] = [
+            (&due, Type::INT8),
+            (&id, Type::TEXT),
+            (&after, Type::BOOL),
+            (&until, Type::INT8),
+            (&age, Type::INT8),
+            (&limit, Type::INT4),
+            (&parts, Type::INT4_ARRAY),
+            (&at, Type::INT8),
+        ];
+        let sql = "SELECT * FROM tb.late($1, $2, $3, $4, $5, $6, $7, $8)";
+        let rows = self.read(Retry::Count, sql, &params).await.unwrap_or_default();
         let found = rows.first().and_then(|row| keys(&mut Reader::new(row, 0)));
         let found = found.unwrap_or_default();
-        if self.late[place].end(found, begun, MonotonicClock.now()) {
+        if self.late[place].end(found, most, begun, MonotonicClock.now()) {
             self.ownership.request_checks();
         }
     }

@@ -23,8 +23,9 @@ use std::sync::Arc;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-/// The distance from now up to which changes are published, equal to that of `sql/batch.sql`.
-const NOTIFY_AHEAD: Millis = 30_000;
+/// The distance from now up to which the workers of this process are notified of changes, equal to
+/// that of `sql/batch.sql` for others.
+const NOTIFY_AHEAD: Millis = 12_000;
 
 pub(super) struct Operations {
     pub(super) link: Link,
@@ -37,7 +38,7 @@ pub(super) struct Operations {
     /// The number of this process among the users of the store.
     pub(super) process: i64,
     pub(super) listens: bool,
-    pub(super) late: [super::floors::LateChecks; 2],
+    pub(super) late: [super::floors::LateChecks; 3],
     pub(super) floors: super::floors::Floors,
     pub(super) beats: super::floors::Beats,
 }
@@ -312,6 +313,11 @@ impl Subscriber for Operations {
             let change = Change { removed: None, added: Some((due, Arc::from(id))) };
             self.ownership.notify(part, change);
         }
+    }
+
+    fn keys_added(&self, from: Millis) {
+        self.floors.lower(from);
+        self.ownership.reload();
     }
 
     fn workers_changed(&self) {

@@ -1,7 +1,7 @@
 //! The conversion of operations, records and letters to and from the columns of SQL.
 //!
-//! Durations that only workers compute with are stored as the `bigint` with the same bits, so that
-//! every value is read as it was written. Headers are a JSON array of pairs, which keeps their
+//! Durations that only workers compute with are stored as a `bigint`, which bounds them by 292 million
+//! years. Headers are a JSON array of pairs, which keeps their
 //! order, or an object that another client has written.
 
 #![forbid(unsafe_code)]
@@ -33,6 +33,11 @@ pub(super) fn signed(number: u64) -> i64 {
     number.cast_signed()
 }
 
+/// Converts a duration to a column.
+pub(super) fn duration(millis: Millis) -> i64 {
+    i64::try_from(millis).unwrap_or(i64::MAX)
+}
+
 /// Returns `true` if a text of the settings has the character that the server cannot store.
 pub(super) fn has_zero(settings: &Settings) -> bool {
     let rule = match &settings.rule {
@@ -61,7 +66,7 @@ impl<'a> SettingColumns<'a> {
         let (mut every, mut cron, mut zone) = (None, None, None);
         match &settings.rule {
             None => {}
-            Some(Rule::Every(interval)) => every = Some(signed(whole_millis(*interval))),
+            Some(Rule::Every(interval)) => every = Some(duration(whole_millis(*interval))),
             Some(Rule::Cron { expression, zone: of }) => {
                 (cron, zone) = (Some(&**expression), Some(&**of));
             }
@@ -120,12 +125,12 @@ impl<'a> Columns<'a> {
         self.notes.push(operation.note.as_deref());
         self.flags.push(operation.flag);
         self.reasons.push(operation.reason);
-        self.firsts.push(settings.map(|settings| signed(settings.backoff.first)));
-        self.mosts.push(settings.map(|settings| signed(settings.backoff.most)));
+        self.firsts.push(settings.map(|settings| duration(settings.backoff.first)));
+        self.mosts.push(settings.map(|settings| duration(settings.backoff.most)));
         self.jitters.push(settings.map(|settings| settings.backoff.jitter));
         self.attempts.push(settings.map(|settings| settings.attempts.into()));
-        self.lives.push(settings.and_then(|settings| settings.time_to_live).map(signed));
-        self.misfires.push(settings.and_then(|settings| settings.window).map(signed));
+        self.lives.push(settings.and_then(|settings| settings.time_to_live).map(duration));
+        self.misfires.push(settings.and_then(|settings| settings.window).map(duration));
         self.leases.push(split.as_ref().map(|split| split.lease));
         self.everys.push(split.as_ref().and_then(|split| split.every));
         self.crons.push(split.as_ref().and_then(|split| split.cron));

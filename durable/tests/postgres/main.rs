@@ -10,6 +10,7 @@ mod common;
 #[cfg(feature = "postgres-tls")]
 mod encrypted;
 mod interleavings;
+mod late;
 mod parts;
 mod pooler;
 mod processes;

@@ -122,12 +122,13 @@ fn keys_that_are_late_are_found_in_all_parts() {
         "insert into timers.timers (due, planned, first, most, attempts, lease, jitter, id, payload) \
          values (1000, 1000, 1, 1, 8, 15000, true, 'id', '')",
     );
-    let late = |parts: &str, at: u64| {
-        let ids = format!("array_to_string(ids, ' ') from timers.late(0, {parts}, {at})");
-        store.0.order(&format!("select {ids}"))
+    let late = |age: u64, parts: &str, at: u64| {
+        let ids = "array_to_string(ids, ' ') from timers.late(0, '', false, 9000";
+        store.0.order(&format!("select {ids}, {age}, 7, {parts}, {at})"))
     };
     let (own, other) = ("array[timers.part('id')]", "array[timers.part('id') + 1]");
-    assert_eq!((late(own, 1999), late(own, 2000)), (String::new(), "id".to_owned()));
-    // Its owner may have stopped.
-    assert_eq!((late(other, 6000), late(other, 6001)), (String::new(), "id".to_owned()));
+    let (none, id) = (String::new, || "id".to_owned());
+    assert_eq!((late(1000, own, 1999), late(1000, own, 2000)), (none(), id()));
+    assert_eq!((late(1000, other, 9000), late(5000, "null", 6000)), (none(), id()));
+    assert_eq!(late(5000, "null", 5999), none());
 }

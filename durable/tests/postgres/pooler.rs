@@ -16,14 +16,14 @@ use tourbillon_durable::PostgresOptions;
 const GUARD: &str = "\"$0\" -u postgres \"$1\" & cat > /dev/null; kill -KILL $!";
 
 /// A pooler in front of a server.
-struct Pooler {
+pub(crate) struct Pooler {
     process: Child,
     port: u16,
     folder: std::path::PathBuf,
 }
 
 impl Pooler {
-    fn before(server: &PostgresServer) -> Option<Self> {
+    pub(crate) fn before(server: &PostgresServer) -> Option<Self> {
         let program = "/usr/sbin/pgbouncer";
         if !std::path::Path::new(program).exists() {
             leave_out("PgBouncer");
@@ -53,6 +53,12 @@ impl Pooler {
     }
 }
 
+impl Pooler {
+    pub(crate) fn url(&self) -> String {
+        url(Ipv4Addr::LOCALHOST, &[self.port])
+    }
+}
+
 impl Drop for Pooler {
     fn drop(&mut self) {
         drop(self.process.stdin.take());
@@ -66,7 +72,7 @@ fn a_store_that_polls_works_behind_a_pooler() {
     let Some(server) = PostgresServer::start(&[]) else { return };
     let Some(pooler) = Pooler::before(&server) else { return };
     let polls = || PostgresOptions::new("timers").poll_only();
-    let url = url(Ipv4Addr::LOCALHOST, &[pooler.port]);
+    let url = pooler.url();
     let [first, second] = [(); 2].map(|()| Process::in_schema(&url, polls()));
     let watch = Watch::over(&first);
     sleep(2 * SECOND);

@@ -127,6 +127,16 @@ fn other_clients_get_the_results_and_the_errors() {
         "'', delay => '1 day', headers => '7'",
         "'', delay => '1 day', backoff_first => '-1 s'",
         "'', delay => '1 day', time_to_live => '-1 s'",
+        "'', delay => '1 day', existing => null",
+        "'', due => '-infinity'",
+        "'', due => 'infinity'",
+        "'', payload_json => '{}', delay => '1 day'",
+        "'', cron => '0 3 * * *', zone => 'UTC'",
+        "'', delay => '1 day', cron => '0 3 * * *'",
+        "'', delay => '1 day', cron => 'hello', zone => 'UTC'",
+        "'', delay => '1 day', cron => '0 3 * * *', zone => 'Mars/Base'",
+        "'', delay => '1 day', cron => '0 3 * * *', zone => 'CEST'",
+        "'', delay => '1 day', cron => '0 3 * * *', zone => 'Foo/Bar5'",
     ] {
         let refused = insert(wrong);
         assert!(
@@ -155,25 +165,23 @@ fn other_processes_are_notified() {
         let told = server.order(&format!("begin; listen \"tourbillon timers\"; commit; {sql}"));
         let payload =
             |line: &str| Some(line.split_once("with payload \"")?.1.split('"').next()?.to_owned());
-        told.lines().filter_map(payload).collect::<Vec<_>>()
+        let told = told.lines().filter_map(payload);
+        told.filter(|notice| !notice.starts_with("echo")).collect::<Vec<_>>()
     };
-    let [near] = &notices("select timers.insert('id', '', delay => '20 s')")[..] else { panic!() };
-    assert!(near.starts_with("0:") && near.ends_with(":id"), "{near}");
-    assert!(notices("select timers.insert('far', '', delay => '31 s')").is_empty());
+    server.order("select timers.insert('id', '', delay => '1 day')");
     let reset = |number, seconds| {
         batch(number, false, "reset", &["id"], &format!("timers.clock() + {seconds} * 1000"))
     };
-    let [near] = &notices(&reset(1, 20))[..] else { panic!() };
+    let [near] = &notices(&reset(1, 11))[..] else { panic!() };
     assert!(near.starts_with("1:") && near.ends_with(":id"), "{near}");
-    assert!(notices(&reset(2, 31)).is_empty());
-    // All workers belong to the process that notifies.
-    let near = "array['id'], array[timers.clock()]";
-    assert_eq!(notices(&format!("select timers.notify_near(7, 0, {near})")), [""; 0]);
-    assert_eq!(notices(&format!("select timers.notify_near(7, timers.clock(), {near})")).len(), 1);
-    assert_eq!(
-        notices(&format!("select timers.notify_near({own}, timers.clock(), {near})")),
-        [""; 0]
-    );
+    assert!(notices(&reset(2, 20)).is_empty());
+    let near = |home: &str, kind: &str| {
+        let changed = format!("array['{kind}'], array['id'], array[timers.clock()]");
+        notices(&format!("select timers.notify_near({home}, timers.clock(), {changed})")).len()
+    };
+    // Unless all workers belong to the process that notifies, and not of the ends of leases.
+    assert_eq!((near("7", "finish"), near(&own, "finish")), (1, 0));
+    assert_eq!((near("7", "lease"), near("7", "renew")), (0, 0));
     assert_eq!(notices("select timers.pause_store(false)"), ["pause"]);
     assert_eq!(notices("select timers.leave(7, null)"), ["left"]);
     assert_eq!(work.stop(), [""; 0]);
@@ -228,6 +236,86 @@ fn a_transaction_that_cannot_see_the_present_is_refused() {
     assert_eq!(inserted, Ok(Some("new".to_owned())));
     process.execute(&client, "commit").unwrap();
     all_are_acknowledged_once(timers, vec![process.work()], vec!["id".to_owned()]);
+}
+
+/// A literal is the payload as it is written, and JSON stays JSON.
+#[test]
+fn a_payload_is_a_text_json_or_bytes() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    for (id, payload, stored) in [
+        ("text", r"'C:\temp'", r"C:\temp".as_bytes()),
+        ("json in a text", r#"'{"re":"\\d+","x":"\""}'"#, br#"{"re":"\\d+","x":"\""}"#),
+        ("json", r#"payload_json => '{"re": "\\d+"}'"#, br#"{"re": "\\d+"}"#),
+        ("bytes", r"payload_bytes => '\x00ff'", b"\x00\xff"),
+        ("none", "payload => null", b""),
+    ] {
+        server.order(&format!("select timers.insert('{id}', {payload}, delay => '1 day')"));
+        assert_eq!(wait(process.timers.get(id)).unwrap().unwrap().payload, stored, "{id}");
+    }
+}
+
+/// The function that takes the options of the crate checks the same.
+#[test]
+fn no_function_takes_what_a_worker_cannot_read() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    let client = client(&process, &server);
+    let with = |changes: &str| {
+        let sql = format!(
+            r#"select timers.insert_with('id', '', ('{{"wait": 86400000, "existing": "replace",
+               "first": 1, "most": 1, "jitter": true, "attempts": 8, "lease": 1000}}'::jsonb
+               || '{changes}')::text)"#
+        );
+        process.execute(&client, &sql)
+    };
+    let long = "x".repeat(4097);
+    for wrong in [
+        r#"{"headers": {"a": 5}}"#,
+        r#"{"headers": "x"}"#,
+        &format!(r#"{{"headers": {{"a": "{long}"}}}}"#),
+        r#"{"cron": "* * * * *"}"#,
+        r#"{"cron": "* * * * *", "zone": "UTC", "every": 1}"#,
+        &format!(r#"{{"cron": "* * * * {long}", "zone": "UTC"}}"#),
+        r#"{"every": 0}"#,
+        r#"{"every": -5}"#,
+        r#"{"first": -7}"#,
+        r#"{"misfire": 7}"#,
+        r#"{"existing": null}"#,
+    ] {
+        assert_eq!(with(wrong), Err("22023".to_owned()), "{wrong}");
+    }
+    let most = "x".repeat(4095);
+    for right in [
+        &*format!(r#"{{"headers": {{"a": "{most}"}}}}"#),
+        r#"{"cron": "0 0 3 ? * MON-FRI", "zone": "europe/Berlin", "misfire": 7}"#,
+        r#"{"cron": "@daily", "zone": "Etc/GMT+3"}"#,
+    ] {
+        let done = with(right).unwrap().unwrap();
+        assert!(["new", "replaced"].contains(&&*done), "{right}: {done}");
+        assert!(wait(process.timers.get("id")).unwrap().is_some(), "{right}");
+    }
+    // Rows that other programs write.
+    for wrong in ["every = 0", "first = -1", "cron = repeat('x', 5000)", "zone = repeat('x', 300)"]
+    {
+        let refused = process.execute(&client, &format!("update timers.timers set {wrong}"));
+        assert_eq!(refused, Err("23514".to_owned()), "{wrong}");
+    }
+}
+
+#[test]
+fn a_list_continues_after_any_text() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    for id in ["a", "a\u{1}", "b"] {
+        wait(process.timers.insert(id, "", 86_400 * SECOND, quick())).unwrap();
+    }
+    let after = |text| {
+        let listed = wait(process.timers.list(Some(text), 10)).unwrap();
+        listed.into_iter().map(|timer| timer.id).collect::<Vec<_>>()
+    };
+    assert_eq!(after("a\0b"), ["a\u{1}", "b"]);
+    assert_eq!(after("a"), after("a\0b"));
 }
 
 #[test]

@@ -124,7 +124,7 @@ BEGIN
     END IF;
     INSERT INTO tb.batches VALUES (a_process, a_number, clock_timestamp(), reply.now,
       reply.answers, reply.dues, reply.fences, reply.befores);
-    PERFORM tb.notify_near(home, reply.now, ids, reply.dues);
+    PERFORM tb.notify_near(home, reply.now, kinds, ids, reply.dues);
   END IF;
   RETURN QUERY
     SELECT o.place::integer, reply.now, o.answer, o.due, tb.part(o.id), o.fence, o.before,
@@ -146,12 +146,16 @@ BEGIN
   RETURN leased;
 END $$;
 
--- Notifies the workers of other processes of keys in their window.
-CREATE OR REPLACE FUNCTION tb.notify_near(home bigint, now bigint, ids text[], dues bigint[])
-RETURNS void LANGUAGE plpgsql AS $$
+-- Notifies the workers of other processes that are alive of keys in their window. The end of a lease is
+-- not announced, because the owner of the timer asks for the lease, and has the end in the reply.
+-- PostgreSQL executes commits with notices one after another.
+CREATE OR REPLACE FUNCTION tb.notify_near(
+  home bigint, now bigint, kinds text[], ids text[], dues bigint[]
+) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  PERFORM FROM tb.workers WHERE listens AND process <> home LIMIT 1;
+  PERFORM FROM tb.workers WHERE listens AND process <> home AND beat >= now - 5000 LIMIT 1;
   IF NOT FOUND THEN RETURN; END IF;
   PERFORM pg_notify('tb_channel', concat_ws(':', home, tb.part(id), due, id))
-    FROM unnest(ids, dues) AS changed (id, due) WHERE due <= now + 30000;
+    FROM unnest(kinds, ids, dues) AS changed (kind, id, due)
+    WHERE due <= now + 12000 AND kind NOT IN ('lease', 'renew');
 END $$;

@@ -6,7 +6,7 @@
 -- has two owners, of which each timer's lease accepts one, but never none.
 --
 -- from_due, from_id, after: the keys begin with this one, or after it
--- until: the last due time, at most 15 seconds from now
+-- until: the last due time, at most ten seconds from now
 -- most: the maximum number of keys
 
 CREATE OR REPLACE FUNCTION tb.load(
@@ -29,7 +29,7 @@ BEGIN
     WHERE me = (SELECT worker FROM unnest(alive) AS worker
       ORDER BY hashint8extended(worker, part), worker LIMIT 1);
   parts := coalesce(parts, '{}');
-  last := least(until, now + 15000);
+  last := least(until, now + 10000);
   SELECT store.paused INTO paused FROM tb.store AS store;
   IF paused OR cardinality(parts) = 0 THEN RETURN NEXT; RETURN; END IF;
   SELECT array_agg(key.due), array_agg(key.id) INTO dues, ids
@@ -38,11 +38,12 @@ BEGIN
   RETURN NEXT;
 END $$;
 
--- Returns the first keys from a due time on that have been overdue for a second, of some parts, and
--- those that have been for five seconds, of all parts.
-CREATE OR REPLACE FUNCTION tb.late(from_due bigint, parts integer[], at bigint) RETURNS TABLE (
-  dues bigint[], ids text[]
-) LANGUAGE plpgsql
+-- Returns the first keys of some parts, or of all, that have been overdue for a while. They begin like
+-- those of `tb.load` and are due before `until`.
+CREATE OR REPLACE FUNCTION tb.late(
+  from_due bigint, from_id text, after boolean, until bigint, age bigint, most integer,
+  parts integer[], at bigint
+) RETURNS TABLE (dues bigint[], ids text[]) LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
 SET jit = off AS $$
 #variable_conflict use_variable
@@ -50,8 +51,7 @@ DECLARE
   now bigint := coalesce(at, tb.clock());
 BEGIN
   SELECT array_agg(key.due), array_agg(key.id) INTO dues, ids
-    FROM tb.keys(from_due, '', false, now - 1000, 64, NULL) AS key
-    WHERE key.due < now - 5000 OR tb.part(key.id) = ANY (parts);
+    FROM tb.keys(from_due, from_id, after, least(until, now - age), most, parts) AS key;
   RETURN NEXT;
 END $$;
 
