@@ -13,7 +13,7 @@
 //! cargo run --release --example connections -- --help
 //! ```
 
-#![allow(clippy::print_stdout, reason = "a program that reports to a person")]
+#![allow(clippy::print_stderr, clippy::print_stdout, reason = "a program that reports to a person")]
 #![allow(clippy::disallowed_methods, reason = "a program in real time, with threads of its own")]
 
 mod cpu;

@@ -7,6 +7,7 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use timerd::{Arguments, Config, NewToken, Service, StartError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 
 /// Calls webhooks on time
 ///
@@ -29,9 +30,9 @@ enum Command {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    // Colours are for people.
-    tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(io::stderr().is_terminal()).init();
     let Cli { arguments, command } = Cli::parse();
+    // Dropped at the end, which writes what waits.
+    let _log = write_log();
     let done = match command {
         Some(Command::Token) => print_token(),
         None => run(&arguments).await,
@@ -39,10 +40,21 @@ async fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("timerd: {error}");
+            let _ = writeln!(io::stderr(), "timerd: {error}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// Writes the log to the standard error by a thread of its own. A reader that has gone, a full disk,
+/// and a reader that is slow lose lines of the log, but delay and end nothing.
+fn write_log() -> WorkerGuard {
+    let (lines, guard) = NonBlockingBuilder::default().finish(io::stderr());
+    // Colours are for people.
+    let log = tracing_subscriber::fmt().with_writer(lines).with_ansi(io::stderr().is_terminal());
+    // It would report a failure by `eprintln!`, which panics for the same reason.
+    log.log_internal_errors(false).init();
+    guard
 }
 
 async fn run(arguments: &Arguments) -> Result<(), StartError> {

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 use timers::SettingsError;
 use tourbillon_durable::DurableError;
@@ -42,9 +42,15 @@ impl Failure {
             Self::NotFound(why) => (3, why),
             Self::Damaged(why) => (5, why),
         };
-        eprintln!("timers: {}", timers::printable(&why));
+        complain(&format!("timers: {why}"));
         ExitCode::from(code)
     }
+}
+
+/// Writes a line to the standard error. Its reader may have gone, which changes neither the work nor
+/// the exit code.
+pub(crate) fn complain(line: &str) {
+    let _ = writeln!(io::stderr(), "{}", timers::printable(line));
 }
 
 fn code(error: &DurableError) -> u8 {

@@ -1,7 +1,11 @@
 //! The start and the end of a server's process, which `load` relies on. The server prints its
 //! address, ends when its standard input does, and then prints a line of JSON.
 
-#![allow(clippy::print_stdout, reason = "the address and the counts go to a program that reads")]
+#![allow(
+    clippy::print_stderr,
+    clippy::print_stdout,
+    reason = "the address and the counts go to a program that reads"
+)]
 
 use crate::timers::Kind;
 use clap::Parser;

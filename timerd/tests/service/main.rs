@@ -14,6 +14,7 @@ mod faults;
 mod guard;
 mod history;
 mod limits;
+mod log;
 mod page;
 #[allow(dead_code, reason = "these tests use a part")]
 #[path = "../../../durable/tests/common/postgres_server.rs"]

@@ -15,21 +15,26 @@ use tourbillon_durable::DurableTimers;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// The running program.
-struct Program {
+pub(crate) struct Program {
     process: Child,
     out: BufReader<ChildStdout>,
-    address: String,
+    pub(crate) address: String,
 }
 
 impl Program {
-    fn start(folder: &Folder, arguments: &[&str]) -> Self {
+    pub(crate) fn start(folder: &Folder, arguments: &[&str]) -> Self {
+        Self::start_with(folder, arguments, Stdio::null())
+    }
+
+    /// Starts the program with another standard error.
+    pub(crate) fn start_with(folder: &Folder, arguments: &[&str], errors: Stdio) -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_timerd"))
             .args(["--listen", "127.0.0.1:0"])
             .args(arguments)
             .current_dir(folder.path())
             .env_remove("TIMERS_STORE")
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(errors)
             .spawn()
             .unwrap();
         let mut out = BufReader::new(process.stdout.take().unwrap());
@@ -38,13 +43,13 @@ impl Program {
         Self { process, out, address }
     }
 
-    fn signal(&self, signal: &str) {
+    pub(crate) fn signal(&self, signal: &str) {
         let id = self.process.id().to_string();
         assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
     }
 
     /// Waits for the end, and returns how long that took.
-    fn end(mut self) -> Duration {
+    pub(crate) fn end(mut self) -> Duration {
         let begun = Instant::now();
         assert!(self.process.wait().unwrap().success());
         begun.elapsed()

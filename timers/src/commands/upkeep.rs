@@ -2,12 +2,12 @@
 
 #![forbid(unsafe_code)]
 
-use crate::failure::Failure;
+use crate::failure::{Failure, complain};
 use crate::screen::Screen;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::time::Duration;
-use timers::{Address, StatsView, counted, printable, show_time};
+use timers::{Address, StatsView, counted, show_time};
 use tourbillon_durable::{DurableTimers, Finding, Postgres};
 
 pub(crate) async fn check(
@@ -101,7 +101,7 @@ pub(crate) async fn copy(
             };
             let (timers, letters) = (progress.timers, progress.dead_letters);
             let counts = [counted(timers, "timer"), counted(letters, "dead letter")];
-            eprintln!("{}", printable(&format!("{}{waits}", counts.join(", "))));
+            complain(&format!("{}{waits}", counts.join(", ")));
         })
         .await?;
     let (timers, letters) = (copied.timers, copied.dead_letters);

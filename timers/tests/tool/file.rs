@@ -1,6 +1,6 @@
 //! Each command on a file, and its exit code.
 
-use super::tool::{Folder, Tool};
+use super::tool::{Folder, Tool, unwritable};
 use serde_json::json;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -30,6 +30,16 @@ fn kill(store: &Path, ids: &[&str]) {
         }
         end.send(()).unwrap();
     });
+}
+
+/// Inserts a number of timers, `0000` and so on, a second apart.
+fn fill(store: &Path, count: u32, start: SystemTime) {
+    let timers = &DurableTimers::open(store).unwrap();
+    let inserts = (0..count).map(async |number| {
+        let at = start + number * Duration::from_secs(1);
+        timers.insert(&format!("{number:04}"), "", at, Options::new()).await
+    });
+    pollster::block_on(futures_util::future::try_join_all(inserts)).unwrap();
 }
 
 #[test]
@@ -88,22 +98,8 @@ fn rules_are_shown_with_their_misfire_option() {
 #[test]
 fn lists_are_limited_by_state_time_and_number() {
     let folder = Folder::new();
-    let store = folder.join("timers");
-    let start = SystemTime::UNIX_EPOCH + 120 * YEAR;
-    let timers = DurableTimers::open(&store).unwrap();
-    pollster::block_on(async {
-        futures_util::future::try_join_all((0..1200_u32).map(|number| {
-            let id = format!("{number:04}");
-            let timers = &timers;
-            async move {
-                let at = start + number * Duration::from_secs(1);
-                timers.insert(&id, "", at, Options::new()).await
-            }
-        }))
-        .await
-        .unwrap();
-    });
-    drop(timers);
+    let (store, start) = (folder.join("timers"), SystemTime::UNIX_EPOCH + 120 * YEAR);
+    fill(&store, 1200, start);
     let tool = Tool::file(&store);
     assert_eq!(tool.json(&["list"]).len(), 100);
     let more = tool.field("id", &["list", "--limit", "1100"]);
@@ -225,6 +221,32 @@ fn each_failure_has_its_exit_code() {
     std::fs::write(&store, "something else").unwrap();
     assert_eq!(tool.run(&["list"]).code, 1);
     assert_eq!(Tool::at("redis://127.0.0.1:1/").run(&["list"]).code, 6);
+}
+
+#[test]
+fn errors_that_cannot_be_written_change_no_exit_code() {
+    let folder = Folder::new();
+    let tool = Tool::file(&folder.join("timers"));
+    for errors in unwritable() {
+        let status = tool.command(&["get", "nothing"]).stderr(errors).status().unwrap();
+        assert_eq!(status.code(), Some(3));
+    }
+}
+
+#[test]
+fn a_copy_whose_progress_cannot_be_written_is_complete() {
+    const TIMERS: u32 = 1500;
+    let folder = Folder::new();
+    let store = folder.join("timers");
+    fill(&store, TIMERS, SystemTime::UNIX_EPOCH + 120 * YEAR);
+    let tool = Tool::file(&store);
+    tool.json(&["pause", "--all"]);
+    for (number, errors) in unwritable().into_iter().enumerate() {
+        let other = folder.join(&format!("other-{number}"));
+        let mut command = tool.command(&["copy", other.to_str().unwrap()]);
+        assert!(command.stderr(errors).status().unwrap().success());
+        assert_eq!(Tool::file(&other).field("timers", &["stats"]), [TIMERS]);
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Runs the program on a store.
 
 use serde_json::Value;
+use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -38,18 +39,25 @@ impl Tool {
 
     /// Runs a command with bytes in its standard input.
     pub(crate) fn run_with(&self, arguments: &[&str], input: &[u8]) -> Ran {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_timers"));
-        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        match &*self.address {
-            "" => command.env_remove("TIMERS_STORE"),
-            address => command.env("TIMERS_STORE", address),
-        };
+        let mut command = self.command(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = command.spawn().unwrap();
         process.stdin.take().unwrap().write_all(input).unwrap();
         let output = process.wait_with_output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         let code = output.status.code().unwrap();
         Ran { code, out: text(output.stdout), errors: text(output.stderr) }
+    }
+
+    /// Returns a command, to be run in another way.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_timers"));
+        command.args(arguments);
+        match &*self.address {
+            "" => command.env_remove("TIMERS_STORE"),
+            address => command.env("TIMERS_STORE", address),
+        };
+        command
     }
 
     /// Runs a command that must succeed, and returns its lines as JSON.
@@ -63,6 +71,13 @@ impl Tool {
     pub(crate) fn field(&self, name: &str, arguments: &[&str]) -> Vec<Value> {
         self.json(arguments).into_iter().map(|mut line| line[name].take()).collect()
     }
+}
+
+/// Returns outputs that nothing can be written to: a pipe without a reader, and a full disk.
+pub(crate) fn unwritable() -> [Stdio; 2] {
+    let (_, pipe) = std::io::pipe().unwrap();
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    [pipe.into(), full.into()]
 }
 
 impl Folder {

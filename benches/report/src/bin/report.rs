@@ -5,7 +5,7 @@
 //! It is made of the pages in `docs`, with their tables and plots. Links between these lead to
 //! their places in the page.
 
-#![allow(clippy::print_stdout, reason = "a program that reports to a person")]
+#![allow(clippy::print_stderr, clippy::print_stdout, reason = "a program that reports to a person")]
 
 use clap::Parser;
 use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Tag, TagEnd, html};

@@ -8,7 +8,11 @@
 //! cargo run --release -p tourbillon-servers --bin http_server -- --help
 //! ```
 
-#![allow(clippy::print_stdout, reason = "its address and its counts go to a program that reads")]
+#![allow(
+    clippy::print_stderr,
+    clippy::print_stdout,
+    reason = "its address and its counts go to a program that reads"
+)]
 
 mod activity;
 mod options;

@@ -10,7 +10,11 @@
 //! cargo run --release -p tourbillon-servers --bin idle_server -- --idle 10s
 //! ```
 
-#![allow(clippy::print_stdout, reason = "a program that reports to whoever started it")]
+#![allow(
+    clippy::print_stderr,
+    clippy::print_stdout,
+    reason = "a program that reports to whoever started it"
+)]
 #![allow(clippy::disallowed_methods, reason = "a program in real time, with threads of its own")]
 
 mod options;

@@ -14,7 +14,7 @@
 //! ci/load servers --connections 20000 --seconds 10 --json load.json
 //! ```
 
-#![allow(clippy::print_stdout, reason = "a program that reports to a person")]
+#![allow(clippy::print_stderr, clippy::print_stdout, reason = "a program that reports to a person")]
 #![allow(clippy::disallowed_methods, reason = "a program in real time, with threads of its own")]
 
 mod busy;

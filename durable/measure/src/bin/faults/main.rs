@@ -27,7 +27,7 @@
 //! ci/load durable --scenario silent-node
 //! ```
 
-#![allow(clippy::print_stdout, reason = "a program that reports to a person")]
+#![allow(clippy::print_stderr, clippy::print_stdout, reason = "a program that reports to a person")]
 #![allow(clippy::disallowed_methods, reason = "real processes, threads and time")]
 
 mod chain;
