@@ -30,7 +30,7 @@ pub(crate) fn install() -> PrometheusHandle {
 }
 
 /// Counts the timers and the dead letters, again and again.
-pub(crate) async fn watch(timers: &DurableTimers, store: &str, handle: &PrometheusHandle) {
+pub(crate) async fn watch(timers: &DurableTimers, store: &str, handle: &PrometheusHandle) -> ! {
     let gauges = StatsGauges::new(store);
     loop {
         if let Ok(stats) = timers.stats().await {

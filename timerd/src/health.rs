@@ -36,7 +36,7 @@ impl Health {
     }
 
     /// Asks the store, again and again.
-    pub(crate) async fn watch(&self, timers: &DurableTimers) {
+    pub(crate) async fn watch(&self, timers: &DurableTimers) -> ! {
         loop {
             let asked = tokio::time::timeout(PATIENCE, timers.is_paused()).await;
             let trouble = match asked {

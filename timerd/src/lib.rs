@@ -22,6 +22,7 @@ mod runs;
 mod serve;
 mod service;
 mod target;
+mod tasks;
 mod tokens;
 mod trace;
 mod webhook;

@@ -16,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::tasks::stopped;
 use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
@@ -112,9 +113,12 @@ struct Sending {
     _place: Option<Place>,
 }
 
+/// The listener, which outlives a task that serves. It is `None` once the service stops.
+pub(crate) type Listener = Arc<tokio::sync::Mutex<Option<TcpListener>>>;
+
 /// Serves connections until the service stops. Requests that have begun are answered.
 pub(crate) async fn serve(
-    listener: TcpListener,
+    listener: Listener,
     router: Router,
     bounds: Bounds,
     stops: watch::Receiver<bool>,
@@ -127,7 +131,8 @@ pub(crate) async fn serve(
     };
     let connections = Arc::new(connections);
     let mut talks = JoinSet::new();
-    loop {
+    let mut open = listener.lock_owned().await;
+    while let Some(listener) = &*open {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = stopped(stops.clone()) => break,
@@ -149,7 +154,7 @@ pub(crate) async fn serve(
         }
         connections.begin(stream, address, &router, &stops, &mut talks);
     }
-    drop(listener);
+    drop(open.take());
     while talks.join_next().await.is_some() {}
 }
 
@@ -158,12 +163,6 @@ fn is_of_peer(error: &io::Error) -> bool {
     let kinds =
         [ErrorKind::ConnectionRefused, ErrorKind::ConnectionAborted, ErrorKind::ConnectionReset];
     kinds.contains(&error.kind())
-}
-
-/// Completes when the service is to stop.
-pub(crate) async fn stopped(mut stops: watch::Receiver<bool>) {
-    // A sender that is gone is a service that was dropped.
-    let _ = stops.wait_for(|stop| *stop).await;
 }
 
 impl Connections {

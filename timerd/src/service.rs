@@ -12,7 +12,8 @@ use super::history;
 use super::limits::{Gate, count};
 use super::page;
 use super::runs::Runs;
-use super::serve::{Bounds, serve, stopped};
+use super::serve::{Bounds, Listener, serve};
+use super::tasks::{keep, stopped};
 use super::tokens::{NewToken, TokenError, Tokens};
 use axum::middleware::from_fn;
 use std::fmt;
@@ -36,9 +37,6 @@ const END: Duration = Duration::from_secs(13);
 
 /// The time for which a stopping service waits for its history.
 const RECORDED: Duration = Duration::from_secs(1);
-
-/// The pause before a worker that has ended with an error begins again.
-const PAUSE: Duration = Duration::from_secs(1);
 
 /// The number of descriptors that are left for the store, the history and the process itself.
 const RESERVED: usize = 128;
@@ -71,8 +69,6 @@ pub enum StartError {
     Listen(SocketAddr, std::io::Error),
     /// The configuration cannot be used.
     Config(String),
-    /// The history cannot be opened.
-    History(String),
 }
 
 impl fmt::Display for StartError {
@@ -81,7 +77,6 @@ impl fmt::Display for StartError {
             Self::Store(error) => error.fmt(f),
             Self::Listen(address, error) => write!(f, "could not listen on {address}: {error}"),
             Self::Config(what) => write!(f, "invalid configuration: {what}"),
-            Self::History(error) => f.write_str(error),
         }
     }
 }
@@ -120,37 +115,60 @@ impl Service {
         let letters = LetterBounds { most, age };
         let timers =
             arguments.store.open_bounded(&place, letters).await.map_err(StartError::Store)?;
-        let history = history::open(&arguments.store, &place, config.history.clone()).await;
-        let history = history.map_err(|error| StartError::History(error.to_string()))?;
+        let history = history::open(&arguments.store, &place, config.history.clone());
         let failed = |error| StartError::Listen(arguments.listen, error);
         let listener = TcpListener::bind(arguments.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
 
         let health = Arc::new(Health::new());
+        let (stop, stops) = watch::channel(false);
         let mut background = JoinSet::new();
         let (watched, watches) = (timers.clone(), Arc::clone(&health));
-        background.spawn(async move { watches.watch(&watched).await });
+        background.spawn(keep("health", stops.clone(), move || {
+            let (timers, health) = (watched.clone(), Arc::clone(&watches));
+            async move { health.watch(&timers).await }
+        }));
 
-        background.spawn(async move { pool.watch().await });
+        background.spawn(keep("pool", stops.clone(), move || {
+            let pool = Arc::clone(&pool);
+            async move { pool.watch().await }
+        }));
 
         let store = place.label();
         let (counted, handle, label) = (timers.clone(), figures.clone(), store.clone());
-        background.spawn(async move { figures::watch(&counted, &label, &handle).await });
+        background.spawn(keep("figures", stops.clone(), move || {
+            let (timers, label, handle) = (counted.clone(), label.clone(), handle.clone());
+            async move { figures::watch(&timers, &label, &handle).await }
+        }));
 
-        let (recorder, recording) = history::recorder(Arc::clone(&history));
+        let (recorder, queue) = history::recorder(Arc::clone(&history));
+        let recording = keep("history", stops.clone(), move || queue.clone().write());
         let recording = tokio::spawn(recording);
         let runs = Arc::new(Runs::new(recorder));
-        let (stop, stops) = watch::channel(false);
-        let setup = Setup { store, concurrency: config.webhooks.concurrency };
-        let work =
-            work(timers.clone(), Arc::clone(&caller), Arc::clone(&runs), setup, stops.clone());
-        let working = tokio::spawn(work);
+        let work = Work {
+            timers: timers.clone(),
+            caller: Arc::clone(&caller),
+            runs: Arc::clone(&runs),
+            store,
+            concurrency: config.webhooks.concurrency,
+            stops: stops.clone(),
+        };
+        let working = keep("worker", stops.clone(), move || work.clone().run());
+        let working = tokio::spawn(working);
         let gate = Arc::new(Gate::new(tokens, &config.limits));
         let app = App { timers, health, caller, history, figures };
         let pages = page::router(app.clone(), Arc::clone(&gate));
         let router = router(app, gate, &config.limits).merge(pages).layer(from_fn(count));
         let bounds = Bounds { connections, timeout: config.limits.timeout };
-        let serving = tokio::spawn(serve(listener, router, bounds, stops));
+        let (listener, ends) = (Listener::new(Some(listener).into()), stops.clone());
+        let serving = keep("server", stops, move || {
+            let served = serve(Arc::clone(&listener), router.clone(), bounds, ends.clone());
+            async move {
+                served.await;
+                Ok(())
+            }
+        });
+        let serving = tokio::spawn(serving);
         Ok(Self { address, token, stop, serving, working, runs, recording, background })
     }
 
@@ -192,36 +210,31 @@ async fn end<T>(task: &mut JoinHandle<T>, limit: Duration, aborted: &str) {
     }
 }
 
-/// The settings of the worker.
-struct Setup {
-    /// The name of the store in figures.
-    store: String,
-    concurrency: usize,
-}
-
-/// Calls what is due, until the service stops.
-async fn work(
+/// What the worker needs.
+#[derive(Clone)]
+struct Work {
     timers: DurableTimers,
     caller: Arc<Caller>,
     runs: Arc<Runs>,
-    setup: Setup,
+    /// The name of the store in figures.
+    store: String,
+    concurrency: usize,
     stops: watch::Receiver<bool>,
-) {
-    while !*stops.borrow() {
-        let worker = timers.worker().concurrency(setup.concurrency).metrics(&setup.store);
+}
+
+impl Work {
+    /// Calls what is due, until the service stops.
+    async fn run(self) -> Result<(), String> {
+        let Self { timers, caller, runs, store, concurrency, stops } = self;
+        let worker = timers.worker().concurrency(concurrency).metrics(&store);
         let worker = worker.time_limit(LONGEST_ATTEMPT);
-        let worker = worker.until_within(stopped(stops.clone()), STOP);
-        let runs = Arc::clone(&runs);
+        let worker = worker.until_within(stopped(stops), STOP);
         let worker = worker.observe(move |event| runs.report(event));
-        let caller = Arc::clone(&caller);
         let run = worker.run(move |delivery| {
             let caller = Arc::clone(&caller);
             async move { caller.deliver(&delivery).await }
         });
-        if let Err(error) = run.await {
-            tracing::error!(%error, "the worker failed, and starts again in a second");
-            let _ = tokio::time::timeout(PAUSE, stopped(stops.clone())).await;
-        }
+        run.await.map_err(|error| error.to_string())
     }
 }
 

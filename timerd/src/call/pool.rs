@@ -91,7 +91,7 @@ impl Pool {
     }
 
     /// Closes connections that have been idle for long, again and again.
-    pub(crate) async fn watch(&self) {
+    pub(crate) async fn watch(&self) -> ! {
         loop {
             tokio::time::sleep(INTERVAL).await;
             self.idle().retain(|idle| idle.since.elapsed() < IDLE);

@@ -4,9 +4,15 @@
 
 use super::super::config::HistoryBounds;
 use super::run::{History, HistoryError, Reply, Run};
-use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition};
+use redb::backends::FileBackend;
+use redb::{
+    Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, StorageError, TableDefinition,
+};
+use std::fs::{File, OpenOptions};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{fmt, io};
 
 /// The time at which each run ended in milliseconds, and the run, by its number. The time is not
 /// the key, because a clock that is set back would then use a key again.
@@ -15,37 +21,162 @@ const RUNS: TableDefinition<'_, u64, (u64, &[u8])> = TableDefinition::new("runs"
 /// The numbers of the runs of each timer.
 const OF_TIMERS: TableDefinition<'_, (&str, u64), ()> = TableDefinition::new("of_timers");
 
-pub(crate) struct FileHistory {
-    database: Arc<Database>,
+/// A history in a file, which is opened when it is first used. A file that is damaged is renamed, and
+/// a new one is created in its place.
+pub(super) struct FileHistory(Arc<Inner>);
+
+struct Inner {
+    file: PathBuf,
     bounds: HistoryBounds,
+    /// `None` until the file is used, and after a failure, because a database that has failed
+    /// rejects everything.
+    database: Mutex<Option<Arc<Database>>>,
+}
+
+/// The reason why the database failed.
+enum Trouble {
+    /// The file is damaged, or is none of this program.
+    Damage(String),
+    /// A read or a write failed.
+    Failure(String),
 }
 
 impl FileHistory {
-    pub(crate) fn open(file: PathBuf, bounds: HistoryBounds) -> Result<Self, HistoryError> {
-        let database = Database::create(&file);
-        let database =
-            database.map_err(|error| HistoryError::of(format!("{}: {error}", file.display())))?;
-        Ok(Self { database: Arc::new(database), bounds })
+    pub(super) fn new(file: PathBuf, bounds: HistoryBounds) -> Self {
+        Self(Arc::new(Inner { file, bounds, database: Mutex::new(None) }))
     }
 }
 
 impl History for FileHistory {
     fn add(&self, runs: Vec<Run>) -> Reply<()> {
-        let (database, bounds) = (Arc::clone(&self.database), self.bounds.clone());
-        run_blocking(move || add(&database, &bounds, &runs))
+        let inner = Arc::clone(&self.0);
+        run_blocking(move || inner.with(|database| add(database, &inner.bounds, &runs)))
     }
 
     fn latest(&self, id: Option<String>, limit: usize) -> Reply<Vec<Run>> {
-        let database = Arc::clone(&self.database);
-        run_blocking(move || latest(&database, id.as_deref(), limit))
+        let inner = Arc::clone(&self.0);
+        run_blocking(move || inner.with(|database| latest(database, id.as_deref(), limit)))
     }
 }
 
 fn run_blocking<T: Send + 'static>(
-    operation: impl FnOnce() -> Result<T, redb::Error> + Send + 'static,
+    operation: impl FnOnce() -> Result<T, HistoryError> + Send + 'static,
 ) -> Reply<T> {
     let task = tokio::task::spawn_blocking(operation);
-    Box::pin(async move { task.await.map_err(HistoryError::of)?.map_err(HistoryError::of) })
+    Box::pin(async move { task.await.map_err(HistoryError::of)? })
+}
+
+impl Inner {
+    /// Works on the database. If the file is damaged, sets it aside and works on a new one.
+    fn with<T>(
+        &self,
+        operation: impl Fn(&Database) -> Result<T, redb::Error>,
+    ) -> Result<T, HistoryError> {
+        let work = || {
+            let database = self.database()?;
+            // It asserts what it reads from a damaged file.
+            let worked = catch_unwind(AssertUnwindSafe(|| operation(&database)));
+            worked.unwrap_or_else(|_| Err(redb::Error::Corrupted("the database panicked".into())))
+        };
+        let mut trouble = match work() {
+            Ok(done) => return Ok(done),
+            Err(error) => Trouble::from(error),
+        };
+        self.close();
+        if let Trouble::Damage(why) = &trouble {
+            let aside = self.set_aside().map_err(|error| self.error(error))?;
+            let (file, aside) = (self.file.display(), aside.display());
+            tracing::error!(%file, %aside, why, "the history is damaged and was set aside");
+            match work() {
+                Ok(done) => return Ok(done),
+                Err(error) => trouble = Trouble::from(error),
+            }
+            self.close();
+        }
+        let (Trouble::Damage(why) | Trouble::Failure(why)) = trouble;
+        Err(self.error(why))
+    }
+
+    /// Returns the open database, or opens the file.
+    fn database(&self) -> Result<Arc<Database>, redb::Error> {
+        let mut open = self.open();
+        if let Some(database) = &*open {
+            return Ok(Arc::clone(database));
+        }
+        let file = private().create(true).open(&self.file)?;
+        let opened = catch_unwind(|| {
+            let mut builder = Database::builder();
+            builder.set_check_integrity_on_open(true);
+            builder.create_with_backend(FileBackend::new(file)?)
+        });
+        let corrupted = |_| Err(StorageError::Corrupted("the database panicked".into()).into());
+        let database = Arc::new(opened.unwrap_or_else(corrupted)?);
+        *open = Some(Arc::clone(&database));
+        Ok(database)
+    }
+
+    fn close(&self) {
+        let failed = self.open().take();
+        // A database that has failed may panic.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(failed)));
+    }
+
+    /// Gives the file another name, and returns it.
+    fn set_aside(&self) -> io::Result<PathBuf> {
+        let names = (1_u64..).map(|number| {
+            let mut name = self.file.clone().into_os_string();
+            name.push(format!(".damaged-{number}"));
+            PathBuf::from(name)
+        });
+        for name in names {
+            // No other file is replaced, not even by another process that does the same.
+            match std::fs::hard_link(&self.file, &name) {
+                Ok(()) => {
+                    std::fs::remove_file(&self.file)?;
+                    return Ok(name);
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    fn error(&self, why: impl fmt::Display) -> HistoryError {
+        HistoryError::of(format!("{}: {why}", self.file.display()))
+    }
+
+    fn open(&self) -> MutexGuard<'_, Option<Arc<Database>>> {
+        self.database.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns options for a file that only the owner may read, because errors and ids may be secret.
+fn private() -> OpenOptions {
+    let mut options = File::options();
+    options.read(true).write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+impl From<redb::Error> for Trouble {
+    fn from(error: redb::Error) -> Self {
+        let why = error.to_string();
+        match error {
+            redb::Error::Corrupted(_)
+            | redb::Error::UpgradeRequired(_)
+            | redb::Error::TableTypeMismatch { .. }
+            | redb::Error::TableIsMultimap(_)
+            | redb::Error::TypeDefinitionChanged { .. } => Self::Damage(why),
+            redb::Error::Io(error) => match error.kind() {
+                // The database reports nothing else for a file of another kind.
+                io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => Self::Damage(why),
+                _ => Self::Failure(why),
+            },
+            _ => Self::Failure(why),
+        }
+    }
 }
 
 fn add(database: &Database, bounds: &HistoryBounds, added: &[Run]) -> Result<(), redb::Error> {
@@ -112,20 +243,8 @@ fn latest(database: &Database, id: Option<&str>, limit: usize) -> Result<Vec<Run
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
     use std::time::Duration;
-
-    fn run(id: &str, ended_millis: u64) -> Run {
-        Run {
-            id: id.to_owned(),
-            planned: String::new(),
-            ended: ended_millis.to_string(),
-            ended_millis,
-            millis: 7,
-            attempt: 1,
-            outcome: "acknowledged".to_owned(),
-            error: String::new(),
-        }
-    }
 
     fn ended(runs: &[Run]) -> Vec<&str> {
         runs.iter().map(|run| &*run.ended).collect()
@@ -140,7 +259,7 @@ mod tests {
     fn a_clock_that_is_set_back_replaces_no_run() {
         let (database, bounds) = (database(), HistoryBounds::default());
         for ended in [2000, 1000, 1000, 1001, 1000] {
-            add(&database, &bounds, &[run("a", ended)]).expect("added");
+            add(&database, &bounds, &[Run::example("a", ended)]).expect("added");
         }
         let latest_first = ["1000", "1001", "1000", "1000", "2000"];
         for id in [None, Some("a")] {
@@ -153,14 +272,76 @@ mod tests {
         let database = database();
         let bounds = HistoryBounds { most: 4, age: Duration::from_millis(100) };
         assert_eq!(latest(&database, None, 9).expect("a page"), []);
-        let runs: Vec<Run> = (0..6).map(|number| run(["a", "b"][number % 2], 1000)).collect();
+        let runs: Vec<Run> =
+            (0..6).map(|number| Run::example(["a", "b"][number % 2], 1000)).collect();
         add(&database, &bounds, &runs).expect("added");
         assert_eq!(latest(&database, None, 9).expect("a page").len(), 4);
         assert_eq!(latest(&database, Some("a"), 9).expect("a page").len(), 2);
-        add(&database, &bounds, &[run("a", 1099), run("b", 1101)]).expect("added");
+        add(&database, &bounds, &[Run::example("a", 1099), Run::example("b", 1101)])
+            .expect("added");
         assert_eq!(ended(&latest(&database, None, 9).expect("a page")), ["1101", "1099"]);
         assert_eq!(ended(&latest(&database, Some("a"), 9).expect("a page")), ["1099"]);
         assert_eq!(latest(&database, None, 1).expect("a page").len(), 1);
         assert_eq!(latest(&database, Some("aa"), 9).expect("a page"), []);
+    }
+
+    /// The bytes of a history of 2,000 runs.
+    fn file_of(bounds: &HistoryBounds, path: &Path) -> Vec<u8> {
+        let inner = FileHistory::new(path.to_owned(), bounds.clone()).0;
+        let runs: Vec<Run> = (0..2000).map(|number| Run::example("a", number)).collect();
+        inner.with(|database| add(database, bounds, &runs)).expect("added");
+        inner.close();
+        std::fs::read(path).expect("a file")
+    }
+
+    #[tokio::test]
+    async fn a_damaged_history_is_set_aside_and_a_new_one_goes_on() {
+        const PAGE: usize = 4096;
+        let folder = std::env::temp_dir().join(format!("timerd-damaged-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let (path, bounds) = (folder.join("history"), HistoryBounds::default());
+        let sound = file_of(&bounds, &path);
+        let pages = sound.len() / PAGE;
+        assert!(pages > 64, "{pages} pages");
+        let damaged = (0..pages).map(|page| {
+            let mut bytes = sound.clone();
+            bytes[page * PAGE..][..PAGE].fill(0xa5);
+            bytes
+        });
+        let others =
+            [b"something else".to_vec(), sound[..PAGE].to_vec(), sound[..PAGE * 9].to_vec()];
+        let mut aside = 0;
+        for (number, bytes) in others.into_iter().chain(damaged).enumerate() {
+            std::fs::write(&path, &bytes).expect("written");
+            let history = FileHistory::new(path.clone(), bounds.clone());
+            let last = Run::example("b", 5000);
+            history.add(vec![last.clone()]).await.expect("the history goes on");
+            let latest = history.latest(None, 3000).await.expect("the history is read");
+            assert_eq!((&latest[0].id, &latest[0].ended), (&last.id, &last.ended));
+            drop(history);
+            // What was damaged is kept as it was.
+            let name = folder.join(format!("history.damaged-{}", aside + 1));
+            if name.exists() {
+                aside += 1;
+                assert_eq!(latest.len(), 1, "{number}");
+                assert_eq!(std::fs::read(name).expect("a file").len(), bytes.len());
+            } else {
+                assert_eq!(latest.len(), 2001, "{number}: a page that is not used");
+            }
+        }
+        // Most pages are in use.
+        assert!(aside > pages / 2, "{aside} of {pages}");
+        std::fs::remove_dir_all(folder).expect("it is there");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_the_owner_reads_a_history() {
+        use std::os::unix::fs::PermissionsExt;
+        let path = std::env::temp_dir().join(format!("timerd-private-{}", std::process::id()));
+        file_of(&HistoryBounds::default(), &path);
+        let mode = path.metadata().expect("a file").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        std::fs::remove_file(path).expect("it is there");
     }
 }

@@ -1,11 +1,13 @@
 //! The history of runs, bounded by number and age. It lies beside the store, in a file or on its
 //! server, and is written in batches behind the calls, so a crash loses the last of it. The timers
-//! themselves do not depend on it.
+//! do not depend on it: a history that is damaged is set aside, and one that cannot be reached is
+//! opened later.
 
 #![forbid(unsafe_code)]
 
 mod file;
 mod link;
+mod opened;
 mod postgres;
 mod redis;
 mod run;
@@ -13,13 +15,14 @@ mod run;
 use super::config::HistoryBounds;
 use file::FileHistory;
 use link::Link;
+use opened::Opened;
 use postgres::PostgresHistory;
 use redis::RedisHistory;
 pub(crate) use run::{History, HistoryError, Run};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use timers::{Address, StoreArguments};
+use tokio::sync::Mutex;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 /// The runs that wait to be written. Beyond that they are left out.
@@ -31,27 +34,38 @@ const BATCH: usize = 1000;
 /// The interval at which runs are written.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// Opens the history beside a store.
-pub(crate) async fn open(
+/// Returns the history beside a store, which is opened when it is first used.
+pub(crate) fn open(
     store: &StoreArguments,
     address: &Address,
     bounds: HistoryBounds,
-) -> Result<Arc<dyn History>, HistoryError> {
-    let certificates = || store.certificates().map_err(HistoryError::of);
-    Ok(match address {
+) -> Arc<dyn History> {
+    let (store, address) = (store.clone(), address.clone());
+    match address {
         Address::File(path) => {
-            let mut file = path.clone().into_os_string();
+            let mut file = path.into_os_string();
             file.push(".history");
-            Arc::new(FileHistory::open(PathBuf::from(file), bounds)?)
+            Arc::new(FileHistory::new(file.into(), bounds))
         }
-        Address::Redis { servers, name, .. } => {
-            let link = Link::connect(servers, certificates()?).await?;
-            Arc::new(RedisHistory::new(link, name, bounds))
-        }
-        Address::Postgres { url, name } => {
-            Arc::new(PostgresHistory::connect(url, name, certificates()?, bounds).await?)
-        }
-    })
+        Address::Redis { servers, name, .. } => Arc::new(Opened::new(move || {
+            let (store, servers, name) = (store.clone(), servers.clone(), name.clone());
+            let bounds = bounds.clone();
+            Box::pin(async move {
+                let certificates = store.certificates().map_err(HistoryError::of)?;
+                let link = Link::connect(&servers, certificates).await?;
+                Ok(Arc::new(RedisHistory::new(link, &name, bounds)) as Arc<dyn History>)
+            })
+        })),
+        Address::Postgres { url, name } => Arc::new(Opened::new(move || {
+            let (store, url, name) = (store.clone(), url.clone(), name.clone());
+            let bounds = bounds.clone();
+            Box::pin(async move {
+                let certificates = store.certificates().map_err(HistoryError::of)?;
+                let history = PostgresHistory::connect(&url, &name, certificates, bounds).await?;
+                Ok(Arc::new(history) as Arc<dyn History>)
+            })
+        })),
+    }
 }
 
 /// The end at which runs are recorded.
@@ -67,26 +81,111 @@ impl Recorder {
     }
 }
 
-/// Returns a recorder, and the future that writes what it records.
-pub(crate) fn recorder(history: Arc<dyn History>) -> (Recorder, impl Future<Output = ()>) {
+/// Returns a recorder, and the queue of the runs that it records.
+pub(crate) fn recorder(history: Arc<dyn History>) -> (Recorder, Queue) {
     let (send, runs) = channel(WAITING);
-    (Recorder(send), write(history, runs))
+    (Recorder(send), Queue { history, runs: Arc::new(Mutex::new(runs)) })
 }
 
-async fn write(history: Arc<dyn History>, mut runs: Receiver<Run>) {
-    loop {
-        let mut batch = Vec::new();
-        if runs.recv_many(&mut batch, BATCH).await == 0 {
-            return;
+/// The runs that wait to be written. They outlive a task that writes them.
+#[derive(Clone)]
+pub(crate) struct Queue {
+    history: Arc<dyn History>,
+    runs: Arc<Mutex<Receiver<Run>>>,
+}
+
+impl Queue {
+    /// Writes the runs until the recorder is closed. A failure loses the runs of one batch.
+    pub(crate) async fn write(self) -> Result<(), String> {
+        let mut runs = self.runs.lock().await;
+        // A history that cannot be opened is noticed at the start of the service.
+        if let Err(error) = self.history.latest(None, 0).await {
+            tracing::warn!(%error, "no runs are recorded");
         }
-        let count = batch.len() as u64;
-        if let Err(error) = history.add(batch).await {
-            metrics::counter!("timerd_runs_not_recorded_total").increment(count);
-            tracing::warn!(%error, "runs were not recorded");
+        loop {
+            let mut batch = Vec::new();
+            if runs.recv_many(&mut batch, BATCH).await == 0 {
+                return Ok(());
+            }
+            let lost = Lost(batch.len() as u64);
+            match self.history.add(batch).await {
+                Ok(()) => lost.none(),
+                Err(error) => tracing::warn!(%error, "runs were not recorded"),
+            }
+            // More come together meanwhile, unless the service has ended.
+            if !runs.is_closed() {
+                tokio::time::sleep(INTERVAL).await;
+            }
         }
-        // More come together meanwhile, unless the service has ended.
-        if !runs.is_closed() {
-            tokio::time::sleep(INTERVAL).await;
+    }
+}
+
+/// The runs of a batch, which are counted as lost unless they are written.
+struct Lost(u64);
+
+impl Lost {
+    fn none(mut self) {
+        self.0 = 0;
+    }
+}
+
+impl Drop for Lost {
+    fn drop(&mut self) {
+        metrics::counter!("timerd_runs_not_recorded_total").increment(self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tasks::keep;
+    use super::run::Reply;
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+    use tokio::sync::watch;
+
+    /// Panics at the first batch, fails at the second, and sends the others to the test.
+    struct Failing {
+        batches: AtomicUsize,
+        added: UnboundedSender<Vec<Run>>,
+    }
+
+    impl History for Failing {
+        fn add(&self, runs: Vec<Run>) -> Reply<()> {
+            let batch = self.batches.fetch_add(1, Relaxed);
+            let added = self.added.clone();
+            Box::pin(async move {
+                match batch {
+                    0 => panic!("the first batch"),
+                    1 => Err(HistoryError::of("the second batch")),
+                    _ => added.send(runs).map_err(HistoryError::of),
+                }
+            })
         }
+
+        fn latest(&self, _: Option<String>, _: usize) -> Reply<Vec<Run>> {
+            Box::pin(async { Ok(Vec::new()) })
+        }
+    }
+
+    #[tokio::test]
+    async fn runs_are_recorded_after_a_failure_and_a_panic() {
+        let (added, mut batches) = unbounded_channel();
+        let failing = Arc::new(Failing { batches: AtomicUsize::new(0), added });
+        let (recorder, queue) = recorder(Arc::clone(&failing) as Arc<dyn History>);
+        let (stop, stops) = watch::channel(false);
+        let recording = tokio::spawn(keep("test", stops, move || queue.clone().write()));
+        for number in 0..3 {
+            recorder.record(Run::example("a", number));
+            // Each run is a batch of its own.
+            while failing.batches.load(Relaxed) <= number.try_into().expect("a few") {
+                tokio::task::yield_now().await;
+            }
+        }
+        let batch = batches.recv().await.expect("the third batch");
+        assert_eq!(batch, [Run::example("a", 2)]);
+        stop.send_replace(true);
+        drop(recorder);
+        recording.await.expect("it ends with the service");
     }
 }

@@ -31,6 +31,23 @@ pub(crate) struct Run {
     pub(crate) error: String,
 }
 
+#[cfg(test)]
+impl Run {
+    /// Returns a run of a timer that ended at a time.
+    pub(super) fn example(id: &str, ended_millis: u64) -> Self {
+        Self {
+            id: id.to_owned(),
+            planned: String::new(),
+            ended: ended_millis.to_string(),
+            ended_millis,
+            millis: 7,
+            attempt: 1,
+            outcome: "acknowledged".to_owned(),
+            error: String::new(),
+        }
+    }
+}
+
 /// The error of a history.
 #[derive(Debug)]
 pub(crate) struct HistoryError(String);

@@ -1,6 +1,6 @@
 //! The history of runs and the figures, on a file, on Redis and on PostgreSQL.
 
-use super::bench::{Api, Bench, until};
+use super::bench::{Api, Bench, Folder, until};
 use super::calls::allowing;
 use super::certificates::{Authority, Signed};
 use super::postgres_server::PostgresServer;
@@ -80,6 +80,34 @@ async fn runs_are_recorded_in_a_file() {
     runs_are_recorded(&bench, &mut receiver).await;
     let folder = bench.stop().await;
     assert!(folder.join("timers.history").exists());
+}
+
+#[tokio::test]
+async fn a_damaged_history_stops_no_service() {
+    let (folder, mut receiver) = (Folder::new(), Receiver::with(&[]).await);
+    let (store, history) = (folder.join("timers"), folder.join("timers.history"));
+    std::fs::write(&history, "something else").unwrap();
+    let bench = Bench::at(store.to_str().unwrap(), allowing(receiver.port())).await;
+    run_is_recorded(&bench, &mut receiver, "a").await;
+    bench.stop().await;
+    let aside = std::fs::read(folder.join("timers.history.damaged-1")).unwrap();
+    assert_eq!(aside, b"something else");
+    assert!(history.exists());
+}
+
+#[tokio::test]
+async fn a_history_that_cannot_be_opened_is_opened_later() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let mut receiver = Receiver::with(&[]).await;
+    Bench::at(&server.url(), allowing(receiver.port())).await.stop().await;
+    server.order("DROP TABLE IF EXISTS timers.timerd_runs; CREATE SEQUENCE timers.timerd_runs");
+    let bench = Bench::at(&server.url(), allowing(receiver.port())).await;
+    bench.api.put("a", &receiver.url("/"), json!({ "after": "0s" })).await.json(201);
+    receiver.next().await;
+    bench.api.get("/v1/runs").await.problem(503);
+    server.order("DROP SEQUENCE timers.timerd_runs");
+    run_is_recorded(&bench, &mut receiver, "b").await;
+    bench.stop().await;
 }
 
 #[tokio::test]

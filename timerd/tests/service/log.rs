@@ -113,3 +113,27 @@ async fn a_history_that_fails_without_a_log_goes_on() {
         program.end();
     }
 }
+
+#[tokio::test]
+async fn a_worker_that_fails_without_a_log_starts_again() {
+    let mut receiver = Receiver::start(|_| Some(status(200))).await;
+    for output in [Unwritable::Closed, Unwritable::Full, Unwritable::Stuck] {
+        let Some(server) = Server::start(&[]) else { return };
+        let (folder, (errors, _reader)) = (Folder::new(), output.open());
+        allow(&folder, receiver.port());
+        let arguments = ["--token", "t", "--config", "timerd.toml", "--store", &server.url()];
+        let program = Program::start_with(&folder, &arguments, errors);
+        let api = Api::of(&program.address, "t");
+        // The worker ends with an error when its store is emptied.
+        server.order("FLUSHALL");
+        until("the new start", async || {
+            let figures = api.get("/metrics").await.text;
+            figures.contains("timerd_tasks_restarted_total{task=\"worker\"} 1").then_some(())
+        })
+        .await;
+        api.put("a", &receiver.url("/"), json!({ "after": "0s" })).await.json(201);
+        receiver.next().await;
+        program.signal("-TERM");
+        program.end();
+    }
+}
