@@ -214,6 +214,17 @@ impl DurableError {
     }
 }
 
+/// Returns an address for messages, of which only the scheme is shown. What follows may contain a
+/// password, in a place where none is expected if the address is wrong.
+#[cfg(any(feature = "postgres", feature = "redis"))]
+pub(super) fn scheme_of(address: &str) -> String {
+    let is_scheme = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || c == '+');
+    match address.split_once("://") {
+        Some((scheme, _)) if is_scheme(scheme) => format!("{scheme}://…"),
+        _ => "the address".to_owned(),
+    }
+}
+
 impl fmt::Display for DurableError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -20,7 +20,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use timers::{Address, LetterBounds};
+use timers::{Address, AddressText, LetterBounds};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
@@ -109,7 +109,8 @@ impl Service {
         let figures = figures::install();
         let caller = Caller::new(config, resolver).map_err(StartError::Config)?;
         let (pool, caller) = (Arc::clone(&caller.pool), Arc::new(caller));
-        let place = arguments.store.store.clone();
+        let place = arguments.store.store.as_ref().map(AddressText::parse).transpose();
+        let place = place.map_err(StartError::Config)?;
         let place = place.unwrap_or_else(|| Address::File(STORE.into()));
         let DeadLetterBounds { most, age } = config.dead_letters;
         let letters = LetterBounds { most, age };

@@ -28,7 +28,7 @@ const NAME: &str = "timers";
 ///
 /// `#name` at the end of the address of a server is the name of the store, by default `timers`.
 /// With `#name:64` a store in Redis is created with 64 partitions if it does not exist.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Address {
     /// A file on this machine.
     File(PathBuf),
@@ -50,8 +50,49 @@ pub enum Address {
     },
 }
 
+/// Shows the kind and the name of the store, without its servers, whose addresses may contain
+/// passwords.
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self {
+            Self::File(_) => "File",
+            Self::Redis { .. } => "Redis",
+            Self::Postgres { .. } => "Postgres",
+        };
+        f.debug_tuple(kind).field(&self.label()).finish()
+    }
+}
+
+/// The text of an address before it is parsed. It may contain a password, so that neither its
+/// [`Debug`](fmt::Debug) nor an error shows it.
+#[derive(Clone)]
+pub struct AddressText(String);
+
+impl AddressText {
+    /// Parses the address.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it names no store.
+    pub fn parse(&self) -> Result<Address, String> {
+        self.0.parse().map_err(|why| format!("invalid address of a store: {why}"))
+    }
+}
+
+impl From<String> for AddressText {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl fmt::Debug for AddressText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AddressText(…)")
+    }
+}
+
 /// The servers of a store in Redis.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Servers {
     /// One node.
     Node(String),
@@ -81,6 +122,17 @@ impl Default for LetterBounds {
     }
 }
 
+/// Shows the kind of the deployment.
+impl fmt::Debug for Servers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Node(_) => "Node",
+            Self::Cluster(_) => "Cluster",
+            Self::Sentinel { .. } => "Sentinel",
+        })
+    }
+}
+
 /// The future that opens a store. Its type is erased, because otherwise the compiler's limit of
 /// nested types is exceeded in programs that await it within several of their own futures.
 pub type Opening<'a> =
@@ -93,7 +145,7 @@ pub struct StoreArguments {
     /// or `postgres://…`. The address of a server may end with `#NAME`, and in Redis with
     /// `#NAME:PARTITIONS`
     #[arg(long, global = true, env = "TIMERS_STORE", hide_env_values = true)]
-    pub store: Option<Address>,
+    pub store: Option<AddressText>,
     /// The authorities to trust for TLS instead of the platform's (PEM)
     #[arg(long, global = true, env = "TIMERS_TLS_AUTHORITY", value_name = "FILE")]
     pub tls_authority: Option<PathBuf>,
@@ -143,7 +195,7 @@ impl FromStr for Address {
             Some((name, number)) => {
                 let number = number
                     .parse()
-                    .map_err(|_| format!("{number:?} is not a number of partitions"))?;
+                    .map_err(|_| "expected #NAME or #NAME:PARTITIONS at the end".to_owned())?;
                 (name, Some(number))
             }
         };

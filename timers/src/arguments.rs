@@ -8,7 +8,8 @@ use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 use timers::{
-    Address, STATES, Settings, StoreArguments, parse_duration, parse_state, parse_time, state_name,
+    AddressText, STATES, Settings, StoreArguments, parse_duration, parse_state, parse_time,
+    state_name,
 };
 use tourbillon_durable::TimerState;
 
@@ -32,7 +33,7 @@ pub(crate) enum Command {
     /// Copy this store, which must be paused, to another one
     Copy {
         /// The address of the other store, which is created if it does not exist
-        target: Address,
+        target: AddressText,
     },
     /// Create the store, or upgrade it to this version
     Migrate {

@@ -10,7 +10,9 @@ mod switch;
 mod time;
 mod view;
 
-pub use address::{Address, Certificates, LetterBounds, Opening, Servers, StoreArguments};
+pub use address::{
+    Address, AddressText, Certificates, LetterBounds, Opening, Servers, StoreArguments,
+};
 pub use output::{counted, printable};
 pub use settings::{ExistingName, Settings, SettingsError, parse_backoff};
 pub use switch::Switch;

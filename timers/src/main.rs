@@ -13,7 +13,7 @@ use commands::{change, dead, read, schedule, upkeep};
 use failure::Failure;
 use screen::Screen;
 use std::process::ExitCode;
-use timers::{Address, StoreArguments, Switch};
+use timers::{Address, AddressText, StoreArguments, Switch};
 use tourbillon_durable::DurableTimers;
 
 fn main() -> ExitCode {
@@ -31,10 +31,9 @@ fn main() -> ExitCode {
 
 async fn run(arguments: Arguments) -> Result<(), Failure> {
     let Arguments { store, json, command } = arguments;
-    let address = store
-        .store
-        .clone()
-        .ok_or_else(|| Failure::Usage("no store given (use --store or TIMERS_STORE)".to_owned()))?;
+    let none = "no store given (use --store or TIMERS_STORE)".to_owned();
+    let address = store.store.as_ref().ok_or(none).and_then(AddressText::parse);
+    let address = address.map_err(Failure::Usage)?;
     if let Command::Migrate { print_sql: true } = command {
         return upkeep::print_sql(&address);
     }
@@ -45,6 +44,7 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
     match command {
         Command::Store(command) => execute(&timers, command, screen).await,
         Command::Copy { target } => {
+            let target = target.parse().map_err(Failure::Usage)?;
             let other = open(&store, &target, true).await?;
             upkeep::copy(&timers, &other, screen).await
         }

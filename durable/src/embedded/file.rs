@@ -5,11 +5,13 @@
 use super::super::error::DurableError;
 use super::error::{TransitionError, asserted, io};
 use super::tables::{DEAD, DUE, META, Snapshot, TIMERS, Transaction};
+use redb::backends::FileBackend;
 use redb::{
     Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, ReadableTableMetadata,
     TableError,
 };
 use std::ffi::OsStr;
+use std::fs::OpenOptions;
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 
@@ -41,7 +43,13 @@ impl Opener {
         Self::new(move |new| {
             let mut builder = Builder::new();
             builder.set_cache_size(cache);
-            if new { builder.create(&path) } else { builder.open(&path) }
+            match new {
+                true => {
+                    let file = private().create(true).open(&path)?;
+                    builder.create_with_backend(FileBackend::new(file)?)
+                }
+                false => builder.open(&path),
+            }
         })
     }
 
@@ -101,7 +109,7 @@ fn make(
     let mut name = path.as_os_str().to_owned();
     name.push(format!("{MAKING}{digits:0DIGITS$x}"));
     let new = PathBuf::from(name);
-    let made = std::fs::File::create_new(&new).map_err(io).and_then(|_| build(&new));
+    let made = private().create_new(true).open(&new).map_err(io).and_then(|_| build(&new));
     if made.is_ok() {
         // Another process may have created the file since, and that one stays. On a file system
         // without links, the store is created under its own name later.
@@ -110,6 +118,16 @@ fn make(
     // If the removal fails, the next start repeats it.
     let _ = std::fs::remove_file(&new);
     made.map_err(|error| error.at(&new.display().to_string()))
+}
+
+/// Returns options for a file that only its owner can read from the moment at which it is created.
+/// Payloads and headers may contain credentials.
+fn private() -> OpenOptions {
+    let mut options = std::fs::File::options();
+    options.read(true).write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
 }
 
 /// Removes the temporary files of starts that were interrupted. The store is open and locked, so
@@ -211,6 +229,18 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
+    /// Checks that only the owner can read a file.
+    fn assert_private(path: &Path) {
+        #[cfg(unix)]
+        {
+            let found = path.metadata().expect("a file").permissions();
+            let mode = std::os::unix::fs::PermissionsExt::mode(&found);
+            assert_eq!(mode & 0o777, 0o600, "{}", path.display());
+        }
+        #[cfg(not(unix))]
+        let _ = path;
+    }
+
     #[test]
     fn a_first_open_that_failed_can_be_repeated() -> Result<(), DurableError> {
         let name = format!("tourbillon-repeated-{}", std::process::id());
@@ -222,6 +252,7 @@ mod tests {
         };
         // The disk is full when half of the file is written.
         let cut_short = |new: &Path| {
+            assert_private(new);
             std::fs::write(new, [7; 100]).map_err(io)?;
             Err(DurableError::ReadOnly("no space".to_owned()))
         };
@@ -241,6 +272,7 @@ mod tests {
         other.push(".new-version");
         std::fs::write(&other, "").map_err(io)?;
         drop(Opener::first(&path, 1 << 20)?);
+        assert_private(&path);
         assert_eq!(leftovers(), 0);
         std::fs::remove_file(other).map_err(io)?;
         std::fs::remove_file(path).map_err(io)

@@ -175,7 +175,8 @@ impl Default for EmbeddedOptions {
 }
 
 impl Embedded {
-    /// Opens the store in a file, or creates it if there is none.
+    /// Opens the store in a file, or creates it if there is none. On Unix, only the owner can read
+    /// and write a file that is created.
     ///
     /// A file of 16 MiB or more is compacted first if less than half of it is needed, for which the
     /// contents are copied. After a process was killed, the whole file is read.

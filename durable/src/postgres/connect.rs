@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::error::DurableError;
+use super::super::error::{DurableError, scheme_of};
 use super::super::ownership::Ownership;
 use super::floors::{Beats, Floors};
 use super::link::Link;
@@ -15,6 +15,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio_postgres::Config;
+use tokio_postgres::config::Host;
 
 impl Postgres {
     /// Connects to a store by its name or with options. The address is a URL
@@ -57,11 +58,7 @@ impl Postgres {
         options.check()?;
         let runtime = Handle::try_current()
             .map_err(|_| DurableError::Option("connect needs a tokio runtime"))?;
-        let config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
-            // Without the credentials.
-            let shown = url.rsplit('@').next().unwrap_or_default();
-            DurableError::Address(error.to_string()).at(shown)
-        })?;
+        let config = parse(url)?;
         let link = Link::new(config, &options)?;
         server::check(&link).await?;
         let schema = Schema::new(&options);
@@ -114,6 +111,22 @@ impl Postgres {
         let schema = Schema::new(&options);
         Ok(format!("{}{}\n", schema.migration(), schema.vacuum()))
     }
+}
+
+/// Parses an address. Its errors show none of it, because a part of the password may stand in place
+/// of an option or of a host.
+fn parse(url: &str) -> Result<Config, DurableError> {
+    let wrong = |what: &str| DurableError::Address(what.to_owned()).at(&scheme_of(url));
+    let config: Config =
+        url.parse().map_err(|error: tokio_postgres::Error| match error.to_string() {
+            what if what.contains("unknown option") => wrong("it has an unknown option"),
+            what => wrong(&what),
+        })?;
+    let has_at = |host: &Host| matches!(host, Host::Tcp(name) if name.contains('@'));
+    if config.get_hosts().iter().any(has_at) {
+        return Err(wrong("a host contains @ (in a user or a password it is written %40)"));
+    }
+    Ok(config)
 }
 
 impl AsLink for Operations {

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::error::DurableError;
+use super::super::error::{DurableError, scheme_of};
 use super::super::ownership::Ownership;
 use super::damaged::Damaged;
 use super::fault::refused;
@@ -224,8 +224,6 @@ impl RedisOptions {
     /// Returns a client for an address.
     fn client(&self, url: &str) -> Result<Client, DurableError> {
         let client = Client::open(url).map_err(|error| {
-            // Without the credentials.
-            let shown = url.rsplit('@').next().unwrap_or_default();
             let lacks = error.kind() == ErrorKind::InvalidClientConfig && url.starts_with("rediss");
             match refused(&error) {
                 DurableError::Address(what) if lacks && cfg!(not(feature = "redis-tls")) => {
@@ -233,7 +231,7 @@ impl RedisOptions {
                 }
                 error => error,
             }
-            .at(shown)
+            .at(&scheme_of(url))
         })?;
         #[cfg(feature = "redis-tls")]
         if let Some(tls) = &self.tls {

@@ -2,7 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "a process is waited for")]
 
-use super::bench::{Api, Folder, until};
+use super::bench::{Api, Folder, TOKEN, arguments, until};
 use super::receiver::{Receiver, status};
 use super::servers::Server;
 use serde_json::json;
@@ -208,4 +208,20 @@ async fn services_that_are_killed_or_stopped_lose_nothing() {
     assert!(acknowledged.len() > TIMERS / 2, "{runs}");
     left.signal("-TERM");
     left.end();
+}
+
+#[test]
+fn no_error_shows_a_password() {
+    for (name, value) in [
+        ("TIMERS_STORE", "postgres://u:hunter2@127.0.0.1:port/db"),
+        ("TIMERS_STORE", "postgress://u:hunter2@127.0.0.1:1/db"),
+        ("TIMERS_STORE", "redis://u:hunter2@127.0.0.1:1/"),
+    ] {
+        let ran = Command::new(env!("CARGO_BIN_EXE_timerd")).env(name, value).output().unwrap();
+        assert!(!ran.status.success());
+        let errors = String::from_utf8(ran.stderr).unwrap();
+        assert!(errors.contains("timerd: ") && !errors.contains("hunter2"), "{errors}");
+    }
+    let shown = format!("{:?}", arguments("postgres://u:hunter2@127.0.0.1/db"));
+    assert!(!shown.contains("hunter2") && !shown.contains(TOKEN), "{shown}");
 }

@@ -250,6 +250,66 @@ fn a_copy_whose_progress_cannot_be_written_is_complete() {
 }
 
 #[test]
+fn no_error_shows_a_password() {
+    let slips = [
+        "postgres://u:hunter2@127.0.0.1:1/db",
+        "postgres://u:hunter2@hunter2@127.0.0.1:1/db",
+        "postgres://u:hunter2/hunter2@127.0.0.1:port/db",
+        "postgres://u:hunter2?hunter2@127.0.0.1:1/db",
+        "postgres://u:hunter2?hunter2=@127.0.0.1:1/db",
+        "postgres://u:hunter2#hunter2@127.0.0.1:1/db",
+        "postgres://127.0.0.1:1/db?password=hunter2&port=x",
+        "postgres:/u:hunter2@127.0.0.1:1/db",
+        "postgress://u:hunter2@127.0.0.1:1/db",
+        "redis://u:hunter2@127.0.0.1:1/",
+        "redis://u:hunter2@127.0.0.1:port/",
+        "redis://:hunter2",
+        "redis://u:hunter2@127.0.0.1:1/hunter2",
+        "redis://u:hunter2#hunter2:hunter2@127.0.0.1:1/",
+        "rediss://u:hunter2@127.0.0.1:1/x#insecure",
+        "cluster:redis://u:hunter2@127.0.0.1:1/,redis://u:hunter2@127.0.0.1:port/",
+        "cluster:redis://u:hunter2@127.0.0.1:1/",
+        "sentinel:redis://u:hunter2@mymaster/",
+        "sentinel:redis://u:hunter2@mymaster/,redis://u:hunter2@127.0.0.1:port/",
+        "sentinel:redis://u:hunter2@mymaster/,redis://u:hunter2@127.0.0.1:1/",
+    ];
+    let (folder, nowhere) = (Folder::new(), Tool::at(""));
+    let file = folder.join("timers");
+    let file = file.to_str().unwrap();
+    Tool::at(file).json(&["schedule", "a", "--after", "30d"]);
+    for slip in slips {
+        for ran in [
+            Tool::at(slip).run(&["list"]),
+            nowhere.run(&["--store", slip, "list"]),
+            Tool::at(file).run(&["copy", slip]),
+        ] {
+            assert!([1, 2, 6].contains(&ran.code), "{slip}: {ran:?}");
+            assert!(ran.errors.len() > 20, "{slip}: {ran:?}");
+            assert!(!(ran.out + &ran.errors).contains("hunter2"), "{slip}: {}", ran.errors);
+        }
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn only_the_owner_can_read_a_store_and_its_copy() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new();
+    let names = ["timers", "other"].map(|name| folder.join(name).to_str().unwrap().to_owned());
+    let script =
+        "umask 0; \"$0\" schedule a --after 30d && \"$0\" pause --all && \"$0\" copy \"$1\"";
+    let status = std::process::Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_timers"), &names[1]])
+        .env("TIMERS_STORE", &names[0])
+        .status();
+    assert!(status.unwrap().success());
+    for name in names {
+        let mode = std::fs::metadata(&name).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+}
+
+#[test]
 fn an_id_cannot_give_commands_to_the_terminal() {
     let folder = Folder::new();
     let tool = Tool::file(&folder.join("timers"));
