@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::num::{NonZeroU32, NonZeroUsize};
+use std::num::{NonZeroU16, NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 use timers::{StoreArguments, parse_backoff, parse_duration};
@@ -21,7 +21,7 @@ const MAPPED: u8 = 96;
 
 // No sentence of documentation, which would replace the description of the program.
 #[allow(missing_docs, reason = "clap shows it")]
-#[derive(Clone, Debug, Parser)]
+#[derive(Clone, Parser)]
 #[command(version)]
 pub struct Arguments {
     /// The store, by default the file `timers.db` in the working directory.
@@ -37,6 +37,16 @@ pub struct Arguments {
     /// one and prints it
     #[arg(env = "TIMERD_TOKEN", hide_env_values = true, long, value_name = "TOKEN")]
     pub token: Option<String>,
+}
+
+/// Shows no token and no password.
+impl fmt::Debug for Arguments {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { store, listen, config, .. } = self;
+        let mut shown = f.debug_struct("Arguments");
+        shown.field("store", store).field("listen", listen).field("config", config);
+        shown.finish_non_exhaustive()
+    }
 }
 
 /// The configuration file. Everything in it has a default.
@@ -80,22 +90,40 @@ impl Default for DeadLetterBounds {
 #[serde(deny_unknown_fields, default)]
 pub struct HistoryBounds {
     /// The maximum number of runs.
-    pub most: u64,
+    pub most: NonZeroU64,
     /// The maximum age of a run.
-    #[serde(deserialize_with = "duration")]
+    #[serde(deserialize_with = "limit")]
     pub age: Duration,
 }
 
 impl Default for HistoryBounds {
     fn default() -> Self {
-        Self { most: 100_000, age: Duration::from_secs(30 * 86_400) }
+        Self { most: NonZeroU64::MIN.saturating_add(99_999), age: Duration::from_secs(30 * 86_400) }
     }
 }
 
 /// The secrets by which calls are signed, `whsec_` and the key in base64, by their names. The one
-/// that is called `default` is for timers that name none.
+/// that is called `default` is for timers that name none. While a secret is rotated, a name has a
+/// list, the newest one first.
 #[derive(Clone, Default, Deserialize)]
-pub struct SecretTexts(pub(crate) BTreeMap<String, String>);
+pub struct SecretTexts(pub(crate) BTreeMap<String, SecretText>);
+
+/// One secret, or those that are in use at the same time.
+#[derive(Clone, Deserialize)]
+#[serde(untagged, expecting = "expected \"whsec_…\" or a list of such texts")]
+pub(crate) enum SecretText {
+    One(String),
+    Several(Vec<String>),
+}
+
+impl SecretText {
+    pub(crate) fn as_slice(&self) -> &[String] {
+        match self {
+            Self::One(secret) => std::slice::from_ref(secret),
+            Self::Several(secrets) => secrets,
+        }
+    }
+}
 
 /// Shows the names.
 impl fmt::Debug for SecretTexts {
@@ -109,7 +137,7 @@ impl fmt::Debug for SecretTexts {
 #[serde(deny_unknown_fields, default)]
 pub struct Webhooks {
     /// The number of concurrent calls.
-    pub concurrency: usize,
+    pub concurrency: NonZeroUsize,
     /// The number of concurrent calls of one receiver, which is a host and a port. By default a
     /// quarter of `concurrency`.
     pub per_receiver: Option<NonZeroUsize>,
@@ -129,7 +157,7 @@ pub struct Webhooks {
     #[serde(deserialize_with = "networks")]
     pub allow: Vec<IpNet>,
     /// The ports that may be called.
-    pub ports: Vec<u16>,
+    pub ports: Ports,
     /// Authorities that are trusted beside those of the system (PEM).
     pub authority: Option<PathBuf>,
 }
@@ -137,14 +165,14 @@ pub struct Webhooks {
 impl Default for Webhooks {
     fn default() -> Self {
         Self {
-            concurrency: 128,
+            concurrency: NonZeroUsize::MIN.saturating_add(127),
             per_receiver: None,
             timeout: Duration::from_secs(10),
             attempts: NonZeroU32::MIN.saturating_add(19),
             backoff: Backoff::new(Duration::from_secs(5), Duration::from_secs(7 * 3600)).jitter(),
             final_statuses: BTreeSet::from([400, 405, 410, 411, 413, 414, 415, 422, 431]),
             allow: Vec::new(),
-            ports: vec![80, 443],
+            ports: Ports(vec![80, 443]),
             authority: None,
         }
     }
@@ -153,12 +181,42 @@ impl Default for Webhooks {
 impl Webhooks {
     /// Returns the number of concurrent calls of one receiver.
     pub(crate) fn each(&self) -> usize {
-        self.per_receiver.map_or((self.concurrency / 4).max(1), NonZeroUsize::get)
+        self.per_receiver.map_or((self.concurrency.get() / 4).max(1), NonZeroUsize::get)
     }
 
     /// Returns the options of timers that set none.
     pub(crate) fn options(&self) -> Options {
         Options::new().attempts(self.attempts.get()).backoff(self.backoff)
+    }
+}
+
+/// The ports that may be called, of which there is at least one.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Vec<NonZeroU16>")]
+pub struct Ports(Vec<u16>);
+
+impl Ports {
+    pub(crate) fn contains(&self, port: u16) -> bool {
+        self.0.contains(&port)
+    }
+}
+
+impl TryFrom<Vec<NonZeroU16>> for Ports {
+    type Error = &'static str;
+
+    fn try_from(ports: Vec<NonZeroU16>) -> Result<Self, Self::Error> {
+        match ports.is_empty() {
+            true => Err("no port may be called (expected at least one, such as [80, 443])"),
+            false => Ok(Self(ports.into_iter().map(NonZeroU16::get).collect())),
+        }
+    }
+}
+
+/// Reads a time limit, which is not zero.
+fn limit<'de, D: Deserializer<'de>>(text: D) -> Result<Duration, D::Error> {
+    match duration(text)? {
+        Duration::ZERO => Err(D::Error::custom("expected more than 0")),
+        limit => Ok(limit),
     }
 }
 
@@ -222,28 +280,28 @@ pub struct TokenHash {
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
     /// The maximum length of a body in bytes.
-    pub body_bytes: usize,
+    pub body_bytes: NonZeroUsize,
     /// The number of requests in a second for each token.
     pub requests_per_second: NonZeroU32,
     /// The number of requests at once for each token.
     pub burst: NonZeroU32,
     /// The number of requests with a valid token that are served at the same time.
-    pub concurrent_requests: usize,
+    pub concurrent_requests: NonZeroUsize,
     /// The maximum number of connections. There are fewer if the process may not open enough files
     /// for them beside its calls and its store.
     pub connections: NonZeroUsize,
     /// The time limit of a request, in which its body must have come, and that of its response.
-    #[serde(deserialize_with = "duration")]
+    #[serde(deserialize_with = "limit")]
     pub timeout: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            body_bytes: 256 * 1024,
+            body_bytes: NonZeroUsize::MIN.saturating_add(256 * 1024 - 1),
             requests_per_second: NonZeroU32::MIN.saturating_add(999),
             burst: NonZeroU32::MIN.saturating_add(1999),
-            concurrent_requests: 1024,
+            concurrent_requests: NonZeroUsize::MIN.saturating_add(1023),
             connections: NonZeroUsize::MIN.saturating_add(2047),
             timeout: Duration::from_secs(30),
         }
@@ -289,6 +347,31 @@ mod tests {
         for text in ["::ffff:0:0/95", "10.0.0.0/33", "internal", ""] {
             let config = toml::from_str::<Config>(&format!("webhooks.allow = [\"{text}\"]"));
             assert!(config.is_err(), "{text}: {config:?}");
+        }
+    }
+
+    #[test]
+    fn a_configuration_by_which_nothing_is_served_is_refused() {
+        for wrong in [
+            "limits.concurrent_requests = 0",
+            "limits.body_bytes = 0",
+            "limits.timeout = \"0s\"",
+            "limits.requests_per_second = 0",
+            "limits.burst = 0",
+            "webhooks.concurrency = 0",
+            "webhooks.timeout = \"0s\"",
+            "webhooks.ports = []",
+            "webhooks.ports = [0]",
+            "webhooks.ports = [443, 0]",
+            "history.most = 0",
+            "history.age = \"0s\"",
+        ] {
+            let refused = toml::from_str::<Config>(wrong).expect_err(wrong).to_string();
+            let names_the_setting = refused.contains(wrong.split(' ').next().unwrap_or_default());
+            assert!(names_the_setting && refused.contains("expected"), "{wrong}: {refused}");
+        }
+        for right in ["limits.concurrent_requests = 1", "webhooks.ports = [1, 65535]"] {
+            toml::from_str::<Config>(right).expect(right);
         }
     }
 }

@@ -1,15 +1,27 @@
-//! [`Health`], the state of the store. It is asked each second, so that a request for the state
-//! never waits for the store.
+//! [`Health`], the state of the store. It is asked each second and written every ten seconds, so that a
+//! request for the state never waits for the store.
+//!
+//! A write inserts a timer for the next century and cancels it, because a full disk or a server that
+//! is read-only still replies to reads. While the store fails, it is written each second.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "the age of a reply is measured")]
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tourbillon_durable::DurableTimers;
+use tourbillon_durable::{DurableError, DurableTimers, Existing, Options};
 
 /// The interval at which the store is asked.
 const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The interval at which a store that does not fail is written.
+const WRITES: Duration = Duration::from_secs(10);
+
+/// The id of the timer that is inserted and cancelled. All services of a store use the same one.
+const MARK: &str = "timerd:health";
+
+/// The delay of that timer, after which no service is left to deliver it.
+const FAR: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// The time in which the store must reply. With the interval it stays below five seconds.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -19,12 +31,14 @@ pub(crate) struct Health(Mutex<State>);
 struct State {
     replied: Instant,
     trouble: Option<String>,
+    /// `true` from the insert of the mark until it is cancelled.
+    is_marked: bool,
 }
 
 impl Health {
     /// Creates the state of a store that has just been opened.
     pub(crate) fn new() -> Self {
-        Self(Mutex::new(State { replied: Instant::now(), trouble: None }))
+        Self(Mutex::new(State { replied: Instant::now(), trouble: None, is_marked: false }))
     }
 
     /// Returns the reason for which the store is unusable, or `None`.
@@ -35,18 +49,43 @@ impl Health {
         state.trouble.clone().or_else(|| (silent > INTERVAL + PATIENCE).then(late).flatten())
     }
 
-    /// Asks the store, again and again.
+    /// Asks and writes the store, again and again.
     pub(crate) async fn watch(&self, timers: &DurableTimers) -> ! {
+        let mut written = Instant::now();
         loop {
-            let asked = tokio::time::timeout(PATIENCE, timers.is_paused()).await;
-            let trouble = match asked {
-                Ok(Ok(_)) => None,
+            let writes = self.state().trouble.is_some() || written.elapsed() >= WRITES;
+            let asked = async {
+                timers.is_paused().await?;
+                if writes {
+                    self.write(timers).await?;
+                    written = Instant::now();
+                }
+                Ok::<(), DurableError>(())
+            };
+            let trouble = match tokio::time::timeout(PATIENCE, asked).await {
+                Ok(Ok(())) => None,
                 Ok(Err(error)) => Some(error.to_string()),
                 Err(_) => Some(format!("the store has not replied for {} s", PATIENCE.as_secs())),
             };
             self.set(trouble);
             tokio::time::sleep(INTERVAL).await;
         }
+    }
+
+    /// Inserts a timer and cancels it.
+    async fn write(&self, timers: &DurableTimers) -> Result<(), DurableError> {
+        self.state().is_marked = true;
+        timers.insert(MARK, "", FAR, Options::new().existing(Existing::Replace)).await?;
+        self.unmark(timers).await
+    }
+
+    /// Cancels the timer that a write has left, if any.
+    pub(crate) async fn unmark(&self, timers: &DurableTimers) -> Result<(), DurableError> {
+        if self.state().is_marked {
+            timers.cancel(MARK).await?;
+            self.state().is_marked = false;
+        }
+        Ok(())
     }
 
     fn set(&self, trouble: Option<String>) {

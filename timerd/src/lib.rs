@@ -28,7 +28,8 @@ mod trace;
 mod webhook;
 
 pub use config::{
-    Arguments, Config, DeadLetterBounds, HistoryBounds, Limits, SecretTexts, TokenHash, Webhooks,
+    Arguments, Config, DeadLetterBounds, HistoryBounds, Limits, Ports, SecretTexts, TokenHash,
+    Webhooks,
 };
 pub use guard::{ResolveError, Resolver, Resolving, system_resolver};
 pub use service::{Service, StartError};

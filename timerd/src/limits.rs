@@ -69,7 +69,7 @@ impl Gate {
                 warnings: RateLimiter::direct(Quota::per_minute(WARNINGS)),
                 unreported: AtomicU64::new(0),
             },
-            places: Arc::new(Semaphore::new(limits.concurrent_requests)),
+            places: Arc::new(Semaphore::new(limits.concurrent_requests.get())),
             timeout: limits.timeout,
         }
     }

@@ -28,17 +28,31 @@ enum Command {
     Token,
 }
 
+/// The way in which the program ends.
+enum End {
+    /// Calls and requests have ended, or had the time for it.
+    Orderly,
+    /// A second signal has come.
+    AtOnce,
+}
+
 #[tokio::main]
 async fn main() -> ExitCode {
     let Cli { arguments, command } = Cli::parse();
     // Dropped at the end, which writes what waits.
-    let _log = write_log();
+    let log = write_log();
     let done = match command {
-        Some(Command::Token) => print_token(),
+        Some(Command::Token) => print_token().map(|()| End::Orderly),
         None => run(&arguments).await,
     };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(End::Orderly) => ExitCode::SUCCESS,
+        Ok(End::AtOnce) => {
+            tracing::warn!("a second signal ends the service, and its calls are made again");
+            drop(log);
+            // The runtime would wait for its threads.
+            std::process::exit(1)
+        }
         Err(error) => {
             let _ = writeln!(io::stderr(), "timerd: {error}");
             ExitCode::FAILURE
@@ -57,12 +71,14 @@ fn write_log() -> WorkerGuard {
     guard
 }
 
-async fn run(arguments: &Arguments) -> Result<(), StartError> {
+async fn run(arguments: &Arguments) -> Result<End, StartError> {
     // The usual soft limit is for programs that cannot handle large descriptors. If it cannot be
     // raised, the service has fewer connections.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
     let config = config(arguments)?;
-    let (mut ends, mut interrupts) = (on(SignalKind::terminate())?, on(SignalKind::interrupt())?);
+    let mut ends = on(SignalKind::terminate())?;
+    let mut interrupts = on(SignalKind::interrupt())?;
+    let mut hangups = on(SignalKind::hangup())?;
     let service = Service::start(arguments, &config).await?;
     // Nothing is lost if the reader of the output has gone.
     let mut out = io::stdout().lock();
@@ -71,13 +87,27 @@ async fn run(arguments: &Arguments) -> Result<(), StartError> {
         let _ = writeln!(out, "token: {token}");
     }
     drop(out);
-    tokio::select! {
-        _ = ends.recv() => {}
-        _ = interrupts.recv() => {}
+    loop {
+        tokio::select! {
+            _ = ends.recv() => break,
+            _ = interrupts.recv() => break,
+            _ = hangups.recv() => reload(&service, arguments),
+        }
     }
     tracing::info!("stopping");
-    service.stop().await;
-    Ok(())
+    tokio::select! {
+        () = service.stop() => Ok(End::Orderly),
+        _ = ends.recv() => Ok(End::AtOnce),
+        _ = interrupts.recv() => Ok(End::AtOnce),
+    }
+}
+
+/// Reads the configuration file again. A file that cannot be used changes nothing.
+fn reload(service: &Service, arguments: &Arguments) {
+    match config(arguments).and_then(|config| service.reload(&config)) {
+        Ok(()) => tracing::info!("the configuration was read again"),
+        Err(error) => tracing::error!(%error, "the old configuration stays in use"),
+    }
 }
 
 fn print_token() -> Result<(), StartError> {

@@ -48,7 +48,6 @@ const LEAST_CONNECTIONS: usize = 16;
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(660);
 
 /// A running service.
-#[derive(Debug)]
 pub struct Service {
     address: SocketAddr,
     token: Option<String>,
@@ -58,6 +57,15 @@ pub struct Service {
     runs: Arc<Runs>,
     recording: JoinHandle<()>,
     background: JoinSet<()>,
+    timers: DurableTimers,
+    health: Arc<Health>,
+    caller: Arc<Caller>,
+}
+
+impl fmt::Debug for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Service").field("address", &self.address).finish_non_exhaustive()
+    }
 }
 
 /// The reason for which a service does not start.
@@ -151,13 +159,19 @@ impl Service {
             caller: Arc::clone(&caller),
             runs: Arc::clone(&runs),
             store,
-            concurrency: config.webhooks.concurrency,
+            concurrency: config.webhooks.concurrency.get(),
             stops: stops.clone(),
         };
         let working = keep("worker", stops.clone(), move || work.clone().run());
         let working = tokio::spawn(working);
         let gate = Arc::new(Gate::new(tokens, &config.limits));
-        let app = App { timers, health, caller, history, figures };
+        let app = App {
+            timers: timers.clone(),
+            health: Arc::clone(&health),
+            caller: Arc::clone(&caller),
+            history,
+            figures,
+        };
         let pages = page::router(app.clone(), Arc::clone(&gate));
         let router = router(app, gate, &config.limits).merge(pages).layer(from_fn(count));
         let bounds = Bounds { connections, timeout: config.limits.timeout };
@@ -170,7 +184,19 @@ impl Service {
             }
         });
         let serving = tokio::spawn(serving);
-        Ok(Self { address, token, stop, serving, working, runs, recording, background })
+        Ok(Self {
+            address,
+            token,
+            stop,
+            serving,
+            working,
+            runs,
+            recording,
+            background,
+            timers,
+            health,
+            caller,
+        })
     }
 
     /// The address on which the service listens.
@@ -183,6 +209,16 @@ impl Service {
     #[must_use]
     pub fn token(&self) -> Option<&str> {
         self.token.as_deref()
+    }
+
+    /// Replaces the secrets by those of another configuration, without a gap. Calls that have begun
+    /// are signed with the old ones.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the configuration cannot be used. The service then keeps what it has.
+    pub fn reload(&self, config: &Config) -> Result<(), StartError> {
+        self.caller.reload(config).map_err(StartError::Config)
     }
 
     /// Ends the service. Requests and calls that have begun have ten seconds to end. Calls that run
@@ -200,6 +236,8 @@ impl Service {
         self.runs.close();
         end(&mut self.recording, RECORDED, "the history may lack the last runs").await;
         self.background.shutdown().await;
+        // The check of the health may have been in the middle of a write.
+        let _ = tokio::time::timeout(RECORDED, self.health.unmark(&self.timers)).await;
     }
 }
 
@@ -244,13 +282,13 @@ impl Work {
 fn connections(config: &Config) -> Result<usize, StartError> {
     let failed = |error: std::io::Error| StartError::Config(error.to_string());
     let (open, _) = rlimit::Resource::NOFILE.get().map_err(failed)?;
-    let others = config.webhooks.concurrency.saturating_mul(2).saturating_add(POOLED + RESERVED);
+    let calls = config.webhooks.concurrency.get();
+    let others = calls.saturating_mul(2).saturating_add(POOLED + RESERVED);
     let left = usize::try_from(open).unwrap_or(usize::MAX).saturating_sub(others);
     if left < LEAST_CONNECTIONS {
         return Err(StartError::Config(format!(
-            "the process may open {open} files, and {} calls and the store need {others} of them \
+            "the process may open {open} files, and {calls} calls and the store need {others} of them \
              (raise the limit to {} or lower webhooks.concurrency)",
-            config.webhooks.concurrency,
             others.saturating_add(LEAST_CONNECTIONS)
         )));
     }

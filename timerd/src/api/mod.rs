@@ -84,7 +84,7 @@ pub(crate) fn router(app: App, gate: Arc<Gate>, limits: &Limits) -> Router {
         .route("/healthz", get(healthz))
         .route("/openapi.json", get(document))
         .fallback(|| async { Problem::not_found("there is no such page") })
-        .layer(DefaultBodyLimit::max(limits.body_bytes))
+        .layer(DefaultBodyLimit::max(limits.body_bytes.get()))
         .with_state(app)
 }
 

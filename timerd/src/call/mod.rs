@@ -46,13 +46,18 @@ impl Caller {
         Ok(Self {
             guard: Guard::new(&config.webhooks, resolver)?,
             pool: Arc::default(),
-            secrets: Secrets::new(&config.secrets.0)?,
+            secrets: Secrets::new(&config.secrets)?,
             time_limit: config.webhooks.timeout,
             faults: OwnFaults::default(),
             places: Arc::new(Places::new(config.webhooks.each())),
             final_statuses: config.webhooks.final_statuses.clone(),
             options: config.webhooks.options(),
         })
+    }
+
+    /// Signs with the secrets of another configuration from now on.
+    pub(crate) fn reload(&self, config: &Config) -> Result<(), String> {
+        self.secrets.replace(&config.secrets)
     }
 
     /// Makes one attempt, and returns what becomes of the timer.
@@ -131,7 +136,7 @@ impl Caller {
     }
 
     /// Returns the secret by which calls of a target are signed, if there is one.
-    fn secret(&self, target: &Target) -> Result<Option<&Secret>, OwnFault> {
+    fn secret(&self, target: &Target) -> Result<Option<Arc<Secret>>, OwnFault> {
         let name = target.secret.as_deref();
         match (self.secrets.get(name), name) {
             (None, Some(name)) => Err(OwnFault::Secret(name.to_owned())),

@@ -2,11 +2,14 @@
 
 #![forbid(unsafe_code)]
 
+use super::super::config::SecretTexts;
+use arc_swap::ArcSwap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The secret of timers that name none.
 const DEFAULT: &str = "default";
@@ -14,49 +17,72 @@ const DEFAULT: &str = "default";
 /// Secrets that are published as examples by Standard Webhooks, and so are known to all.
 const KNOWN: [&str; 2] = ["MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "C2FVsBQIhrscChlQIMV+b5sSYspob7oD"];
 
-/// The secrets of the configuration by their names.
-#[derive(Default)]
-pub(crate) struct Secrets(BTreeMap<String, Secret>);
+/// The secrets of the configuration by their names, which can be replaced while calls are made.
+pub(crate) struct Secrets(ArcSwap<Named>);
 
-/// The key of a receiver.
-pub(crate) struct Secret(Hmac<Sha256>);
+type Named = BTreeMap<String, Arc<Secret>>;
+
+/// The keys of a receiver, the newest one first. There are several while the secret is rotated.
+pub(crate) struct Secret(Vec<Hmac<Sha256>>);
 
 impl Secrets {
     /// Reads secrets of the form `whsec_…`, with the key in base64.
-    pub(crate) fn new(secrets: &BTreeMap<String, String>) -> Result<Self, String> {
-        let secrets = secrets.iter().map(|(name, secret)| {
-            let wrong =
-                || format!("the secret {name:?} must be whsec_ and 24 to 64 bytes in base64");
-            let key = secret.strip_prefix("whsec_").ok_or_else(wrong)?;
-            let key = STANDARD.decode(key).map_err(|_| wrong())?;
-            if !(24..=64).contains(&key.len()) {
-                return Err(wrong());
-            }
-            if KNOWN.iter().any(|known| STANDARD.decode(known).as_ref() == Ok(&key)) {
-                return Err(format!(
-                    "the secret {name:?} is a published example; create another one with \
-                     `echo whsec_$(openssl rand -base64 32)`"
-                ));
-            }
-            let hmac = Hmac::new_from_slice(&key).map_err(|_| wrong())?;
-            Ok((name.clone(), Secret(hmac)))
-        });
-        secrets.collect::<Result<_, _>>().map(Self)
+    pub(crate) fn new(texts: &SecretTexts) -> Result<Self, String> {
+        Ok(Self(ArcSwap::from_pointee(read(texts)?)))
+    }
+
+    /// Replaces all secrets. Calls that have begun are signed with the old ones.
+    pub(crate) fn replace(&self, texts: &SecretTexts) -> Result<(), String> {
+        self.0.store(Arc::new(read(texts)?));
+        Ok(())
     }
 
     /// Returns the secret of this name, or the default one.
-    pub(crate) fn get(&self, name: Option<&str>) -> Option<&Secret> {
-        self.0.get(name.unwrap_or(DEFAULT))
+    pub(crate) fn get(&self, name: Option<&str>) -> Option<Arc<Secret>> {
+        self.0.load().get(name.unwrap_or(DEFAULT)).cloned()
     }
 }
 
+fn read(texts: &SecretTexts) -> Result<Named, String> {
+    let secrets = texts.0.iter().map(|(name, secrets)| {
+        let keys = secrets.as_slice().iter().map(|secret| key(name, secret));
+        let keys = keys.collect::<Result<Vec<_>, _>>()?;
+        if keys.is_empty() {
+            return Err(format!("the secret {name:?} is an empty list (expected at least one)"));
+        }
+        Ok((name.clone(), Arc::new(Secret(keys))))
+    });
+    secrets.collect()
+}
+
+/// Reads one secret of a name.
+fn key(name: &str, secret: &str) -> Result<Hmac<Sha256>, String> {
+    let wrong = || format!("the secret {name:?} must be whsec_ and 24 to 64 bytes in base64");
+    let key = secret.strip_prefix("whsec_").ok_or_else(wrong)?;
+    let key = STANDARD.decode(key).map_err(|_| wrong())?;
+    if !(24..=64).contains(&key.len()) {
+        return Err(wrong());
+    }
+    if KNOWN.iter().any(|known| STANDARD.decode(known).as_ref() == Ok(&key)) {
+        return Err(format!(
+            "the secret {name:?} is a published example; create another one with \
+             `echo whsec_$(openssl rand -base64 32)`"
+        ));
+    }
+    Hmac::new_from_slice(&key).map_err(|_| wrong())
+}
+
 impl Secret {
-    /// Returns the value of `webhook-signature`.
+    /// Returns the value of `webhook-signature`, which has a signature for each key. A receiver
+    /// accepts a call if it knows one of them.
     pub(crate) fn sign(&self, id: &str, timestamp: u64, body: &[u8]) -> String {
-        let mut hmac = self.0.clone();
-        hmac.update(format!("{id}.{timestamp}.").as_bytes());
-        hmac.update(body);
-        format!("v1,{}", STANDARD.encode(hmac.finalize().into_bytes()))
+        let signatures = self.0.iter().map(|key| {
+            let mut hmac = key.clone();
+            hmac.update(format!("{id}.{timestamp}.").as_bytes());
+            hmac.update(body);
+            format!("v1,{}", STANDARD.encode(hmac.finalize().into_bytes()))
+        });
+        signatures.collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -67,7 +93,36 @@ mod tests {
     const SECRET: &str = "whsec_Tm90IGEgc2VjcmV0LCBidXQgdGhhdCBvZiBhIHRlc3Q=";
 
     fn secrets(secret: &str) -> Result<Secrets, String> {
-        Secrets::new(&BTreeMap::from([(DEFAULT.to_owned(), secret.to_owned())]))
+        Secrets::new(&texts(&format!("default = {secret:?}")))
+    }
+
+    fn texts(toml: &str) -> SecretTexts {
+        toml::from_str(toml).expect("texts")
+    }
+
+    #[test]
+    fn a_call_is_signed_with_all_secrets_of_a_name_the_newest_first() {
+        let other = format!("whsec_{}", STANDARD.encode([7; 32]));
+        let signature = |secrets: &Secrets| {
+            let secret = secrets.get(None).expect("the default");
+            secret.sign("x", 1_614_265_330, b"body")
+        };
+        let rotated = texts(&format!("default = [{other:?}, {SECRET:?}]"));
+        let secrets = Secrets::new(&rotated).expect("two secrets");
+        let both = signature(&secrets);
+        for (secret, signed) in
+            [(&*other, both.split(' ').next()), (SECRET, both.split(' ').nth(1))]
+        {
+            let reference = standardwebhooks::Webhook::new(secret).expect("a secret");
+            let theirs = reference.sign("x", 1_614_265_330, b"body").expect("a signature");
+            assert_eq!(signed, Some(&*theirs));
+        }
+        for wrong in ["default = []".to_owned(), format!("default = [{SECRET:?}, \"whsec_\"]")] {
+            assert!(secrets.replace(&texts(&wrong)).is_err(), "{wrong}");
+        }
+        assert_eq!(signature(&secrets), both, "the old ones are kept");
+        secrets.replace(&texts(&format!("default = {other:?}"))).expect("a secret");
+        assert_eq!(both.split(' ').next(), Some(&*signature(&secrets)));
     }
 
     #[test]

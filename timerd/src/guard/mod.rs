@@ -14,7 +14,7 @@ mod filter;
 mod resolver;
 mod stream;
 
-use super::config::Webhooks;
+use super::config::{Ports, Webhooks};
 use super::fault::{Fault, OwnFault, ReceiverFault, Refusal};
 use super::target::Target;
 use filter::canonical;
@@ -44,7 +44,7 @@ const MOST_ADDRESSES: usize = 8;
 pub(crate) struct Guard {
     resolver: Resolver,
     allowed: Vec<IpNet>,
-    ports: Vec<u16>,
+    ports: Ports,
     /// `None` if no authority is known, so that no certificate could be trusted.
     tls: Option<TlsConnector>,
 }
@@ -87,7 +87,7 @@ impl Guard {
 
     /// Checks what is known of a target before its name is resolved.
     pub(crate) fn check(&self, target: &Target) -> Result<(), Refusal> {
-        if !self.ports.contains(&target.port) {
+        if !self.ports.contains(target.port) {
             return Err(Refusal::Port(target.port));
         }
         let is_permitted = match &target.host {

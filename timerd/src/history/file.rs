@@ -199,7 +199,7 @@ fn add(database: &Database, bounds: &HistoryBounds, added: &[Run]) -> Result<(),
             let Some((_, oldest)) = runs.first()? else { break };
             let ended = oldest.value().0;
             drop(oldest);
-            if runs.len()? <= bounds.most && ended >= before {
+            if runs.len()? <= bounds.most.get() && ended >= before {
                 break;
             }
             let Some((number, oldest)) = runs.pop_first()? else { break };
@@ -243,6 +243,7 @@ fn latest(database: &Database, id: Option<&str>, limit: usize) -> Result<Vec<Run
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::num::NonZeroU64;
     use std::path::Path;
     use std::time::Duration;
 
@@ -270,7 +271,10 @@ mod tests {
     #[test]
     fn a_history_is_bounded_by_number_and_age() {
         let database = database();
-        let bounds = HistoryBounds { most: 4, age: Duration::from_millis(100) };
+        let bounds = HistoryBounds {
+            most: NonZeroU64::MIN.saturating_add(3),
+            age: Duration::from_millis(100),
+        };
         assert_eq!(latest(&database, None, 9).expect("a page"), []);
         let runs: Vec<Run> =
             (0..6).map(|number| Run::example(["a", "b"][number % 2], 1000)).collect();

@@ -83,7 +83,7 @@ impl PostgresHistory {
         let texts = texts.map_err(HistoryError::of)?;
         let now = runs.iter().map(|run| run.ended_millis).max().unwrap_or(0);
         let age = bounds.age.as_millis().try_into().unwrap_or(u64::MAX);
-        let (before, most) = (signed(now.saturating_sub(age)), signed(bounds.most));
+        let (before, most) = (signed(now.saturating_sub(age)), signed(bounds.most.get()));
         let mut connection = self.connection().await?;
         let transaction = connection.transaction().await.map_err(HistoryError::of)?;
         let insert = format!(

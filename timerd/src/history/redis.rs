@@ -39,7 +39,7 @@ impl History for RedisHistory {
             }
             let age = bounds.age.as_millis().try_into().unwrap_or(u64::MAX);
             let before = now.saturating_sub(age);
-            pipe.cmd("XTRIM").arg(&key).arg("MAXLEN").arg("~").arg(bounds.most).ignore();
+            pipe.cmd("XTRIM").arg(&key).arg("MAXLEN").arg("~").arg(bounds.most.get()).ignore();
             pipe.cmd("XTRIM").arg(&key).arg("MINID").arg("~").arg(before).ignore();
             link.send(&pipe).await.map(drop).map_err(HistoryError::of)
         })

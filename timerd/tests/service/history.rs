@@ -8,6 +8,7 @@ use super::receiver::Receiver;
 use super::sentinels::Watched;
 use super::servers::{Cluster, Server};
 use serde_json::{Value, json};
+use std::num::NonZeroU64;
 
 /// Calls a receiver that refuses the first call, and checks what is recorded.
 async fn runs_are_recorded(bench: &Bench, receiver: &mut Receiver) {
@@ -118,7 +119,7 @@ async fn runs_are_recorded_in_redis_within_bounds() {
     server.order("XADD tb:timers:history 5-1 run 1970");
     let mut receiver = Receiver::with(&[500]).await;
     let mut config = allowing(receiver.port());
-    config.history.most = 4;
+    config.history.most = NonZeroU64::new(4).unwrap();
     let bench = Bench::at(&server.url(), config).await;
     runs_are_recorded(&bench, &mut receiver).await;
     let length = || server.order("XLEN tb:timers:history").trim().to_owned();
@@ -171,7 +172,7 @@ async fn runs_are_recorded_in_postgres_within_bounds() {
     let Some(server) = PostgresServer::start(&[]) else { return };
     let mut receiver = Receiver::with(&[500]).await;
     let mut config = allowing(receiver.port());
-    config.history.most = 3;
+    config.history.most = NonZeroU64::new(3).unwrap();
     let bench = Bench::at(&server.url(), config).await;
     runs_are_recorded(&bench, &mut receiver).await;
     run_is_recorded(&bench, &mut receiver, "c").await;

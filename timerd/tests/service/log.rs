@@ -45,7 +45,7 @@ impl Unwritable {
 }
 
 /// Returns a configuration file by which this machine may be called on a port.
-fn allow(folder: &Folder, port: u16) {
+pub(crate) fn allow(folder: &Folder, port: u16) {
     let config = format!("[webhooks]\nallow = [\"127.0.0.0/8\"]\nports = [{port}]");
     std::fs::write(folder.join("timerd.toml"), config).unwrap();
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "a process is waited for")]
 
 use super::bench::{Api, Folder, TOKEN, arguments, until};
+use super::log::allow;
 use super::receiver::{Receiver, status};
 use super::servers::Server;
 use serde_json::json;
@@ -10,13 +11,14 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
 use tourbillon_durable::DurableTimers;
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// The running program.
 pub(crate) struct Program {
-    process: Child,
+    pub(crate) process: Child,
     out: BufReader<ChildStdout>,
     pub(crate) address: String,
 }
@@ -224,4 +226,91 @@ fn no_error_shows_a_password() {
     }
     let shown = format!("{:?}", arguments("postgres://u:hunter2@127.0.0.1/db"));
     assert!(!shown.contains("hunter2") && !shown.contains(TOKEN), "{shown}");
+}
+
+#[tokio::test]
+async fn its_health_turns_while_nothing_can_be_written() {
+    let Some(server) = Server::start(&[]) else { return };
+    let folder = Folder::new();
+    let arguments = ["--token", "a long enough token", "--store", &server.url()];
+    let program = Program::start(&folder, &arguments);
+    let api = Api::of(&program.address, "a long enough token");
+    let health = async |status: u16| {
+        until("the health", async || (api.get("/healthz").await.status == status).then_some(()))
+            .await;
+    };
+    health(200).await;
+    // Reads go on, and no request writes.
+    server.order("CONFIG SET min-replicas-to-write 1");
+    health(503).await;
+    let problem = api.get("/healthz").await.problem(503);
+    assert!(problem.contains("NOREPLICAS"), "{problem}");
+    server.order("CONFIG SET min-replicas-to-write 0");
+    health(200).await;
+    assert_eq!(api.get("/v1/timers").await.json(200)["timers"], json!([]));
+    program.signal("-TERM");
+    program.end();
+}
+
+#[tokio::test]
+async fn a_second_signal_ends_it_at_once() {
+    for (first, second) in [("-TERM", "-TERM"), ("-INT", "-TERM"), ("-INT", "-INT")] {
+        let mut receiver = Receiver::start(|_| None).await;
+        let folder = Folder::new();
+        allow(&folder, receiver.port());
+        let arguments = ["--token", "a long enough token", "--config", "timerd.toml"];
+        let mut program = Program::start(&folder, &arguments);
+        let api = Api::of(&program.address, "a long enough token");
+        api.put("a", &receiver.url("/"), json!({ "after": "0s" })).await.json(201);
+        receiver.next().await;
+        program.signal(first);
+        until("the end of requests", async || TcpStream::connect(&program.address).await.err())
+            .await;
+        assert!(program.process.try_wait().unwrap().is_none(), "it waits for its call");
+        program.signal(second);
+        let begun = Instant::now();
+        let status = program.process.wait().unwrap();
+        assert!(begun.elapsed() < 5 * SECOND, "{:?}", begun.elapsed());
+        assert_eq!(status.code(), Some(1));
+    }
+}
+
+#[tokio::test]
+async fn secrets_are_reloaded_without_a_gap() {
+    let mut receiver = Receiver::start(|_| Some(status(200))).await;
+    let folder = Folder::new();
+    let port = receiver.port();
+    let configure = |secrets: &str| {
+        let config = format!(
+            "[webhooks]\nallow = [\"127.0.0.0/8\"]\nports = [{port}]\n[secrets]\n{secrets}"
+        );
+        std::fs::write(folder.join("timerd.toml"), config).unwrap();
+    };
+    let (old, new) =
+        (["whsec_", &"b2xk".repeat(8)].concat(), ["whsec_", &"bmV3".repeat(8)].concat());
+    configure(&format!("default = {old:?}"));
+    let arguments = ["--token", "a long enough token", "--config", "timerd.toml"];
+    let program = Program::start(&folder, &arguments);
+    let api = Api::of(&program.address, "a long enough token");
+    let mut number = 0;
+    let mut signatures = async || {
+        number += 1;
+        let put = api.put(&number.to_string(), &receiver.url("/"), json!({ "after": "0s" })).await;
+        put.json(201);
+        let seen = receiver.next().await;
+        seen.headers["webhook-signature"].to_str().unwrap().split(' ').count()
+    };
+    assert_eq!(signatures().await, 1);
+    for (secrets, count) in [
+        (format!("default = [{new:?}, {old:?}]"), 2),
+        ("default = 7".to_owned(), 2),
+        ("default = [\"whsec_\"]".to_owned(), 2),
+        (format!("default = [{new:?}]"), 1),
+    ] {
+        configure(&secrets);
+        program.signal("-HUP");
+        until("the new secrets", async || (signatures().await == count).then_some(())).await;
+    }
+    program.signal("-TERM");
+    program.end();
 }
