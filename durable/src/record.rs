@@ -72,7 +72,7 @@ pub(super) struct Record {
     /// The number of attempts that have begun.
     pub(super) attempt: u32,
     pub(super) settings: Settings,
-    /// The error of the last failed attempt.
+    /// The error of the last failed attempt, or of the last delivery that was given back with one.
     pub(super) error: String,
     pub(super) payload: Vec<u8>,
     /// The delivery that was inserted while this one was running, and follows it.

@@ -55,7 +55,8 @@ pub struct DurableTimer {
     /// [existing](super::Options::existing) timers is not kept, so it is the default. The rule is
     /// missing if the timer was cancelled while an attempt was running.
     pub options: Options,
-    /// The error of the last failed attempt, or an empty string.
+    /// The error of the last failed attempt, or of the last delivery that was given back with one,
+    /// or an empty string.
     pub error: String,
     /// The due time of the delivery that was inserted while this one was running
     /// ([`Inserted::Next`](super::Inserted::Next)).

@@ -35,7 +35,7 @@ pub struct TimerView {
     /// The planned time of the timer that was inserted to come after the running attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
-    /// The error of the last failed attempt.
+    /// The error of the last failed attempt, or the fault by which an attempt could not be made.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub error: String,
     /// The headers.
