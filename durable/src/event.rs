@@ -130,12 +130,17 @@ pub enum Wait {
     StorePaused,
     /// Timers are due, but the [maximum number](super::Worker::concurrency) of handlers is running.
     Busy,
+    /// Other workers own all partitions of the store in Redis, because there are more workers than
+    /// partitions. This worker only takes over timers that other workers leave overdue, and
+    /// partitions once one of those workers ends.
+    NoPartition,
 }
 
 impl Wait {
     /// All names.
     #[cfg(feature = "metrics")]
-    pub(super) const NAMES: [&str; 4] = ["store_away", "store_read_only", "store_paused", "busy"];
+    pub(super) const NAMES: [&str; 5] =
+        ["store_away", "store_read_only", "store_paused", "busy", "no_partition"];
 
     /// Returns the name of the variant in snake case, such as `store_away`, for logs and labels.
     #[must_use]
@@ -145,6 +150,7 @@ impl Wait {
             Self::StoreReadOnly => "store_read_only",
             Self::StorePaused => "store_paused",
             Self::Busy => "busy",
+            Self::NoPartition => "no_partition",
         }
     }
 }

@@ -288,7 +288,13 @@ mod tests {
             Outcome::Unreadable { error },
         ];
         assert_eq!(outcomes.map(|outcome| outcome.name()), Outcome::NAMES);
-        let waits = [Wait::StoreAway, Wait::StoreReadOnly, Wait::StorePaused, Wait::Busy];
+        let waits = [
+            Wait::StoreAway,
+            Wait::StoreReadOnly,
+            Wait::StorePaused,
+            Wait::Busy,
+            Wait::NoPartition,
+        ];
         assert_eq!(waits.map(Wait::name), Wait::NAMES);
         assert_eq!(
             [LeaseLoss::TakenOver, LeaseLoss::RanOut].map(LeaseLoss::name),

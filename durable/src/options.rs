@@ -188,8 +188,8 @@ impl Options {
     /// of the worker. If no renewal succeeds in time, the handler's future is dropped and the
     /// attempt has failed.
     ///
-    /// Each renewal writes the timer with its payload. A lease should be longer than interruptions
-    /// of the store that attempts are to survive.
+    /// A lease should be longer than interruptions of the store that attempts are to survive. In a
+    /// file each renewal writes the timer with its payload.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.settings.lease = millis_up(lease);

@@ -58,6 +58,9 @@ struct LocalWorker {
     lost_heartbeat: bool,
     /// `true` if the store was paused at the last heartbeat.
     paused: bool,
+    /// `true` if there were more workers than partitions at the last heartbeat, and this one owned
+    /// none.
+    spare: bool,
     /// The events that the worker has not taken yet.
     events: Vec<Event>,
     /// `true` if the store was emptied and the worker has not yet reported it.
@@ -91,6 +94,7 @@ impl Ownership {
             last_check,
             lost_heartbeat: false,
             paused: false,
+            spare: false,
             events: Vec::new(),
             emptied: false,
         };
@@ -128,6 +132,19 @@ impl Ownership {
     /// Returns `true` if the store was paused at the worker's last heartbeat.
     pub(super) fn is_paused(&self, number: u64) -> bool {
         self.lock().get(&number).is_some_and(|worker| worker.paused)
+    }
+
+    /// Records whether a worker owns nothing because there are more workers than partitions.
+    pub(super) fn set_spare(&self, number: u64, spare: bool) {
+        if let Some(worker) = self.lock().get_mut(&number) {
+            worker.spare = spare;
+        }
+    }
+
+    /// Returns `true` if the worker owned nothing at its last heartbeat, because there are more
+    /// workers than partitions.
+    pub(super) fn is_spare(&self, number: u64) -> bool {
+        self.lock().get(&number).is_some_and(|worker| worker.spare)
     }
 
     /// Returns the partitions of a worker that can be read, as far as is known.

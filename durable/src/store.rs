@@ -133,6 +133,11 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
         false
     }
 
+    /// Returns `true` if other workers own all keys, and none are left for this worker.
+    fn is_spare(&self, _worker: u64) -> bool {
+        false
+    }
+
     /// Returns the events of a worker since the last call, except those of its attempts.
     fn take_events(&self, _worker: u64) -> Vec<Event> {
         Vec::new()

@@ -439,7 +439,9 @@ impl Run {
         }
         let busy = ready > 0 && self.permits.try_acquire().is_none();
         let paused = condition.paused.then_some(Wait::StorePaused);
-        paused.or(busy.then_some(Wait::Busy))
+        let Attempts { store, worker, .. } = &*self.attempts;
+        let spare = store.is_spare(*worker).then_some(Wait::NoPartition);
+        paused.or(busy.then_some(Wait::Busy)).or(spare)
     }
 
     /// Reports that the worker waits, or does not any more.

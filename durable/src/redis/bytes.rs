@@ -5,8 +5,8 @@
 //! record: layout 1 │ flags 1 │ due 6 │ planned 6 │ fence 6 │ attempt 4 │ lease 4 │ error │ next?
 //!         │ rest
 //! rest:   sum 4 │ attempts │ first │ most │ which 1 │ time to live? │ cron rule? │ interval?
-//!         │ window? │ headers? │ payload, to the end
-//! letter: died 6 │ reason 1 │ id │ record
+//!         │ window? │ headers? │ payload, to the end, or the sum 4 of a long one
+//! letter: died 6 │ reason 1 │ id │ long payload │ record
 //! ```
 //!
 //! Numbers of the head are little-endian, and `error` and `id` are preceded by their length in two
@@ -17,6 +17,10 @@
 //! is the CRC-32 of the bytes after it, which no script changes, and of the timer's id, so a record
 //! whose rest is damaged, or that is stored under another id, is not delivered. With a short
 //! payload a record stays below the 64 bytes up to which Redis packs a small hash without pointers.
+//!
+//! A payload of more than 4 KiB is [long](Stored). It is in a field of its own beside the record, so
+//! that a lease, its renewals and a retry write the record and not the payload. In a letter it is
+//! preceded by its length in four bytes, which is 0 if the payload is in the record.
 
 #![forbid(unsafe_code)]
 
@@ -27,7 +31,7 @@ use super::super::rule::Rule;
 use std::time::Duration;
 
 /// The version of this encoding and of the keys.
-pub(super) const LAYOUT: u8 = 3;
+pub(super) const LAYOUT: u8 = 4;
 
 /// Flag of a record that repeats. A cancel clears it while the timer is leased.
 const REPEATS: u8 = 1;
@@ -41,8 +45,14 @@ const CANCELLED: u8 = 4;
 /// Flag of a record that is paused.
 const PAUSED: u8 = 8;
 
-/// Flag of a record that a worker could not read. Scripts only remove such a record.
-const DAMAGED: u8 = 128;
+/// Flag of a record with a long payload.
+const LONG: u8 = 16;
+
+/// The number of combinations of flags.
+const FLAGS: u8 = 32;
+
+/// The length in bytes beyond which a payload is long.
+const LONGEST_INLINE: usize = 4096;
 
 /// Flags of the optional parts of a rest.
 const JITTER: u8 = 1;
@@ -51,30 +61,60 @@ const CRON: u8 = 4;
 const EVERY: u8 = 8;
 const WINDOW: u8 = 16;
 const HEADERS: u8 = 32;
+/// Also flagged in the head, for the scripts.
+const LONG_PAYLOAD: u8 = 64;
+
+/// A record as it is stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Stored {
+    pub(super) record: Vec<u8>,
+    /// The payload if it is long, or empty.
+    pub(super) payload: Vec<u8>,
+    /// The payload of the next delivery if it is long, or empty.
+    pub(super) next: Vec<u8>,
+}
+
+impl Stored {
+    /// Returns the length in bytes.
+    pub(super) fn len(&self) -> usize {
+        self.record.len() + self.payload.len() + self.next.len()
+    }
+}
+
+/// A record to store, like [`Stored`].
+pub(super) struct Encoded<'a> {
+    pub(super) record: Vec<u8>,
+    pub(super) payload: &'a [u8],
+    pub(super) next: &'a [u8],
+}
 
 /// Encodes a record that rests, is not paused, and has had no attempt.
-pub(super) fn resting(
+pub(super) fn resting<'a>(
     id: &str,
     settings: &Settings,
     due: Millis,
     planned: Millis,
     error: &str,
-    payload: &[u8],
-) -> Vec<u8> {
-    let head = Head { flags: repeats(settings), due, planned, fence: 0, attempt: 0 };
-    whole(id, &head, settings, error, &[], payload)
+    payload: &'a [u8],
+) -> Encoded<'a> {
+    let flags = repeats(settings) | long(payload);
+    let head = Head { flags, due, planned, fence: 0, attempt: 0 };
+    let record = whole(id, &head, settings, error, &[], payload);
+    Encoded { record, payload: apart(payload), next: &[] }
 }
 
 /// Encodes a record.
-pub(super) fn encode(id: &str, record: &Record) -> Vec<u8> {
+pub(super) fn encode<'a>(id: &str, record: &'a Record) -> Encoded<'a> {
     let Record { due, planned, attempt, settings, error, payload, .. } = record;
     let (due, planned, attempt) = (*due, *planned, *attempt);
-    let next = record.next.as_ref().map(|next| encode(id, next)).unwrap_or_default();
+    let next = record.next.as_ref().map(|next| encode(id, next));
     let cancelled = (record.cancelled, CANCELLED);
     let flags = [(record.next.is_some(), NEXT), cancelled, (record.paused, PAUSED)];
-    let flags = repeats(settings) | set(&flags);
+    let flags = repeats(settings) | set(&flags) | long(payload);
     let head = Head { flags, due, planned, fence: record.fence.unwrap_or(0), attempt };
-    whole(id, &head, settings, error, &next, payload)
+    let after = next.as_ref().map_or(&[][..], |next| &next.record);
+    let record = whole(id, &head, settings, error, after, payload);
+    Encoded { record, payload: apart(payload), next: next.map_or(&[], |next| next.payload) }
 }
 
 /// The fields of a head that do not come from the settings.
@@ -88,6 +128,20 @@ struct Head {
 
 fn repeats(settings: &Settings) -> u8 {
     settings.rule.as_ref().map_or(0, |_| REPEATS)
+}
+
+fn is_long(payload: &[u8]) -> bool {
+    payload.len() > LONGEST_INLINE
+}
+
+/// Returns the flag of a long payload, if it is one.
+fn long(payload: &[u8]) -> u8 {
+    if is_long(payload) { LONG } else { 0 }
+}
+
+/// Returns the payload if it is long.
+fn apart(payload: &[u8]) -> &[u8] {
+    if is_long(payload) { payload } else { &[] }
 }
 
 /// Returns the sum of the flags that are set.
@@ -105,7 +159,8 @@ fn whole(
 ) -> Vec<u8> {
     let Settings { attempts, backoff, lease, time_to_live, rule, window, headers } = settings;
     let Head { flags, due, planned, fence, attempt } = *head;
-    let mut bytes = Vec::with_capacity(64 + error.len() + next.len() + payload.len());
+    let inline = if is_long(payload) { &[] } else { payload };
+    let mut bytes = Vec::with_capacity(64 + error.len() + next.len() + inline.len());
     bytes.extend([LAYOUT, flags]);
     let (attempt, length) = (u64::from(attempt), error.len() as u64);
     for (number, size) in
@@ -130,6 +185,7 @@ fn whole(
         (matches!(rule, Some(Rule::Every(_))), EVERY),
         (window.is_some(), WINDOW),
         (!headers.is_empty(), HEADERS),
+        (is_long(payload), LONG_PAYLOAD),
     ]));
     if let Some(lives) = time_to_live {
         number(&mut bytes, *lives);
@@ -152,23 +208,27 @@ fn whole(
             text(&mut bytes, value);
         }
     }
-    bytes.extend(payload);
+    bytes.extend(inline);
+    if is_long(payload) {
+        bytes.extend(sum(id, payload).to_le_bytes());
+    }
     let sum = sum(id, &bytes[begin + 4..]);
     bytes[begin..begin + 4].copy_from_slice(&sum.to_le_bytes());
     bytes
 }
 
-/// Decodes a record. Returns `None` if the bytes are not a record of this id.
-pub(super) fn record(id: &str, bytes: &[u8]) -> Option<Record> {
-    let mut head = Reader(bytes);
-    let &[LAYOUT, flags @ 0..DAMAGED] = head.take(2)? else { return None };
+/// Decodes a record. Returns `None` if it is not a record of this id.
+pub(super) fn record(id: &str, stored: Stored) -> Option<Record> {
+    let Stored { record, payload, next } = stored;
+    let mut head = Reader(&record);
+    let &[LAYOUT, flags @ 0..FLAGS] = head.take(2)? else { return None };
     let (due, planned, fence) = (head.fixed(6)?, head.fixed(6)?, head.fixed(6)?);
     let (attempt, lease) = (u32::try_from(head.fixed(4)?).ok()?, head.fixed(4)?);
     let error = head.fixed(2)?;
     let error = head.counted(error)?;
     let next = match flags & NEXT {
         0 => None,
-        _ => Some(Box::new(head.next(id)?)),
+        _ => Some(Box::new(head.next(id, next)?)),
     };
     let (written, mut rest) = (head.fixed(4)?, head);
     if u64::from(sum(id, rest.0)) != written {
@@ -196,9 +256,20 @@ pub(super) fn record(id: &str, bytes: &[u8]) -> Option<Record> {
         headers,
     };
     let (fence, paused) = ((fence != 0).then_some(fence), flags & PAUSED != 0);
-    let payload = rest.0.to_vec();
+    let long = [flags & LONG != 0, which & LONG_PAYLOAD != 0];
+    let payload = read_payload(id, long, rest.0, payload)?;
     let cancelled = flags & CANCELLED != 0;
     Some(Record { fence, cancelled, paused, due, planned, attempt, settings, error, payload, next })
+}
+
+/// Returns the payload, which is the end of a record, or a long one with the sum that is there. The
+/// two flags of a long one are equal, unless the head is damaged, which has no sum.
+fn read_payload(id: &str, long: [bool; 2], end: &[u8], payload: Vec<u8>) -> Option<Vec<u8>> {
+    match long {
+        [false, false] => Some(end.to_vec()),
+        [true, true] => (end == sum(id, &payload).to_le_bytes()).then_some(payload),
+        _ => None,
+    }
 }
 
 /// Encodes a dead letter.
@@ -209,7 +280,10 @@ pub(super) fn encode_letter(dead: &Dead) -> Vec<u8> {
         bytes.extend(&number.to_le_bytes()[..size]);
     }
     bytes.extend(id.as_bytes());
-    bytes.extend(encode(id, record));
+    let Encoded { record, payload, .. } = encode(id, record);
+    bytes.extend(&(payload.len() as u64).to_le_bytes()[..4]);
+    bytes.extend(payload);
+    bytes.extend(record);
     bytes
 }
 
@@ -236,7 +310,9 @@ pub(super) fn letter(bytes: &[u8]) -> Option<Dead> {
     };
     let length = head.fixed(2)?;
     let id = head.counted(length)?;
-    let record = record(&id, head.0)?;
+    let length = usize::try_from(head.fixed(4)?).ok()?;
+    let payload = head.take(length)?.to_vec();
+    let record = record(&id, Stored { record: head.0.to_vec(), payload, next: Vec::new() })?;
     Some(Dead { id, died, reason, record })
 }
 
@@ -273,10 +349,11 @@ impl Reader<'_> {
     }
 
     /// Reads the record of the next delivery, which has no next one itself.
-    fn next(&mut self, id: &str) -> Option<Record> {
+    fn next(&mut self, id: &str, payload: Vec<u8>) -> Option<Record> {
         let length = usize::try_from(self.fixed(4)?).ok()?;
-        let bytes = self.take(length)?;
-        (bytes.get(1)? & NEXT == 0).then(|| record(id, bytes))?
+        let bytes = self.take(length)?.to_vec();
+        let next = Vec::new();
+        (bytes.get(1)? & NEXT == 0).then(|| record(id, Stored { record: bytes, payload, next }))?
     }
 
     fn counted(&mut self, length: u64) -> Option<String> {
@@ -302,9 +379,21 @@ impl Reader<'_> {
 mod tests {
     use super::*;
 
+    /// Decodes a record without long payloads.
+    fn record(id: &str, bytes: &[u8]) -> Option<Record> {
+        super::record(id, Stored { record: bytes.to_vec(), ..Stored::default() })
+    }
+
+    /// Encodes a record without long payloads.
+    fn encode(id: &str, record: &Record) -> Vec<u8> {
+        let Encoded { record, payload, next } = super::encode(id, record);
+        assert!(payload.is_empty() && next.is_empty());
+        record
+    }
+
     /// Encodes a record under a fencing token, in its third attempt.
     fn bytes(settings: &Settings, fence: u64) -> Vec<u8> {
-        let mut bytes = resting("id", settings, 1, 2, "out of paper", &[0, 255]);
+        let mut bytes = resting("id", settings, 1, 2, "out of paper", &[0, 255]).record;
         bytes[14..20].copy_from_slice(&fence.to_le_bytes()[..6]);
         bytes[20] = 3;
         bytes
@@ -354,7 +443,7 @@ mod tests {
                 damaged[bit / 8] ^= 1 << (bit % 8);
                 assert_eq!(record("id", &damaged), None, "bit {bit}");
             }
-            let dead = [&[9, 0, 0, 0, 0, 0, 1, 2, 0, b'i', b'd'], &bytes[..]].concat();
+            let dead = [&[9, 0, 0, 0, 0, 0, 1, 2, 0, b'i', b'd', 0, 0, 0, 0], &bytes[..]].concat();
             let encoded = dead;
             let dead = letter(&encoded).expect("a letter");
             assert_eq!(encode_letter(&dead), encoded);
@@ -364,10 +453,43 @@ mod tests {
     }
 
     #[test]
-    fn what_was_marked_as_damaged_is_not_read() {
-        let mut bytes = bytes(&settings(false), 1);
-        bytes[1] |= DAMAGED;
-        assert_eq!(record("id", &bytes), None);
+    fn a_long_payload_is_beside_its_record_and_compared_with_it() {
+        for (length, beside) in [(4096, false), (4097, true)] {
+            let payload = vec![7; length];
+            let next =
+                super::record("id", stored(&resting("id", &settings(true), 3, 3, "", &payload)));
+            let record = Record { payload, next: next.map(Box::new), ..plain() };
+            let encoded = super::encode("id", &record);
+            assert_eq!((encoded.payload.is_empty(), encoded.next.is_empty()), (!beside, !beside));
+            assert_eq!(encoded.record.len() < 400, beside);
+            let found = stored(&encoded);
+            assert_eq!(super::record("id", found.clone()), Some(record.clone()));
+            if beside {
+                let without = Stored { record: found.record.clone(), ..Stored::default() };
+                let mut payload = found.clone();
+                payload.payload[99] ^= 1;
+                let mut next = found.clone();
+                next.next.pop();
+                // The flag by which scripts recognize a long payload.
+                let mut flag = found;
+                flag.record[1] -= LONG;
+                for damaged in [without, payload, next, flag] {
+                    assert_eq!(super::record("id", damaged), None);
+                }
+            }
+            let record = Record { next: None, ..record };
+            let dead = Dead { id: "id".to_owned(), died: 9, reason: DeadReason::Failed, record };
+            assert_eq!(letter(&encode_letter(&dead)), Some(dead));
+        }
+    }
+
+    fn stored(encoded: &Encoded<'_>) -> Stored {
+        let Encoded { record, payload, next } = encoded;
+        Stored { record: record.clone(), payload: payload.to_vec(), next: next.to_vec() }
+    }
+
+    fn plain() -> Record {
+        record("id", &bytes(&settings(false), 7)).expect("a record")
     }
 
     #[test]
@@ -410,7 +532,7 @@ mod tests {
             Settings { headers, ..plain.clone() },
             Settings { time_to_live: Some(0), ..plain },
         ] {
-            let bytes = resting("id", &settings, 1, 2, "", &[7]);
+            let bytes = resting("id", &settings, 1, 2, "", &[7]).record;
             let found = record("id", &bytes).map(|found| (found.settings, found.payload));
             assert_eq!(found, Some((settings, vec![7])));
         }
@@ -426,6 +548,6 @@ mod tests {
     #[test]
     fn a_timer_by_default_with_a_short_payload_is_packed_by_redis() {
         let options = super::super::super::options::Options::new();
-        assert!(resting("id", &options.settings, 0, 0, "", &[0; 20]).len() <= 64);
+        assert!(resting("id", &options.settings, 0, 0, "", &[0; 20]).record.len() <= 64);
     }
 }

@@ -4,7 +4,7 @@
 
 use super::super::error::DurableError;
 use super::super::record::{Dead, Record};
-use super::bytes;
+use super::bytes::{self, Encoded};
 use super::link::RetryPolicy;
 use super::operations::{Operations, read};
 use super::queue::Operation;
@@ -19,7 +19,8 @@ impl Operations {
         timers: Vec<(String, Record)>,
     ) -> Result<(), DurableError> {
         let each = timers.iter().map(|(id, record)| {
-            let operation = self.of_id("copy_timer", id).text(&bytes::encode(id, record));
+            let Encoded { record, payload, next } = bytes::encode(id, record);
+            let operation = self.of_id("copy_timer", id).text(&record).text(payload).text(next);
             self.change(RetryPolicy::Caller, operation, is_done)
         });
         try_join_all(each).await.map(drop)

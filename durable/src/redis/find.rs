@@ -6,7 +6,7 @@ use super::super::clock::Millis;
 use super::super::error::DurableError;
 use super::super::key::Key;
 use super::super::store::{Found, LONGEST_LIST, Letters};
-use super::bytes;
+use super::bytes::{self, Stored};
 use super::keys::Location;
 use super::link::RetryPolicy;
 use super::load::merged;
@@ -15,6 +15,9 @@ use futures_util::future::try_join_all;
 use redis::{FromRedisValue, Script, cmd};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// A record and its long payloads.
+type Fields = (Vec<u8>, Vec<u8>, Vec<u8>);
 
 impl Operations {
     /// Returns the timers of up to `limit` keys, or of fewer if they are long.
@@ -38,13 +41,15 @@ impl Operations {
         let mut timers = Vec::new();
         for key in keys {
             let Location { partition, .. } = self.keys.location(&key.1);
-            let Some(record) = records.get_mut(&partition).and_then(Iterator::next) else {
+            let found = records.get_mut(&partition).and_then(Iterator::next);
+            let Some((record, payload, next_payload)) = found else {
                 // There were enough bytes before this one.
                 next = Some(key);
                 break;
             };
             // It may have moved since its key was read.
-            let record = bytes::record(&key.1, &record);
+            let stored = Stored { record, payload, next: next_payload };
+            let record = bytes::record(&key.1, stored);
             if let Some(record) = record.filter(|record| record.indexed() == key.0) {
                 timers.push((key.1.to_string(), record));
             }
@@ -72,7 +77,7 @@ impl Operations {
     async fn fetch(
         &self,
         keys: &[Key],
-    ) -> Result<BTreeMap<u64, std::vec::IntoIter<Vec<u8>>>, DurableError> {
+    ) -> Result<BTreeMap<u64, std::vec::IntoIter<Fields>>, DurableError> {
         let mut wanted: BTreeMap<u64, Vec<Vec<u8>>> = BTreeMap::new();
         for (_, id) in keys {
             let Location { partition, bucket } = self.keys.location(id);

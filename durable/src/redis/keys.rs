@@ -5,7 +5,7 @@
 //! | `{tb:NAME}` | hash | layout, number of partitions, `paused` |
 //! | `{tb:NAME}:workers` | sorted set | workers, by the time of their last heartbeat |
 //! | `{tb:NAME}:owners` | hash | partition → worker |
-//! | `{tb:NAME:p}:b:BUCKET` | hash | id → record |
+//! | `{tb:NAME:p}:b:BUCKET` | hash | id → record; byte 255 and id → long payload; byte 254 and id → that of the next delivery |
 //! | `{tb:NAME:p}:s:SLICE` | sorted set | ids by due time, those of ten minutes |
 //! | `{tb:NAME:p}:slices` | sorted set | the slices that are not empty |
 //! | `{tb:NAME:p}:answers` | hash | process → its last batch and the reply |
@@ -27,6 +27,19 @@ pub(super) const BUCKETS: u64 = 4096;
 
 /// The length of a slice, equal to `SLICE` of `scripts/common.lua`.
 const SLICE: Millis = 600_000;
+
+/// The byte before an id in the field of its long payload, equal to `OWN` of `scripts/common.lua`.
+pub(super) const OWN: u8 = 255;
+
+/// The byte before an id in the field of the long payload of its next delivery, equal to `LATER` of
+/// `scripts/common.lua`.
+pub(super) const LATER: u8 = 254;
+
+/// Returns the field of a long payload in a bucket. No id is equal to it, because none of the two
+/// bytes occurs in UTF-8.
+pub(super) fn long_field(which: u8, id: &str) -> Vec<u8> {
+    [&[which], id.as_bytes()].concat()
+}
 
 /// Returns the number of the slice of a due time.
 pub(super) fn slice(due: Millis) -> u64 {

@@ -94,10 +94,12 @@ impl Operations {
         let keys = [workers, owners, self.keys.description()];
         let known = self.identity.number();
         let beat = self.run(&self.scripts.beat, &keys, "", &more, RetryPolicy::Probe).await;
-        let (now, owned, described): (Millis, BTreeSet<u64>, Described) = beat?;
+        let (now, owned, described, count): (Millis, BTreeSet<u64>, Described, u64) = beat?;
         // A heartbeat writes, so the server can.
         self.link.connection(&keys[0]).node.served(true);
         self.ownership.set_owned(worker, &owned);
+        let spare = owned.is_empty() && count > self.keys.partitions();
+        self.ownership.set_spare(worker, spare);
         let (layout, partitions, number, paused) = described;
         self.ownership.set_paused(worker, paused.is_some());
         // Otherwise the server was emptied, and `keep_open` will open the store again.

@@ -12,7 +12,7 @@ use super::super::error::DurableError;
 use super::super::key::Key;
 use super::super::record::PARKED;
 use super::super::store::LONGEST_LIST;
-use super::bytes;
+use super::bytes::{self, Stored};
 use super::keys::{BUCKETS, Location};
 use super::link::RetryPolicy;
 use super::operations::{Operations, ScriptCall, text};
@@ -22,8 +22,8 @@ use std::sync::Arc;
 /// The number of records or keys in a step.
 const STEP: usize = 1000;
 
-/// An id, its record, and 1 if the index has its key.
-type Looked = (Vec<u8>, Vec<u8>, u8);
+/// An id, its record, its long payloads, and 1 if the index has its key.
+type Looked = (Vec<u8>, Vec<u8>, Vec<u8>, Vec<u8>, u8);
 
 impl Operations {
     /// Runs one step of a check from a position, and repairs what it finds if `mends` is set.
@@ -85,9 +85,10 @@ impl Operations {
         let counter = Some(LeaseCounter { counted, fence });
         let timers = found.len() as u64;
         let mut checked = Checked { timers, leased, counter, ..Checked::default() };
-        for (name, record, indexed) in found {
+        for (name, record, payload, next, indexed) in found {
             let id = String::from_utf8_lossy(&name).into_owned();
-            if std::str::from_utf8(&name).is_err() || bytes::record(&id, &record).is_none() {
+            let stored = Stored { record, payload, next };
+            if std::str::from_utf8(&name).is_err() || bytes::record(&id, stored).is_none() {
                 checked.findings.push(Finding::Unreadable { id });
             } else if indexed == 0 {
                 checked.findings.push(Finding::Unindexed { id });

@@ -260,6 +260,10 @@ impl Store for Redis {
         self.operations.is_withheld(worker, id)
     }
 
+    fn is_spare(&self, worker: u64) -> bool {
+        self.operations.ownership.is_spare(worker)
+    }
+
     fn dead(&self, letters: Letters, limit: usize) -> Answer<Vec<(u64, Dead)>> {
         self.ask(move |operations| async move { operations.dead(letters, limit).await })
     }

@@ -14,11 +14,11 @@ use super::super::store::{
     Answer, Cancelled, Due, Finish, Finished, Insert, Inserted, LONGEST_LIST, Lease, Leasing,
     Letters, Renewed,
 };
-use super::bytes;
+use super::bytes::{self, Encoded, Stored};
 use super::damaged::Damaged;
 use super::identity::Identity;
 use super::idle::{IdleHints, NOTIFY_AHEAD};
-use super::keys::{BUCKETS, Keys, Location, slice};
+use super::keys::{BUCKETS, Keys, LATER, Location, OWN, long_field, slice};
 use super::link::{self, Link, RetryPolicy};
 use super::node::Connection;
 use super::pubsub::Subscriber;
@@ -50,7 +50,7 @@ pub(super) struct Operations {
 /// The reply to a request for a lease.
 enum Leased {
     Readable(Leasing),
-    /// The lease was granted but the record cannot be read, and will be marked.
+    /// The lease was granted but the record cannot be read, and will be restored.
     Damaged(Operation, DurableError),
     /// The index has a key without a record.
     Missing,
@@ -127,9 +127,9 @@ impl Operations {
         self.located(self.keys.location(id).partition, error)
     }
 
-    pub(super) fn record(&self, id: &str, bytes: &[u8]) -> Result<Record, DurableError> {
+    pub(super) fn record(&self, id: &str, stored: Stored) -> Result<Record, DurableError> {
         let damaged = || self.located_by_id(id, DurableError::corrupt_timer(id));
-        bytes::record(id, bytes).ok_or_else(damaged)
+        bytes::record(id, stored).ok_or_else(damaged)
     }
 
     fn dead_letter(&self, number: u64, bytes: &[u8]) -> Result<Dead, DurableError> {
@@ -196,13 +196,14 @@ impl Operations {
             Existing::Refuse | Existing::Update => b"refuse",
         };
         let time = known(due);
-        let record = bytes::resting(&id, &settings, time, time, "", &payload);
+        let Encoded { record, payload, .. } =
+            bytes::resting(&id, &settings, time, time, "", &payload);
         let operation = self.of_id("insert", &id).text(existing).due(due);
         let operation = match due {
             Due::At(time) | Due::ByRule(time) => operation.number(slice(time)),
             Due::After(_) => operation.text(b""),
         };
-        let operation = operation.text(&record);
+        let operation = operation.text(&record).text(payload);
         self.change(RetryPolicy::Caller, operation, move |operations, answer, now| {
             let (answer, due): (u8, Millis) = match answer {
                 Value::Int(_) => (read(answer)?, time),
@@ -260,16 +261,19 @@ impl Operations {
     }
 
     pub(super) async fn get(&self, id: String) -> Result<Option<Record>, DurableError> {
-        let found = self.bytes(&id).await?;
-        found.map(|bytes| self.record(&id, &bytes)).transpose()
+        let found = self.stored(&id).await?;
+        found.map(|stored| self.record(&id, stored)).transpose()
     }
 
-    /// Returns the bytes of a timer's record.
-    pub(super) async fn bytes(&self, id: &str) -> Result<Option<Vec<u8>>, DurableError> {
+    /// Returns a timer as it is stored.
+    pub(super) async fn stored(&self, id: &str) -> Result<Option<Stored>, DurableError> {
         let bucket = self.keys.bucket(self.keys.location(id));
-        let mut command = cmd("HGET");
-        command.arg(&bucket).arg(id);
-        self.query(&bucket, command).await
+        let mut command = cmd("HMGET");
+        command.arg(&bucket).arg(id).arg(long_field(OWN, id)).arg(long_field(LATER, id));
+        type Fields = (Option<Vec<u8>>, Option<Vec<u8>>, Option<Vec<u8>>);
+        let (record, payload, next): Fields = self.query(&bucket, command).await?;
+        let (payload, next) = (payload.unwrap_or_default(), next.unwrap_or_default());
+        Ok(record.map(|record| Stored { record, payload, next }))
     }
 
     /// Lists timers in the order of partitions, buckets and ids.
@@ -288,13 +292,16 @@ impl Operations {
             let enough = [text(limit - list.len()), text(LONGEST_LIST - length)];
             let args = [&[text(bucket), text(BUCKETS)][..], &enough].concat();
             let call = ScriptCall { script, partition, args, retry };
-            let (more, found): (u8, Vec<(String, Vec<u8>)>) = self.call(call).await?;
-            let found = found.into_iter().map(|(id, bytes)| ((self.keys.location(&id), id), bytes));
+            type Timers = Vec<(String, Vec<u8>, Vec<u8>, Vec<u8>)>;
+            let (more, found): (u8, Timers) = self.call(call).await?;
+            let found = found.into_iter().map(|(id, record, payload, next)| {
+                ((self.keys.location(&id), id), Stored { record, payload, next })
+            });
             let mut found: Vec<_> = found.filter(|(key, _)| Some(key) > after.as_ref()).collect();
-            found.sort_unstable();
-            for ((_, id), bytes) in found {
-                length += bytes.len();
-                let record = self.record(&id, &bytes)?;
+            found.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+            for ((_, id), stored) in found {
+                length += stored.len();
+                let record = self.record(&id, stored)?;
                 list.push((id, record));
             }
             if more == 1 || list.len() >= limit || length >= LONGEST_LIST {
@@ -345,9 +352,9 @@ impl Operations {
                     operations.located_by_id(&id, DurableError::corrupt_timer(&id))
                 }
                 Err(error) => return Err(error),
-                Ok(Leased::Damaged(mark, error)) => {
+                Ok(Leased::Damaged(restore, error)) => {
                     // Whatever else is wrong with the timer, it is not delivered.
-                    let _ = operations.change(RetryPolicy::Worker, mark, |_, _, _| Ok(())).await;
+                    let _ = operations.change(RetryPolicy::Worker, restore, |_, _, _| Ok(())).await;
                     error
                 }
             };
@@ -356,7 +363,12 @@ impl Operations {
         })
     }
 
-    fn leased(&self, id: &str, answer: Vec<Value>, now: Millis) -> Result<Leased, DurableError> {
+    fn leased(
+        &self,
+        id: &str,
+        mut answer: Vec<Value>,
+        now: Millis,
+    ) -> Result<Leased, DurableError> {
         let number = |place: usize| match answer.get(place) {
             Some(Value::Int(number)) => u64::try_from(*number).map_err(|_| unexpected_reply()),
             _ => Err(unexpected_reply()),
@@ -366,19 +378,22 @@ impl Operations {
             1 => Leasing::NotDue { due: number(1)?, now },
             2 => {
                 let (fence, overrun) = (number(1)?, number(2)? == 1);
-                let Some(Value::BulkString(bytes)) = answer.get(5) else {
-                    return Err(unexpected_reply());
-                };
-                let record = match self.record(id, bytes) {
+                let (due, was) = (number(3)?, number(4)?);
+                let mut fields = answer.drain(5..).map(|field| match field {
+                    Value::BulkString(bytes) => Ok(bytes),
+                    _ => Err(unexpected_reply()),
+                });
+                let mut field = || fields.next().unwrap_or_else(|| Err(unexpected_reply()));
+                let stored = Stored { record: field()?, payload: field()?, next: field()? };
+                let record = match self.record(id, stored) {
                     Ok(record) => record,
                     Err(error) => {
-                        let mark = self.of_id("mark", id).number(fence).number(number(3)?);
-                        let mark = mark.number(number(4)?).number(u64::from(!overrun));
-                        return Ok(Leased::Damaged(mark, error));
+                        let restore = self.of_id("restore", id).number(fence).number(due);
+                        let restore = restore.number(was).number(u64::from(!overrun));
+                        return Ok(Leased::Damaged(restore, error));
                     }
                 };
                 self.notify_if_near(id, record.due, now);
-                let due = number(3)?;
                 Leasing::Taken(Box::new(Lease { fence, now, due, overrun, record }))
             }
             3 => return Ok(Leased::Missing),
@@ -503,8 +518,9 @@ impl Operations {
         let Record { settings, planned, error, payload, .. } = &record;
         let Location { partition, bucket } = self.keys.location(&id);
         let operation = Operation::new(partition, "redrive").number(inner).text(id.as_bytes());
-        let record = bytes::resting(&id, settings, 0, *planned, error, payload);
-        let operation = operation.number(bucket).text(&record);
+        let Encoded { record, payload, .. } =
+            bytes::resting(&id, settings, 0, *planned, error, payload);
+        let operation = operation.number(bucket).text(&record).text(payload);
         let redriven =
             self.change(RetryPolicy::Caller, operation, move |operations, answer, now| {
                 let (answer, due): (u8, Millis) = read(answer)?;
@@ -526,12 +542,11 @@ impl Operations {
     }
 
     pub(super) async fn discard(self: Arc<Self>, id: String) -> Result<bool, DurableError> {
-        let bytes = self.bytes(&id).await?;
-        if bytes.as_ref().is_some_and(|bytes| bytes::record(&id, bytes).is_some()) {
+        let found = self.stored(&id).await?.unwrap_or_default();
+        let operation = self.of_id("discard", &id).text(&found.record);
+        if bytes::record(&id, found).is_some() {
             return Ok(false);
         }
-        let bytes = bytes.unwrap_or_default();
-        let operation = self.of_id("discard", &id).text(&bytes);
         self.damaged.remove(&id);
         let discarded = |_: &Self, answer, _| Ok(read::<u8>(answer)? == 1);
         self.change(RetryPolicy::Caller, operation, discarded).await

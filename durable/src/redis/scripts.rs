@@ -57,7 +57,7 @@ impl Scripts {
                 "redrive",
                 "delete_letter",
                 "discard",
-                "mark",
+                "restore",
                 "update",
                 "pause",
                 "copy",

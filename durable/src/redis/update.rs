@@ -6,7 +6,7 @@
 use super::super::error::DurableError;
 use super::super::record::Record;
 use super::super::store::{Due, Insert, Inserted};
-use super::bytes;
+use super::bytes::{self, Stored};
 use super::link::RetryPolicy;
 use super::operations::{Operations, known};
 use std::sync::Arc;
@@ -15,13 +15,13 @@ impl Operations {
     /// Updates a timer, or inserts it if there is none.
     pub(super) async fn update(self: Arc<Self>, timer: Insert) -> Result<Inserted, DurableError> {
         loop {
-            let Some(found) = self.bytes(&timer.id).await? else {
+            let Some(found) = self.stored(&timer.id).await? else {
                 match self.insert(timer.clone()).await {
                     Err(DurableError::Exists) => continue,
                     inserted => return inserted,
                 }
             };
-            if self.update_found(&timer, &found).await? {
+            if self.update_found(&timer, found).await? {
                 return Ok(Inserted::Updated);
             }
         }
@@ -31,14 +31,16 @@ impl Operations {
     async fn update_found(
         self: &Arc<Self>,
         timer: &Insert,
-        found: &[u8],
+        found: Stored,
     ) -> Result<bool, DurableError> {
+        let operation = self.of_id("update", &timer.id).text(&found.record);
         let before = self.record(&timer.id, found)?;
         let mut after = before.updated(timer, known(timer.due));
-        let next = after.next.take().map(|next: Box<Record>| bytes::encode(&timer.id, &next));
+        let next = after.next.take();
+        let next = next.as_deref().map(|next: &Record| bytes::encode(&timer.id, next));
+        let (next, later) = next.map_or((Vec::new(), &[][..]), |next| (next.record, next.payload));
         let after = bytes::encode(&timer.id, &after);
-        let operation = self.of_id("update", &timer.id).text(found).text(&after);
-        let operation = operation.text(&next.unwrap_or_default());
+        let operation = operation.text(&after.record).text(after.payload).text(&next).text(later);
         let operation = match timer.due {
             Due::After(_) => operation.due(timer.due),
             Due::At(_) | Due::ByRule(_) => operation.text(b""),

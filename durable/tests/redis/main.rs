@@ -11,6 +11,7 @@ mod damage;
 mod nested;
 mod notices;
 mod owners;
+mod payloads;
 mod renewals;
 mod sentinel;
 mod server;

@@ -1,6 +1,6 @@
 //! The events that only workers of a store in Redis have.
 
-use crate::common::bench::{Bench, MILLISECOND, SECOND};
+use crate::common::bench::{Bench, MILLISECOND, SECOND, clock};
 use crate::common::events::Observed;
 use crate::common::redis::OneNode;
 use std::collections::BTreeSet;
@@ -33,6 +33,21 @@ fn workers_tell_which_partitions_they_own() {
     assert_eq!(second.stop(), []);
     assert_eq!(next(&bench, &first), gained(&half));
     assert_eq!(first.stop(), []);
+}
+
+#[test]
+fn a_worker_tells_that_it_has_no_partition() {
+    let Some(place) = OneNode::beside(&clock(), 1) else { return };
+    let bench = Bench::new(place);
+    let first = observed(&bench);
+    assert!(matches!(next(&bench, &first), Event::PartitionsGained { .. }));
+    let second = observed(&bench);
+    let reason = Wait::NoPartition;
+    assert_eq!(next(&bench, &second), Event::Waiting { reason, error: None });
+    assert_eq!(first.stop(), []);
+    assert!(matches!(next(&bench, &second), Event::PartitionsGained { .. }));
+    assert!(matches!(next(&bench, &second), Event::Resumed { reason: Wait::NoPartition, .. }));
+    assert_eq!(second.stop(), []);
 }
 
 #[test]

@@ -367,7 +367,7 @@ fn a_store_that_cannot_be_read_is_told_apart() {
 
     // Another layout.
     assert!(server.say("HSET {tb:timers} layout 9").is_some());
-    let format = DurableError::Format { found: 9, known: 3 };
+    let format = DurableError::Format { found: 9, known: 4 };
     assert_eq!(bench.place.try_open().unwrap_err(), format);
 
     server.kill();
@@ -439,12 +439,10 @@ fn a_damaged_record_stays_as_it_is_and_is_told_of_once_a_minute() {
     // A lease outlasts the steps that a slow worker takes to put the record back.
     wait(timers.insert("id", "payload", SECOND, quick().lease(5 * SECOND))).unwrap();
     server.order(DAMAGE);
-    // Everything except the flags.
     let record = || {
         server.order(
             "EVAL \"local found for _, key in ipairs(redis.call('KEYS', '*:b:*')) do \
-             found = redis.call('HGET', key, 'id') end \
-             return redis.sha1hex(found:sub(1, 1) .. found:sub(3))\" 0",
+             found = redis.call('HGET', key, 'id') end return redis.sha1hex(found)\" 0",
         )
     };
     let before = record();
@@ -477,14 +475,49 @@ fn a_damaged_timer_is_removed_and_another_of_its_name_is_delivered() {
     let running = bench.work_well();
     bench.advance(SECOND);
     assert!(matches!(running.next().outcome, Outcome::Unreadable { .. }));
-    for refused in [wait(timers.cancel("id")).err(), wait(timers.reset("id", SECOND)).err()] {
-        assert!(matches!(refused, Some(DurableError::Corrupt { .. })), "{refused:?}");
-    }
+    assert!(matches!(wait(timers.get("id")), Err(DurableError::Corrupt { .. })));
     assert_eq!(wait(timers.remove_corrupt("id")), Ok(true));
     wait(timers.insert("id", "payload", SECOND, quick())).unwrap();
     bench.advance(SECOND);
     assert_eq!(running.acknowledged(1), ["id"]);
     assert_eq!(running.stop(), []);
+}
+
+#[test]
+fn a_damaged_record_that_is_put_right_is_delivered() {
+    let Some(bench) = OneNode::bench() else { return };
+    wait(bench.timers().insert("id", "payload", SECOND, quick())).unwrap();
+    bench.place.server.order(DAMAGE);
+    let running = bench.work_well();
+    bench.advance(SECOND);
+    assert!(matches!(running.next().outcome, Outcome::Unreadable { .. }));
+    bench.place.server.order(&DAMAGE.replace("'!'", "'d'"));
+    assert_eq!(wait(bench.timers().get("id")).unwrap().unwrap().attempts, 0);
+    // It is read again after a minute.
+    bench.advance(60 * SECOND);
+    bench.advance(SECOND);
+    assert_eq!(running.acknowledged(1), ["id"]);
+    assert_eq!((running.stop(), wait(bench.timers().len())), (vec![], Ok(0)));
+}
+
+#[test]
+fn a_timer_that_is_kept_is_delivered_though_its_key_was_lost() {
+    for lost in ["*:slices", "*:s:*"] {
+        let Some(bench) = OneNode::bench() else { return };
+        let timers = bench.timers();
+        let keep = || timers.insert("id", "", SECOND, quick().existing(Existing::Keep));
+        assert_eq!(wait(keep()), Ok(Inserted::New));
+        bench.place.server.order(&format!(
+            "EVAL \"for _, key in ipairs(redis.call('KEYS', '{lost}')) do \
+             redis.call('DEL', key) end\" 0"
+        ));
+        assert_eq!(wait(keep()), Ok(Inserted::Kept));
+        assert!(wait(timers.check()).unwrap().is_sound());
+        let running = bench.work_well();
+        bench.advance(SECOND);
+        assert_eq!(running.acknowledged(1), ["id"]);
+        assert_eq!(running.stop(), []);
+    }
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod leases;
 mod letters;
 mod lists;
 mod pause;
+mod payloads;
 mod power;
 mod random_leases;
 mod random_runs;

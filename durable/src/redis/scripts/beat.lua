@@ -4,8 +4,8 @@
 --   the description of the store
 -- ARGV[2] the time, or '' for the server's
 -- ARGV[6] the worker, ARGV[7] the number of partitions
--- returns {now, {partition, …}, {layout, partitions, number, '1' if the store is paused}}; a missing
---   field of the description is nil
+-- returns {now, {partition, …}, {layout, partitions, number, '1' if the store is paused}, the number of
+--   workers}; a missing field of the description is nil
 --
 -- After a while without a heartbeat a worker counts as dead, and its partitions are free. Only the
 -- calling worker takes partitions. It takes free ones until it has its share rounded up, and then
@@ -63,4 +63,5 @@ local mine = {}
 for partition = 0, count - 1 do
   if owners[partition] == me then mine[#mine + 1] = partition end
 end
-return {now, mine, redis.call('HMGET', KEYS[3], 'layout', 'partitions', 'number', 'paused')}
+local described = redis.call('HMGET', KEYS[3], 'layout', 'partitions', 'number', 'paused')
+return {now, mine, described, workers}

@@ -14,12 +14,13 @@ local function cancel(id, bucket)
     if flags % 8 ~= CANCELLED then
       relieve(slice(due))
       call('HSET', bucket, id, front(found, flags - flags % 8 + CANCELLED) .. rest(found))
+      if has_next(flags) then call('HDEL', bucket, LATER .. id) end
       changed = true
     end
     return 2
   end
   take(slice(due), id)
-  call('HDEL', bucket, id)
+  remove(bucket, id, flags)
   timers = timers - 1
   return 1
 end

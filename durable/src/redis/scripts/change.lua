@@ -12,9 +12,9 @@ local byte, sub = string.byte, string.sub
 local PREFIX = ARGV[1]
 local NOTIFY_AHEAD = 45000      -- the distance from now up to which changes are published
 local LATEST = 253402300799999
-local LAYOUT = 3        -- of a record
-local NEXT, CANCELLED, PAUSED = 2, 4, 8       -- flags of a record
-local DAMAGED = 128     -- flag of a record that a worker could not read
+local LAYOUT = 4        -- of a record
+local NEXT, CANCELLED, PAUSED, LONG = 2, 4, 8, 16     -- flags of a record
+local FLAGS = 32        -- the number of combinations of flags
 local CORRUPT = 'TBCORRUPT damaged record of a timer'
 
 -- The current time, and the current time rounded up, from which a delay counts so that it passes
@@ -48,8 +48,8 @@ end
 -- | rest.
 -- Flag 1: the timer repeats. Flag 2: there is `next`, the record of the next delivery, preceded by
 -- its length in four bytes. Flag 4: the timer was cancelled while it was leased. Flag 8: the timer is
--- paused. Flag 128: the record is damaged. Fencing token 0: the timer rests. The error is preceded by
--- its length in two bytes.
+-- paused. Flag 16: the payload is long, and in a field of its own. Fencing token 0: the timer rests.
+-- The error is preceded by its length in two bytes.
 
 local function is_paused(flags) return floor(flags / PAUSED) % 2 == 1 end
 
@@ -59,16 +59,20 @@ local function indexed(flags, due, fence_)
 end
 
 -- Returns the flags, the time in the key, the planned time, fencing token, attempt and lease, or
--- nothing if it is not a record or a damaged one.
+-- nothing if it is not a record.
 local function head(record)
   if #record < 30 then return nil end
   local layout, flags, due, planned, fence_, attempt, lease = read('<BBI6I6I6I4I4', record)
-  if layout == LAYOUT and flags < DAMAGED then
+  if layout == LAYOUT and flags < FLAGS then
     return flags, indexed(flags, due, fence_), planned, fence_, attempt, lease
   end
 end
 
 local function is_cancelled(flags) return floor(flags / CANCELLED) % 2 == 1 end
+
+local function is_long(flags) return floor(flags / LONG) % 2 == 1 end
+
+local function has_next(flags) return floor(flags / NEXT) % 2 == 1 end
 
 -- Returns the part of a record after its error, that is, `next` and the rest.
 local function tail(record) return sub(record, 31 + read('<I2', record, 29)) end
@@ -76,7 +80,7 @@ local function tail(record) return sub(record, 31 + read('<I2', record, 29)) end
 -- Returns the record of the next delivery, or nil, and the rest.
 local function parts(record)
   local after = tail(record)
-  if floor(byte(record, 2) / 2) % 2 == 0 then return nil, after end
+  if not has_next(byte(record, 2)) then return nil, after end
   local length = read('<I4', after)
   return sub(after, 5, 4 + length), sub(after, 5 + length)
 end
@@ -96,6 +100,30 @@ local function planned_at(record, due)
   return sub(record, 1, 2) .. pack('<I6I6', due, due) .. sub(record, 15)
 end
 
+-- Writes a record and its long payloads, in place of one with these flags, or of none.
+local function store(bucket, id, before, record, own, later)
+  if own ~= '' then
+    call('HSET', bucket, id, record, OWN .. id, own)
+  else
+    call('HSET', bucket, id, record)
+    if before and is_long(before) then call('HDEL', bucket, OWN .. id) end
+  end
+  if later ~= '' then
+    call('HSET', bucket, LATER .. id, later)
+  elseif before and has_next(before) then
+    call('HDEL', bucket, LATER .. id)
+  end
+end
+
+-- Removes a record with these flags, and its long payloads.
+local function remove(bucket, id, flags)
+  if is_long(flags) or has_next(flags) then
+    call('HDEL', bucket, id, OWN .. id, LATER .. id)
+  else
+    call('HDEL', bucket, id)
+  end
+end
+
 -- Returns a due time. A value that begins with + is a delay.
 local function time(given)
   if byte(given) == 43 then return coming + tonumber(given) end
@@ -111,6 +139,13 @@ local function named(number) return PREFIX .. 's:' .. number end
 -- Counts the lease of a record whose fencing token changes.
 local function count_lease(before, after)
   leases = leases + (after == 0 and 0 or 1) - (before == 0 and 0 or 1)
+end
+
+-- Returns true if the index has the key of a timer.
+local function is_indexed(id, due)
+  local number = slice(due)
+  local score = call('ZSCORE', named(number), id)
+  return score and tonumber(score) == due and call('ZSCORE', SLICES, number) ~= false
 end
 
 -- Adds a key to its slice, which must have been read.

@@ -11,6 +11,38 @@ local SLICES, ANSWERS, COUNTERS, AGES = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local SLICE = 600000    -- the length of a slice, in milliseconds
 local PARKED = 281474976710656  -- the distance of the keys of paused timers behind all others
 
+-- The fields of a bucket with the long payloads of a timer are its id after one of these bytes, which
+-- no text in UTF-8 has. The first is its own, the second that of its next delivery.
+local OWN, LATER = '\255', '\254'
+
+-- Returns the long payloads of a timer, each '' if there is none.
+local function long_payloads(bucket, id, record)
+  local flags, own, later = string.byte(record, 2) or 0, '', ''
+  if math.floor(flags / 16) % 2 == 1 then own = redis.call('HGET', bucket, OWN .. id) or '' end
+  if math.floor(flags / 2) % 2 == 1 then later = redis.call('HGET', bucket, LATER .. id) or '' end
+  return own, later
+end
+
+-- Calls `visit` with the id, the record and the long payloads of each timer in a bucket. Returns the
+-- other fields.
+local function each_timer(bucket, visit)
+  local fields, long = redis.call('HGETALL', bucket), {}
+  for place = 1, #fields, 2 do
+    if (string.byte(fields[place]) or 0) >= 254 then long[fields[place]] = fields[place + 1] end
+  end
+  for place = 1, #fields, 2 do
+    local id, own, later = fields[place], '', ''
+    if (string.byte(id) or 0) < 254 then
+      if next(long) then
+        own, later = long[OWN .. id] or '', long[LATER .. id] or ''
+        long[OWN .. id], long[LATER .. id] = nil, nil
+      end
+      visit(id, fields[place + 1], own, later)
+    end
+  end
+  return long
+end
+
 -- Formats a whole number.
 local function whole(number) return string.format('%d', number) end
 

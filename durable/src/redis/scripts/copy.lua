@@ -2,17 +2,19 @@
 --
 -- id, bucket
 -- record: the whole record
+-- own, later: its payload and that of the next delivery if they are long, or ''
 -- returns 1
 
-local function copy_timer(id, bucket, record)
+local function copy_timer(id, bucket, record, own, later)
   bucket = PREFIX .. 'b:' .. bucket
   local found = call('HGET', bucket, id)
   local flags, due, _, leased = head(record)
   if not flags then return CORRUPT end
-  local was = 0
+  local was, had = 0, nil
   if found then
-    local _, before, _, token = head(found)
-    if not before then return CORRUPT end
+    local before, token
+    had, before, _, token = head(found)
+    if not had then return CORRUPT end
     move(id, before, due)
     was = token
   else
@@ -20,7 +22,7 @@ local function copy_timer(id, bucket, record)
     put(slice(due), due, id)
     timers = timers + 1
   end
-  call('HSET', bucket, id, record)
+  store(bucket, id, had, record, own, later)
   count_lease(was, leased)
   notify_if_near(id, due)
   return 1

@@ -18,7 +18,7 @@ local function discard(id, bucket, found)
   end
   if found == '' and not had then return 0 end
   if found ~= '' then
-    call('HDEL', bucket, id)
+    call('HDEL', bucket, id, OWN .. id, LATER .. id)
     local flags, _, _, leased = head(found)
     if flags then count_lease(leased, 0) end
   end

@@ -10,9 +10,9 @@
 --   | {0, 0} the lease was taken over, nothing changed
 
 -- Adds a dead letter for a record, with another error.
-local function add_letter(number, id, flags, head_, error, record, reason)
-  local letter = pack('<I6BI2', now, reason, #id) .. id .. pack('<BB', LAYOUT, flags) .. head_
-    .. pack('<I2', #error) .. error .. rest(record)
+local function add_letter(number, id, flags, head_, error, record, own, reason)
+  local letter = pack('<I6BI2', now, reason, #id) .. id .. pack('<I4', #own) .. own
+    .. pack('<BB', LAYOUT, flags) .. head_ .. pack('<I2', #error) .. error .. rest(record)
   call('HSET', COUNTERS, 'dead', whole(number))
   call('HSET', PREFIX .. 'letters', whole(number), letter)
   call('ZADD', PREFIX .. 'dead', whole(number), whole(number))
@@ -53,12 +53,14 @@ local function finish(id, bucket, under, how, given, error, reason, clear, most,
   -- A delivery that was inserted after a cancel has nothing to do with the one before.
   local pauses = is_paused(flags) and not is_cancelled(flags)
   local due, record, answer = nil, nil, cancelled and 2 or 1
+  local own, later = '', ''
   if not retried then record = parts(found) end
   if record then
     local kept
     kept, due = head(record)
     if not kept then return CORRUPT end
     if pauses then record = pack('<BB', LAYOUT, kept + PAUSED) .. sub(record, 3) end
+    later = call('HGET', bucket, LATER .. id) or ''
   elseif retried or given ~= '' and flags % 2 == 1 then
     -- Unless a cancel in the meantime has ended the repetition.
     due = math.min(time(given), LATEST)
@@ -68,14 +70,15 @@ local function finish(id, bucket, under, how, given, error, reason, clear, most,
     last = tonumber(call('HGET', COUNTERS, 'dead') or 0)
     call('EXISTS', PREFIX .. 'letters', PREFIX .. 'dead')
     beyond = excess(most, age)
+    if is_long(flags) then own = call('HGET', bucket, OWN .. id) or '' end
   end
 
   local key = due and (pauses and due + PARKED or due)
   if due then move(id, before, key) else take(slice(before), id) end
   if last then
-    local kept = flags % 2 * (1 - tonumber(clear))
+    local kept = flags % 2 * (1 - tonumber(clear)) + (is_long(flags) and LONG or 0)
     local head_ = pack('<I6I6I6I4I4', before, planned, 0, attempt, length)
-    add_letter(math.max(now * 1024, last + 1), id, kept, head_, error, found, tonumber(reason))
+    add_letter(math.max(now * 1024, last + 1), id, kept, head_, error, found, own, tonumber(reason))
     -- The new letter stays, so neither key disappears.
     if #beyond > 0 then
       call('HDEL', PREFIX .. 'letters', unpack(beyond))
@@ -84,20 +87,22 @@ local function finish(id, bucket, under, how, given, error, reason, clear, most,
   end
   count_lease(leased, 0)
   if not due then
-    call('HDEL', bucket, id)
+    remove(bucket, id, flags)
     timers = timers - 1
     return {answer, 0}
   end
-  if not record then
+  if record then
+    store(bucket, id, flags, record, later, '')
+  else
     if how == 'again' then
       attempt = attempt - 1
     elseif how ~= 'retry' then
       planned, attempt, error = due, 0, ''
     end
     record = pack('<BBI6I6I6I4I4I2', LAYOUT, flags, due, planned, 0, attempt, length, #error)
-    record = record .. error .. tail(found)
+    -- A long payload stays where it is.
+    call('HSET', bucket, id, record .. error .. tail(found))
   end
-  call('HSET', bucket, id, record)
   notify_if_near(id, key)
   return {answer, key}
 end

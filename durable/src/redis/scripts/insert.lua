@@ -6,10 +6,11 @@
 -- given: the due time, or + and a delay
 -- place: the number of the slice, or '' with a delay
 -- record: the whole record, into which the due and planned time are written with a delay
+-- own: its payload if that is long, or ''
 -- returns 0 new | 1 kept | 2 replaced | 3 refused | 4 out of range | 5 next; {0 or 2, due} for a
 --   delay
 
-local function insert(id, bucket, existing, given, place, record)
+local function insert(id, bucket, existing, given, place, record, own)
   local due, answer = time(given), 0
   if due > LATEST then return 4 end
   local delayed = place == ''
@@ -20,21 +21,27 @@ local function insert(id, bucket, existing, given, place, record)
   bucket = PREFIX .. 'b:' .. bucket
   local found = existing ~= 'refuse' and call('HGET', bucket, id)
   if found and existing == 'keep' then
-    local flags, _, planned, leased = head(found)
+    local flags, before, planned, leased = head(found)
     if not flags then return CORRUPT end
+    -- What is kept will be delivered, even if its key was lost.
+    if not is_indexed(id, before) then
+      put(slice(before), before, id)
+      notify_if_near(id, before)
+    end
     -- It rests, repeats, has a next delivery already, or is the same delivery.
     local same = planned == due and not is_cancelled(flags)
     if leased == 0 or flags % 4 ~= 0 or same then return 1 end
     record = front(found, flags + NEXT) .. pack('<I4', #record) .. record .. rest(found)
     call('HSET', bucket, id, record)
+    if own ~= '' then call('HSET', bucket, LATER .. id, own) end
     changed = true
     return 5
   end
   if found then
-    local _, before, _, leased = head(found)
-    if not before then return CORRUPT end
+    local flags, before, _, leased = head(found)
+    if not flags then return CORRUPT end
     move(id, before, due)
-    call('HSET', bucket, id, record)
+    store(bucket, id, flags, record, own, '')
     count_lease(leased, 0)
     answer = 2
   else
@@ -47,6 +54,7 @@ local function insert(id, bucket, existing, given, place, record)
       if new then call('ZREM', name, id) end
       return made == 0 and 3 or failed(made.err)
     end
+    if own ~= '' then call('HSET', bucket, OWN .. id, own) end
     added[place] = true
     timers = timers + 1
   end

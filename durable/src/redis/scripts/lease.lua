@@ -7,7 +7,9 @@
 --   | {3} no such timer, although the index has the key
 --   | {1, due} not due, paused, or leased until then
 --   | {4} the partition is paused
---   | {2, fence, 1 if it was taken over, when it was due, the fence before or 0, record}
+--   | {2, fence, 1 if it was taken over, when it was due, the fence before or 0, record, own, later},
+--     where `own` and `later` are the payloads of the record and of its next delivery if they are
+--     long, or ''
 
 local MOST = 4194304    -- the maximum number of bytes of records in a reply with several
 local given = 0         -- the number so far
@@ -29,8 +31,11 @@ local function lease(id, bucket, key, takes_over)
   end
   if held and (takes_over == '' or leased == 0) then return {4} end
   -- A record that is too long for this reply is requested again, in a batch of its own.
-  if given > 0 and given + #found > MOST then return 'TRYAGAIN the answer is long' end
-  given = given + #found
+  local length_ = #found
+  if is_long(flags) then length_ = length_ + call('HSTRLEN', bucket, OWN .. id) end
+  if has_next(flags) then length_ = length_ + call('HSTRLEN', bucket, LATER .. id) end
+  if given > 0 and given + length_ > MOST then return 'TRYAGAIN the answer is long' end
+  given = given + length_
   local due, overrun = now + length, 1
   move(id, before, due)
   if leased == 0 then
@@ -43,17 +48,19 @@ local function lease(id, bucket, key, takes_over)
   call('HSET', bucket, id, record)
   count_lease(leased, fence)
   notify_if_near(id, due)
-  return {2, fence, overrun, before, leased, record}
+  return {2, fence, overrun, before, leased, record, long_payloads(bucket, id, record)}
 end
 
 -- Returns the result of a lease that was granted already, with its record, or the present state of
 -- the timer.
 local function leased_already(answer, id, bucket)
-  local found = call('HGET', PREFIX .. 'b:' .. bucket, id)
+  bucket = PREFIX .. 'b:' .. bucket
+  local found = call('HGET', bucket, id)
   if not found then return {0} end
   local flags, due, _, leased = head(found)
   if not flags then return CORRUPT end
   if leased ~= answer[2] then return {1, due} end
   answer[6] = found
+  answer[7], answer[8] = long_payloads(bucket, id, found)
   return answer
 end

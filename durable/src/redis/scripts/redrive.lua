@@ -2,9 +2,10 @@
 --
 -- number, id, bucket
 -- record: the whole record, into which the due time is written
+-- own: its payload if that is long, or ''
 -- returns {1, due} done | {0, 0} the letter does not exist | {3, 0} a timer with its id exists
 
-local function redrive(number, id, bucket, record)
+local function redrive(number, id, bucket, record, own)
   bucket = PREFIX .. 'b:' .. bucket
   local letters, dead = PREFIX .. 'letters', PREFIX .. 'dead'
   if call('HEXISTS', letters, number) == 0 then return {0, 0} end
@@ -13,7 +14,7 @@ local function redrive(number, id, bucket, record)
   call('EXISTS', dead, named(place))
   call('HDEL', letters, number)
   call('ZREM', dead, number)
-  call('HSET', bucket, id, sub(record, 1, 2) .. pack('<I6', now) .. sub(record, 9))
+  store(bucket, id, nil, sub(record, 1, 2) .. pack('<I6', now) .. sub(record, 9), own, '')
   put(place, now, id)
   timers = timers + 1
   notify_if_near(id, now)

@@ -4,12 +4,14 @@
 -- id, bucket
 -- found: the record as it was read
 -- record: the whole new record without `next`
+-- own: its payload if that is long, or ''
 -- next_: the whole record of the next delivery, or ''
+-- later: its payload if that is long, or ''
 -- given: + and a delay, from which the due and planned time of the next delivery or, if there is
 --   none, of the record are computed; '' if they are known
 -- returns {1, due} | {0, 0} the record has changed, nothing was done | {4, 0} out of range
 
-local function update(id, bucket, found, record, next_, given)
+local function update(id, bucket, found, record, own, next_, later, given)
   bucket = PREFIX .. 'b:' .. bucket
   if call('HGET', bucket, id) ~= found then return {0, 0} end
   if given ~= '' then
@@ -17,14 +19,14 @@ local function update(id, bucket, found, record, next_, given)
     if due > LATEST then return {4, 0} end
     if next_ ~= '' then next_ = planned_at(next_, due) else record = planned_at(record, due) end
   end
-  local _, before = head(found)
+  local was, before = head(found)
   local flags, due = head(record)
   if not before or not flags then return CORRUPT end
   if next_ ~= '' then
     record = front(record, flags + NEXT) .. pack('<I4', #next_) .. next_ .. rest(record)
   end
   move(id, before, due)
-  call('HSET', bucket, id, record)
+  store(bucket, id, was, record, own, later)
   notify_if_near(id, due)
   return {1, due}
 end
