@@ -7,6 +7,7 @@ use super::clock::{Millis, millis_up};
 use super::error::DurableError;
 use super::record::Settings;
 use super::rule::{Misfire, Rule};
+use std::fmt;
 use std::time::{Duration, SystemTime};
 
 /// The maximum length of all headers of a timer in bytes.
@@ -103,7 +104,8 @@ pub enum Existing {
     ///   token stay.
     /// - The due time is kept if it was not changed, so that an overdue delivery or a retry is not
     ///   lost. It is unchanged if `when` is [`When::ByRule`] and the rule is the same, or `when` is
-    ///   [`When::At`] the planned time.
+    ///   [`When::At`] the planned time. With `ByRule`, a time that is later than the next one of a
+    ///   cron expression is corrected, because it was planned when the clock was ahead.
     /// - A changed time is that of the next delivery. A resting timer moves there, with all its
     ///   attempts. If an attempt is running, that delivery ends first, retries included, and the
     ///   new time comes [next](super::DurableTimer::next).
@@ -138,8 +140,9 @@ pub enum Existing {
 /// assert_eq!(options.get_attempts(), 3);
 /// assert_eq!(options.get_time_to_live(), Some(Duration::from_secs(3600)));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Options {
+    /// Not stored. A timer that was read has the default.
     pub(super) existing: Existing,
     pub(super) settings: Settings,
 }
@@ -272,7 +275,15 @@ impl Options {
     }
 
     /// Repeats the timer by a cron expression in an IANA time zone, in the syntax of
-    /// [`Calendar`](tourbillon::scheduler::Calendar). After a delivery is acknowledged or becomes a
+    /// [`Calendar`](tourbillon::scheduler::Calendar).
+    ///
+    /// An expression has five fields (minute, hour, day of the month, month, day of the week), or six
+    /// with seconds first. Therefore one star too many is not an error: `30 2 * * * *` is second 30
+    /// of minute 2 of each hour, and not half past two. A day of the month may be `L`, the last one,
+    /// and a day of the week may be numbered, as in `1#2` for the second Monday. `@hourly`,
+    /// `@daily`, `@weekly`, `@monthly` and `@yearly` are expressions as well.
+    ///
+    /// After a delivery is acknowledged or becomes a
     /// dead letter, the next one is planned for the first time of the rule after the last attempt
     /// began. A single delivery therefore makes up for all times that were missed.
     ///
@@ -373,8 +384,32 @@ impl Options {
     }
 }
 
+/// Leaves out a default policy for existing timers, because a timer that was read has no other.
+impl fmt::Debug for Options {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = formatter.debug_struct("Options");
+        if self.existing != Existing::default() {
+            shown.field("existing", &self.existing);
+        }
+        shown.field("settings", &self.settings).finish()
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_that_is_not_stored_is_not_shown() {
+        let options = Options::new().existing(Existing::Update);
+        assert!(format!("{options:?}").contains("existing: Update"));
+        let read = Options::of(options.settings);
+        assert!(!format!("{read:?}").contains("existing"));
     }
 }

@@ -4,6 +4,7 @@
 
 use super::clock::Millis;
 use super::record::Record;
+use super::rule::Rule;
 use super::store::{Due, Insert};
 
 impl Record {
@@ -23,9 +24,9 @@ impl Record {
         }
     }
 
-    /// Returns the record after an update whose time is `due` if it changes the time. A delivery
-    /// that has begun ends first.
-    pub(super) fn updated(&self, timer: &Insert, due: Millis) -> Self {
+    /// Returns the record after an update at `now` whose time is `due` if it changes the time. A
+    /// delivery that has begun ends first.
+    pub(super) fn updated(&self, timer: &Insert, due: Millis, now: Millis) -> Self {
         let new = Self::new(timer, due);
         let (settings, payload) = (new.settings.clone(), new.payload.clone());
         let mut after = self.clone();
@@ -34,7 +35,7 @@ impl Record {
         }
         let current = self.next.as_deref().unwrap_or(self);
         // A timer that was cancelled ends with its attempt.
-        if !current.cancelled && current.has_time_of(timer) {
+        if !current.cancelled && current.has_time_of(timer, now) {
             if let Some(next) = &mut after.next {
                 (next.settings, next.payload) = (new.settings, new.payload);
             }
@@ -47,9 +48,16 @@ impl Record {
     }
 
     /// Returns `true` if an update does not change the time of this delivery.
-    fn has_time_of(&self, timer: &Insert) -> bool {
+    fn has_time_of(&self, timer: &Insert, now: Millis) -> bool {
         match timer.due {
-            Due::ByRule(_) => self.settings.rule == timer.settings.rule,
+            // A time beyond the next one of a cron expression was planned when the clock was ahead.
+            // The next one is still to come, unless it passed since it was computed and was
+            // delivered. An interval may begin later.
+            Due::ByRule(next) => {
+                let rule = &self.settings.rule;
+                let is_ahead = matches!(rule, Some(Rule::Cron { .. })) && self.planned > next;
+                *rule == timer.settings.rule && !(is_ahead && next > now)
+            }
             Due::At(time) => self.planned == time,
             Due::After(_) => false,
         }

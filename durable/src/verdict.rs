@@ -22,9 +22,9 @@ use std::time::Duration;
 ///     let url: String = delivery.json()?; // an error is a retry
 ///     Ok(match post(&url).await {
 ///         200 => Verdict::Done,
-///         410 => Verdict::Fail(format!("{url} is gone")),
+///         410 => Verdict::fail("the receiver is gone"),
 ///         429 => Verdict::Again { after: Duration::from_secs(7), counted: false },
-///         status => Verdict::Retry(format!("{url} has replied {status}")),
+///         status => Verdict::retry(format_args!("{url} has replied {status}")),
 ///     })
 /// }
 /// # async fn post(url: &str) -> u16 {
@@ -88,6 +88,58 @@ pub enum Verdict {
     },
 }
 
+impl Verdict {
+    /// Returns [`Retry`](Self::Retry) with this error.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tourbillon_durable::Verdict;
+    ///
+    /// assert_eq!(Verdict::retry("it is busy"), Verdict::Retry("it is busy".to_owned()));
+    /// ```
+    #[must_use]
+    pub fn retry(error: impl Display) -> Self {
+        Self::Retry(error.to_string())
+    }
+
+    /// Returns [`Fail`](Self::Fail) with this error.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tourbillon_durable::{Delivery, Verdict};
+    ///
+    /// async fn handle(delivery: Delivery) -> Verdict {
+    ///     match delivery.json::<u64>() {
+    ///         Ok(order) => remind(order).await.into(), // an error is a retry
+    ///         Err(error) => Verdict::fail(error),      // it will not get better
+    ///     }
+    /// }
+    /// # async fn remind(_order: u64) -> Result<(), String> { Ok(()) }
+    /// # assert_eq!(Verdict::fail("x"), Verdict::Fail("x".to_owned()));
+    /// # drop(handle);
+    /// ```
+    #[must_use]
+    pub fn fail(error: impl Display) -> Self {
+        Self::Fail(error.to_string())
+    }
+
+    /// Returns [`Stop`](Self::Stop) with this error.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tourbillon_durable::Verdict;
+    ///
+    /// assert_eq!(Verdict::stop("it is gone"), Verdict::Stop("it is gone".to_owned()));
+    /// ```
+    #[must_use]
+    pub fn stop(error: impl Display) -> Self {
+        Self::Stop(error.to_string())
+    }
+}
+
 /// `Ok` is [`Done`](Verdict::Done), and an error a [`Retry`](Verdict::Retry).
 impl<E: Display> From<Result<(), E>> for Verdict {
     fn from(handled: Result<(), E>) -> Self {
@@ -98,6 +150,6 @@ impl<E: Display> From<Result<(), E>> for Verdict {
 /// An error is a [`Retry`](Verdict::Retry).
 impl<E: Display> From<Result<Self, E>> for Verdict {
     fn from(handled: Result<Self, E>) -> Self {
-        handled.unwrap_or_else(|error| Self::Retry(error.to_string()))
+        handled.unwrap_or_else(Self::retry)
     }
 }

@@ -239,7 +239,7 @@ impl Transaction {
                 return Ok(Inserted::Next);
             }
             (Some(found), Existing::Update) => {
-                let after = found.updated(timer, due);
+                let after = found.updated(timer, due, now);
                 self.write(&timer.id, Some(Former::of(found)), Some(&after))?;
                 return Ok(Inserted::Updated);
             }

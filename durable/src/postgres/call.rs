@@ -9,12 +9,13 @@ use super::options::PostgresOptions;
 use super::rows::{SettingColumns, duration, has_zero, signed};
 use super::schema::Schema;
 use serde_json::json;
+use tokio_postgres::types::ToSql;
 
 /// A call of the SQL function that inserts a timer, for a transaction of the caller, by any client.
 ///
 /// Execute [`sql`](Self::sql) with the parameters [`id`](Self::id) (`text`),
-/// [`payload`](Self::payload) (`bytea`) and [`options`](Self::options) (`text`). The only column of
-/// the only row is `new`, `kept`, `replaced`, `next` or `updated`. A refused id is an error of the
+/// [`payload`](Self::payload) (`bytea`) and [`options`](Self::options) (`text`), in this order, which
+/// is that of [`params`](Self::params) for tokio-postgres. The only column of the only row is `new`, `kept`, `replaced`, `next` or `updated`. A refused id is an error of the
 /// server (`unique_violation`).
 ///
 /// A role needs `USAGE` on the schema and `EXECUTE` on the function `insert_with` for it, and no
@@ -31,8 +32,35 @@ use serde_json::json;
 /// let day = Duration::from_secs(86_400);
 /// let call = PostgresInsert::new(&store, "order 7", "unpaid", day, Options::new())?;
 /// assert_eq!(call.sql(), r#"SELECT "reminders".insert_with($1, $2, $3)"#);
-/// // With sqlx: query(call.sql()).bind(call.id()).bind(call.payload()).bind(call.options())
 /// # Ok::<(), tourbillon_durable::DurableError>(())
+/// ```
+///
+/// An order and its reminder, which exist together or not at all, with tokio-postgres:
+///
+/// ```
+/// use std::time::Duration;
+/// use tokio_postgres::Client;
+/// use tourbillon_durable::{Options, PostgresInsert, PostgresOptions};
+///
+/// async fn order(client: &mut Client, number: i64) -> Result<(), Box<dyn std::error::Error>> {
+///     let store = PostgresOptions::new("reminders");
+///     let (id, day) = (format!("order {number}"), Duration::from_secs(86_400));
+///     let call = PostgresInsert::new(&store, &id, "unpaid", day, Options::new())?;
+///
+///     let transaction = client.transaction().await?;
+///     transaction.execute("INSERT INTO orders (number) VALUES ($1)", &[&number]).await?;
+///     transaction.query_one(call.sql(), &call.params()).await?;
+///     transaction.commit().await?;
+///     Ok(())
+/// }
+/// # drop(order);
+/// ```
+///
+/// With sqlx the call is:
+///
+/// ```ignore
+/// let insert = sqlx::query(call.sql()).bind(call.id()).bind(call.payload()).bind(call.options());
+/// insert.execute(&mut *transaction).await?;
 /// ```
 #[derive(Clone, Debug)]
 pub struct PostgresInsert {
@@ -132,6 +160,12 @@ impl PostgresInsert {
     #[must_use]
     pub fn sql(&self) -> &str {
         &self.sql
+    }
+
+    /// Returns the three parameters for a client of the crate tokio-postgres.
+    #[must_use]
+    pub fn params(&self) -> [&(dyn ToSql + Sync); 3] {
+        [&self.id, &self.payload, &self.options]
     }
 
     /// Returns the first parameter.

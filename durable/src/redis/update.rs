@@ -35,7 +35,15 @@ impl Operations {
     ) -> Result<bool, DurableError> {
         let operation = self.of_id("update", &timer.id).text(&found.record);
         let before = self.record(&timer.id, found)?;
-        let mut after = before.updated(timer, known(timer.due));
+        // Only a rule needs the current time.
+        let now = match timer.due {
+            Due::ByRule(_) => {
+                let partition = self.keys.location(&timer.id).partition;
+                self.now(partition, RetryPolicy::Caller).await?
+            }
+            Due::At(_) | Due::After(_) => 0,
+        };
+        let mut after = before.updated(timer, known(timer.due), now);
         let next = after.next.take();
         let next = next.as_deref().map(|next: &Record| bytes::encode(&timer.id, next));
         let (next, later) = next.map_or((Vec::new(), &[][..]), |next| (next.record, next.payload));

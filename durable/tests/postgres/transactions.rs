@@ -330,9 +330,7 @@ fn a_call_has_the_options_of_the_crate() {
         tourbillon_durable::PostgresInsert::new(&store, "id", "unpaid", hour, options.clone());
     let call = call.unwrap();
     let insert = || {
-        let done = process.runtime.block_on(
-            client.query_one(call.sql(), &[&call.id(), &call.payload(), &call.options()]),
-        );
+        let done = process.runtime.block_on(client.query_one(call.sql(), &call.params()));
         done.unwrap().get::<_, String>(0)
     };
     assert_eq!((insert(), insert()), ("new".to_owned(), "kept".to_owned()));

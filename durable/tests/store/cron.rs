@@ -2,7 +2,8 @@
 
 use crate::common::bench::{Bench, LEASE, Place, SECOND, quick, start, suite, wait};
 use tourbillon_durable::{
-    Cancelled, DeadReason, DurableError, Existing, Inserted, Options, Outcome, Verdict, When,
+    Cancelled, DeadReason, DurableError, DurableTimers, Existing, Inserted, Options, Outcome,
+    Verdict, When,
 };
 
 suite!(
@@ -11,6 +12,7 @@ suite!(
     a_repetition_is_cancelled,
     a_repetition_goes_on_that_is_kept_after_a_cancel,
     a_repetition_survives_a_snooze_and_a_failure_for_good,
+    an_update_by_the_rule_corrects_a_time_of_a_clock_that_was_ahead,
 );
 
 fn hourly() -> Options {
@@ -144,4 +146,32 @@ fn a_repetition_survives_a_snooze_and_a_failure_for_good<P: Place>(bench: Bench<
     assert_eq!((event.planned, event.outcome), (start() + 3 * hour, Outcome::Acknowledged));
     assert_eq!(running.stop(), []);
     assert_eq!(wait(bench.timers().dead_len()), Ok(1));
+}
+
+fn an_update_by_the_rule_corrects_a_time_of_a_clock_that_was_ahead<P: Place>(bench: Bench<P>) {
+    let timers = bench.timers();
+    let planned = |id| wait(timers.get(id)).unwrap().unwrap().planned;
+    let hour = 3600 * SECOND;
+    bench.place.set_clock(8 * 3_600_000);
+    for id in ["ahead", "kept"] {
+        assert_eq!(update_of(timers, id, hourly()), Ok(Inserted::New));
+        assert_eq!(planned(id), bench.now() + hour);
+    }
+    bench.place.set_clock(-8 * 3_600_000);
+    assert_eq!(update_of(timers, "ahead", hourly()), Ok(Inserted::Updated));
+    assert_eq!(planned("ahead"), bench.now() + hour);
+    // A time before the next one of the rule stays.
+    bench.advance(SECOND);
+    assert_eq!(update_of(timers, "ahead", hourly()), Ok(Inserted::Updated));
+    assert_eq!(planned("ahead"), bench.now() + hour - SECOND);
+    assert_eq!(planned("kept"), bench.now() + 9 * hour - SECOND);
+    let running = bench.work_well();
+    bench.advance(hour);
+    assert_eq!(running.acknowledged(1), ["ahead"]);
+    assert_eq!(running.stop(), []);
+}
+
+fn update_of(timers: &DurableTimers, id: &str, options: Options) -> Result<Inserted, DurableError> {
+    let inserted = timers.insert(id, "", When::ByRule, options.existing(Existing::Update));
+    wait(inserted).map_err(|refused| refused.reason)
 }

@@ -111,6 +111,9 @@ BEGIN
     WHEN by_rule THEN current.every IS NOT DISTINCT FROM new.every
       AND current.cron IS NOT DISTINCT FROM new.cron
       AND current.zone IS NOT DISTINCT FROM new.zone
+      -- A time beyond the next one of a cron expression was planned when the clock was ahead. The
+      -- next one is still to come, unless it passed since it was computed and was delivered.
+      AND (current.cron IS NULL OR current.planned <= new.due OR new.due <= tb.clock())
     ELSE current.planned = new.due
   END;
   IF state.fence IS NULL AND NOT follows AND NOT same THEN
