@@ -15,6 +15,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "a worker has a thread of its own")]
 
+use super::resting;
 use crate::common::bench::attempts;
 use crate::common::events::Observed;
 use futures_channel::oneshot;
@@ -198,15 +199,11 @@ fn passes(error: &DurableError) -> bool {
     matches!(error, DurableError::ReadOnly(_) | DurableError::Io(_) | DurableError::Locked(_))
 }
 
-fn ids(timers: &DurableTimers) -> std::result::Result<Vec<String>, DurableError> {
-    let list = block_on(timers.list(None, 1000))?;
-    Ok(list.into_iter().map(|timer| timer.id).collect())
-}
-
 #[test]
 fn a_disk_that_is_full_for_a_while() -> TestResult {
     let (blocks, _refused) = Blocks::new();
     let timers = timers(&blocks)?;
+    resting::insert(&timers)?;
     schedule(&timers, "before")?;
     let mut known = vec!["before".to_owned()];
     for round in ["a", "b", "c"] {
@@ -215,7 +212,7 @@ fn a_disk_that_is_full_for_a_while() -> TestResult {
         assert!(error.to_string().contains("the disk: "), "{error}");
         known.extend(acknowledged);
         // Acknowledged timers are there, and can be read while nothing can be written.
-        let mut there = ids(&timers)?;
+        let mut there = resting::list(&timers)?;
         there.retain(|id| *id != refused);
         known.sort();
         assert_eq!(there, known);
@@ -233,7 +230,7 @@ fn a_disk_that_is_full_for_a_while() -> TestResult {
     drop(timers);
     known.sort();
     let timers = self::timers(&blocks)?;
-    assert_eq!(ids(&timers)?, known);
+    assert_eq!(resting::list(&timers)?, known);
     Ok(())
 }
 
@@ -330,6 +327,7 @@ fn soon(timers: &DurableTimers, id: &str) -> std::result::Result<Inserted, Durab
 fn a_worker_waits_for_the_disk() -> TestResult {
     let (blocks, refused) = Blocks::new();
     let timers = timers(&blocks)?;
+    resting::insert(&timers)?;
     let full = Arc::clone(&blocks);
     let (events, end, thread) = work(&timers, move || full.set(DiskState::Protected));
     for id in ["a", "b", "c"] {
@@ -346,7 +344,7 @@ fn a_worker_waits_for_the_disk() -> TestResult {
     }
     drop(end);
     assert_eq!(thread.join().map_err(|_| "the worker panicked")?, Ok(()));
-    assert!(block_on(timers.is_empty())?);
+    assert!(resting::list(&timers)?.is_empty());
     Ok(())
 }
 

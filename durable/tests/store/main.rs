@@ -22,6 +22,7 @@ mod payloads;
 mod power;
 mod random_leases;
 mod random_runs;
+mod resting;
 mod schedule;
 #[cfg(unix)]
 mod starts;
