@@ -268,7 +268,7 @@ impl PostgresServer {
         let mut copy = self.programs.command("pg_basebackup", &self.folder);
         copy.args(["--pgdata=data", "--checkpoint=fast", "--wal-method=stream", "--no-sync"]);
         copy.args(["--write-recovery-conf", "--dbname"]);
-        done(copy.arg(format!("{} application_name=standby", primary.address())));
+        done(copy.arg(format!("{} application_name=standby", primary.address("postgres"))));
     }
 
     fn launch(&mut self) {
@@ -287,8 +287,8 @@ impl PostgresServer {
     }
 
     /// Returns its address for the programs of PostgreSQL.
-    fn address(&self) -> String {
-        format!("host=127.0.0.1 port={} user=postgres dbname=postgres", self.port)
+    fn address(&self, database: &str) -> String {
+        format!("host=127.0.0.1 port={} user=postgres dbname={database}", self.port)
     }
 
     fn process(&self) -> MutexGuard<'_, Option<Child>> {
@@ -403,6 +403,19 @@ impl PostgresServer {
         self.psql(sql).unwrap_or_else(|error| panic!("{sql}: {error}"))
     }
 
+    /// Executes SQL in another database, and fails on an error.
+    #[allow(dead_code, reason = "each program uses a part")]
+    pub(crate) fn order_in(&self, database: &str, sql: &str) -> String {
+        let told = psql(&mut self.client_of(database, sql));
+        told.unwrap_or_else(|error| panic!("{sql}: {error}"))
+    }
+
+    /// Starts a session of another client that executes SQL.
+    #[allow(dead_code, reason = "each program uses a part")]
+    pub(crate) fn begin(&self, sql: &str) -> Child {
+        self.client(sql).spawn().expect("it starts")
+    }
+
     /// Starts a transaction of another client with a snapshot of now. While it is open, the rows
     /// that are deleted cannot be vacuumed away.
     pub(crate) fn hold_snapshot(&self) -> Child {
@@ -424,14 +437,16 @@ impl PostgresServer {
     }
 
     fn psql(&self, sql: &str) -> Result<String, String> {
-        let told = self.client(sql).output().expect("it starts");
-        let text = |bytes| String::from_utf8_lossy(bytes).trim_end().to_owned();
-        if told.status.success() { Ok(text(&told.stdout)) } else { Err(text(&told.stderr)) }
+        psql(&mut self.client(sql))
     }
 
     fn client(&self, sql: &str) -> Command {
+        self.client_of("postgres", sql)
+    }
+
+    fn client_of(&self, database: &str, sql: &str) -> Command {
         let mut command = self.programs.command("psql", &self.folder);
-        command.args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-c", sql]).arg(self.address());
+        command.args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-c", sql]).arg(self.address(database));
         command.env("PGCONNECT_TIMEOUT", "30").env("PGAPPNAME", "test").stdout(Stdio::piped());
         // Whatever the server's defaults are.
         command.env("PGOPTIONS", "-c statement_timeout=0 -c default_transaction_read_only=off");
@@ -478,6 +493,13 @@ impl PostgresServer {
                       from pg_stat_replication";
         self.wait_for("the standby has it all", |server| server.order(copied) == "t");
     }
+}
+
+/// Runs a client to its end. Returns its output, or its errors if it fails.
+fn psql(client: &mut Command) -> Result<String, String> {
+    let told = client.output().expect("it starts");
+    let text = |bytes| String::from_utf8_lossy(bytes).trim_end().to_owned();
+    if told.status.success() { Ok(text(&told.stdout)) } else { Err(text(&told.stderr)) }
 }
 
 /// The time within which servers must get into a state.

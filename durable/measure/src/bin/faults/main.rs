@@ -30,6 +30,7 @@
 #![allow(clippy::print_stderr, clippy::print_stdout, reason = "a program that reports to a person")]
 #![allow(clippy::disallowed_methods, reason = "real processes, threads and time")]
 
+mod callers;
 mod chain;
 mod crew;
 mod line;
@@ -104,7 +105,7 @@ struct Options {
     #[arg(long, default_value_t = 100_000)]
     timers: usize,
     /// Uses a primary of Postgres with a standby instead of a Redis cluster. Of the scenarios only
-    /// `long-handler` can.
+    /// `long-handler` can use either.
     #[arg(long)]
     postgres: bool,
     /// The file for the counts as JSON.

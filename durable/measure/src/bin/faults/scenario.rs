@@ -11,11 +11,12 @@
 //! - `long-handler` (`long_handler.rs`). A handler of 30 s under a lease of 3 s. Its worker is
 //!   killed, stopped, and cut off in turn, and all servers are silent for 2 s. It is acknowledged
 //!   once. On Redis or on Postgres.
+//! - `callers.rs` has those of Postgres alone.
 
 use crate::plan::Sort;
 use crate::servers::{Cluster, Server};
 use crate::site::Site;
-use crate::{Failure, long_handler, worker};
+use crate::{Failure, callers, long_handler, worker};
 use clap::ValueEnum;
 use futures_util::future::join_all;
 use std::collections::BTreeSet;
@@ -45,15 +46,31 @@ pub(crate) enum Scenario {
     SeedsGone,
     /// The worker of a long handler is killed, stopped and cut off.
     LongHandler,
+    /// A transaction of a caller has locked timers for a minute.
+    OpenTransaction,
+    /// A role without rights holds locks.
+    HeldLocks,
+    /// A copy by logical replication takes over.
+    LogicalPromotion,
+    /// The database allows no connections for a while.
+    Maintenance,
 }
 
 /// Runs a scenario, and returns `true` if its conditions hold.
 pub(crate) fn run(scenario: Scenario, servers: Sort) -> Result<bool, Failure> {
     let runtime = Runtime::new()?;
-    if matches!(servers, Sort::Postgres) && !matches!(scenario, Scenario::LongHandler) {
+    let of_redis = matches!(
+        scenario,
+        Scenario::SilentNode | Scenario::FullMemory | Scenario::Emptied | Scenario::SeedsGone
+    );
+    if matches!(servers, Sort::Postgres) && of_redis {
         return Err("a scenario of Redis alone".into());
     }
     match scenario {
+        Scenario::OpenTransaction => runtime.block_on(callers::open_transaction()),
+        Scenario::HeldLocks => runtime.block_on(callers::held_locks()),
+        Scenario::LogicalPromotion => runtime.block_on(callers::logical_promotion()),
+        Scenario::Maintenance => runtime.block_on(callers::maintenance()),
         Scenario::SilentNode => {
             let cluster = Cluster::start().ok_or(NO_SERVER)?;
             runtime.block_on(silent_node(&cluster))
@@ -185,7 +202,7 @@ async fn connect(server: &Server, partitions: u16) -> Result<DurableTimers, Fail
 
 /// Inserts timers at a fixed interval, each due a quarter of a second ahead. Returns the ids of the
 /// acknowledged ones.
-fn stream(
+pub(crate) fn stream(
     timers: &DurableTimers,
     name: &str,
     count: usize,
@@ -209,21 +226,21 @@ fn stream(
 }
 
 /// A timer that was delivered.
-struct Seen {
-    id: String,
+pub(crate) struct Seen {
+    pub(crate) id: String,
     planned: SystemTime,
     late: Duration,
 }
 
 /// A worker that acknowledges everything.
-struct Work {
-    seen: Receiver<Seen>,
+pub(crate) struct Work {
+    pub(crate) seen: Receiver<Seen>,
     end: futures_channel::oneshot::Sender<()>,
     run: JoinHandle<Result<(), DurableError>>,
 }
 
 impl Work {
-    fn of(timers: &DurableTimers) -> Self {
+    pub(crate) fn of(timers: &DurableTimers) -> Self {
         let (send, seen) = channel();
         let (end, ends) = futures_channel::oneshot::channel::<()>();
         let worker = timers.worker().until(async move {
@@ -239,7 +256,11 @@ impl Work {
     }
 
     /// Waits until all of these are delivered. Returns `false` after half a minute.
-    async fn until_all_have_come(&self, all: &BTreeSet<String>, seen: &mut Vec<Seen>) -> bool {
+    pub(crate) async fn until_all_have_come(
+        &self,
+        all: &BTreeSet<String>,
+        seen: &mut Vec<Seen>,
+    ) -> bool {
         for _ in 0..300 {
             seen.extend(self.seen.try_iter());
             let come: BTreeSet<&String> = seen.iter().map(|seen| &seen.id).collect();
@@ -251,21 +272,26 @@ impl Work {
         false
     }
 
-    async fn end(self) -> Result<(), Failure> {
+    /// Returns `true` if the worker has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.run.is_finished()
+    }
+
+    pub(crate) async fn end(self) -> Result<(), Failure> {
         drop(self.end);
         Ok(self.run.await??)
     }
 }
 
 /// The lateness of timers.
-struct Lateness {
-    p99: Duration,
+pub(crate) struct Lateness {
+    pub(crate) p99: Duration,
     most: Duration,
 }
 
 impl Lateness {
     /// Returns the lateness of timers that were due from that time on.
-    fn of(seen: &[Seen], from: SystemTime) -> Self {
+    pub(crate) fn of(seen: &[Seen], from: SystemTime) -> Self {
         let since = seen.iter().filter(|seen| seen.planned >= from);
         let mut late: Vec<Duration> = since.map(|seen| seen.late).collect();
         late.sort_unstable();
