@@ -3,6 +3,7 @@
 
 use crate::common::asked::Asked;
 use crate::common::receive;
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -442,6 +443,37 @@ fn an_executor_that_panics_loses_nothing() {
     receive(&told, 1).remove(0);
     let returned: HashSet<u32> = driver.shutdown().into_iter().map(|timer| timer.value).collect();
     assert_eq!(returned, HashSet::from([1, 2]));
+}
+
+/// On a thread that has run handlers, after its record of them has gone.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "the destructor is that of a thread's own")]
+fn a_driver_can_be_waited_for_in_the_destructor_of_a_thread_local() {
+    struct Last(Arc<Driver<u32>>, Sender<Result<(), WaitError>>);
+
+    impl Drop for Last {
+        fn drop(&mut self) {
+            self.1.send(self.0.wait()).unwrap();
+        }
+    }
+
+    std::thread_local!(static LAST: RefCell<Option<Last>> = const { RefCell::new(None) });
+
+    let clock = ManualClock::new();
+    let (executor, jobs) = queue();
+    let (driver, _fired) = reporting(&clock, |builder| builder.executor(executor));
+    let driver = Arc::new(driver);
+    driver.wheel().insert(1, TICK).unwrap();
+    clock.advance(TICK);
+    let (send, waited) = mpsc::channel();
+    let last = Last(Arc::clone(&driver), send);
+    let thread = std::thread::spawn(move || {
+        // Created before the record, and so destroyed after it.
+        LAST.with(|place| *place.borrow_mut() = Some(last));
+        receive(&jobs, 1).remove(0)();
+    });
+    thread.join().unwrap();
+    assert_eq!(waited.try_recv(), Ok(Ok(())));
 }
 
 #[test]

@@ -454,6 +454,45 @@ fn a_listener_may_use_the_cache_and_may_panic() {
     assert_eq!(Arc::strong_count(&told), 1, "the listener's handle does not keep the cache");
 }
 
+/// On a thread that has called listeners and loaded values, after its record of them has gone.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "the destructor is that of a thread's own")]
+fn a_cache_can_be_used_in_the_destructor_of_a_thread_local() {
+    struct Last(Cache<Key, u64>);
+
+    impl Drop for Last {
+        fn drop(&mut self) {
+            assert_eq!(self.0.remove(&1), Some(10));
+            assert_eq!(self.0.get_or_load(&2, || Ok::<_, ()>(20)), Ok(20));
+        }
+    }
+
+    thread_local!(static LAST: RefCell<Option<Last>> = const { RefCell::new(None) });
+
+    let Bench { wheel, sweeper, .. } =
+        Bench::new(Shape { tick: TICK, shards: 1, geometry: SMALL, first_tick: 0 });
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let tell = Arc::clone(&told);
+    let builder = Cache::builder(TTL);
+    let cache = builder.listener(move |gone| tell.lock().unwrap().push(gone.value)).build(wheel);
+    let cache = cache.unwrap();
+    let last = Last(cache.clone());
+    let thread = thread::spawn(move || {
+        // Created before the record, and so destroyed after it.
+        LAST.with(|place| *place.borrow_mut() = Some(last));
+        LAST.with_borrow(|last| {
+            let cache = &last.as_ref().unwrap().0;
+            cache.insert(0, 0).unwrap();
+            cache.remove(&0);
+            cache.insert(1, 10).unwrap();
+        });
+    });
+    thread.join().unwrap();
+    assert_eq!((cache.get(&1), cache.get(&2)), (None, Some(20)));
+    assert_eq!(*told.lock().unwrap(), [0, 10]);
+    drop(sweeper);
+}
+
 /// A listener that puts back the value that has left, or another one, any number of times.
 #[test]
 fn a_listener_that_inserts_is_not_called_within_its_own_call() {
