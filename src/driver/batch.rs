@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::events::{BatchNumber, DriverEvents};
+use super::executor::ExecutorJob;
 use super::parker::Parker;
 use crate::panics::{ignore_poison, quietly, unless_locked};
 use crate::sync::{AcqRel, AtomicBool, AtomicUsize, Condvar, Inside, Mutex, Relaxed};
@@ -137,14 +138,31 @@ impl<T: Send> Batch<T> {
         // Relaxed, twice: the tick thread adds to the counts before it hands the batch over.
         shared.timers_in_flight.fetch_add(timers.len(), Relaxed);
         shared.batches_in_flight.fetch_add(1, Relaxed);
-        let number = shared.events.batch_handed_over(|| shared.wheel.clock().now());
-        Self { timers: timers.into_iter(), shared, number }
+        // Before the clock is read, because its panic must not lose the timers.
+        let mut batch = Self { timers: timers.into_iter(), shared, number: BatchNumber::default() };
+        let shared = &batch.shared;
+        batch.number = shared.events.batch_handed_over(|| shared.wheel.clock().now());
+        batch
+    }
+
+    /// Returns the job that runs the handlers. No panic leaves it, whether it runs or is dropped,
+    /// because a pool may end the process by one.
+    pub(super) fn into_job(self) -> ExecutorJob
+    where
+        T: 'static,
+    {
+        let mut job = QuietJob(Some(self));
+        Box::new(move || {
+            if let Some(batch) = job.0.take() {
+                quietly(|| batch.run());
+            }
+        })
     }
 
     /// Runs the handlers. The first of each run is counted as it begins. The others are counted
     /// when all have ended, as late as the first, or as late as the last could be if they were not
     /// quick.
-    pub(super) fn run(mut self) {
+    fn run(mut self) {
         let shared = Arc::clone(&self.shared);
         let _inside = Inside::enter(&*shared);
         let clock = shared.wheel.clock();
@@ -212,7 +230,9 @@ impl<T: Send> Drop for Batch<T> {
             }
             shared.end_flight(unrun);
         }
-        shared.events.batch_ended(&self.number, || shared.wheel.clock().now());
+        // A clock that panics must not keep the batch in flight, nor end the process if this thread
+        // panics already.
+        quietly(|| shared.events.batch_ended(&self.number, || shared.wheel.clock().now()));
         // AcqRel:
         // - The Release half publishes what the handlers did to a thread that waits for them, whose
         //   Acquire is in `Driver::wait`.
@@ -226,6 +246,18 @@ impl<T: Send> Drop for Batch<T> {
         // tick thread.
         if shared.is_bounded() {
             shared.parker.unpark();
+        }
+    }
+}
+
+/// A batch that drops quietly. It may be the last owner of the handler, and of what the handler has
+/// captured.
+struct QuietJob<T: Send>(Option<Batch<T>>);
+
+impl<T: Send> Drop for QuietJob<T> {
+    fn drop(&mut self) {
+        if let Some(batch) = self.0.take() {
+            quietly(|| drop(batch));
         }
     }
 }

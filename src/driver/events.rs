@@ -91,8 +91,8 @@ mod enabled {
         reported: bool,
     }
 
-    /// The number of a batch that was handed over.
-    #[derive(Debug, PartialEq, Eq)]
+    /// The number of a batch that was handed over, or 0.
+    #[derive(Debug, Default, PartialEq, Eq)]
     pub(crate) struct BatchNumber(u64);
 
     impl DriverEvents {
@@ -383,7 +383,7 @@ mod disabled {
 
     pub(crate) struct DriverEvents;
 
-    #[derive(Debug)]
+    #[derive(Debug, Default)]
     pub(crate) struct BatchNumber;
 
     impl DriverEvents {

@@ -346,10 +346,10 @@ impl<T> fmt::Debug for Driver<T> {
 /// end of the last sweep is announced. The executor is dropped after that, because its drop may
 /// wait for a handler that waits for the announcement.
 struct TickThread<T> {
+    shared: Arc<DriverShared<T>>,
     sweeper: Sweeper<T>,
     _last_sweep_guard: LastSweepGuard<T>,
     executor: Box<dyn Executor>,
-    shared: Arc<DriverShared<T>>,
     batch: usize,
     monitor: LoadMonitor,
 }
@@ -384,7 +384,7 @@ impl<T: Send + 'static> TickThread<T> {
         let batch = Batch::new(timers, Arc::clone(&self.shared));
         // An executor that panics has dropped the batch or has run it. Nothing is lost in either
         // case.
-        quietly(|| self.executor.execute(Box::new(move || batch.run())));
+        quietly(|| self.executor.execute(batch.into_job()));
     }
 
     /// Parks until the next sweep is due, or until a wake-up, a batch or the clock ends the rest.

@@ -7,6 +7,7 @@ pub(crate) mod asked;
 pub(crate) mod child;
 pub(crate) mod desk;
 pub(crate) mod leased;
+pub(crate) mod moody;
 #[cfg(feature = "future")]
 pub(crate) mod sandbox;
 pub(crate) mod woken;

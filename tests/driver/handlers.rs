@@ -2,6 +2,7 @@
 //! executors. Time is virtual, and the tests wait for threads by channels.
 
 use crate::common::asked::Asked;
+use crate::common::moody::Moody;
 use crate::common::receive;
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -443,6 +444,67 @@ fn an_executor_that_panics_loses_nothing() {
     receive(&told, 1).remove(0);
     let returned: HashSet<u32> = driver.shutdown().into_iter().map(|timer| timer.value).collect();
     assert_eq!(returned, HashSet::from([1, 2]));
+}
+
+/// What a handler has captured. It panics when it is dropped.
+struct Grudge(Sender<()>);
+
+impl Drop for Grudge {
+    fn drop(&mut self) {
+        self.0.send(()).unwrap();
+        panic!("dropped");
+    }
+}
+
+/// Lets a batch be the last owner of a handler whose captured value panics when it is dropped, and
+/// ends the batch by `end`. The panic does not leave the job.
+fn the_last_owner_is_a_job(end: impl FnOnce(ExecutorJob)) {
+    let clock = ManualClock::new();
+    let (executor, jobs) = queue();
+    let (send, dropped) = mpsc::channel();
+    let grudge = Grudge(send);
+    let driver = Builder::new().clock(clock.clone()).driver().executor(executor);
+    let driver = driver
+        .spawn(move |_: Expired<u32>| {
+            let _captured = &grudge;
+        })
+        .unwrap();
+    driver.wheel().insert(1, TICK).unwrap();
+    clock.advance(TICK);
+    let job = receive(&jobs, 1).remove(0);
+    drop(driver);
+    // When the tick thread has dropped its part too, the executor is gone.
+    assert!(jobs.recv().is_err());
+    assert!(dropped.try_recv().is_err());
+    end(job);
+    assert_eq!(dropped.try_recv(), Ok(()));
+}
+
+#[test]
+fn no_panic_leaves_a_job_that_runs_as_the_last_owner_of_its_handler() {
+    the_last_owner_is_a_job(|job| job());
+}
+
+#[test]
+fn no_panic_leaves_a_job_that_is_dropped_as_the_last_owner_of_its_handler() {
+    the_last_owner_is_a_job(drop);
+}
+
+#[test]
+fn a_clock_that_panics_in_a_job_loses_nothing() {
+    let clock = Moody::default();
+    let (executor, jobs) = queue();
+    let builder = Builder::new().clock(clock.clone()).driver().executor(executor);
+    let driver = builder.spawn(|_: Expired<u32>| ()).unwrap();
+    driver.wheel().insert(1, TICK).unwrap();
+    clock.manual.advance(TICK);
+    let job = receive(&jobs, 1).remove(0);
+    clock.panic_on(std::thread::current().name().unwrap(), 1);
+    job();
+    let metrics = driver.metrics();
+    assert_eq!((metrics.timers_in_flight, metrics.batches_in_flight), (0, 0));
+    driver.wait().unwrap();
+    assert_eq!(driver.shutdown().len(), 1);
 }
 
 /// On a thread that has run handlers, after its record of them has gone.
