@@ -9,7 +9,7 @@ use cpu_time::ProcessTime;
 use hdrhistogram::Histogram;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::error::Error;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -77,10 +77,21 @@ const SETTLING: Duration = Duration::from_millis(500);
 
 const TICK_THREAD: &str = "tick";
 
+/// The number of histograms of lateness.
+const HISTOGRAMS: usize = 8;
+
+thread_local! {
+    /// The number of this thread among those that have recorded lateness.
+    static OWN: usize = {
+        static NUMBERED: AtomicUsize = AtomicUsize::new(0);
+        NUMBERED.fetch_add(1, Relaxed)
+    };
+}
+
 /// The state that all threads share.
 struct World {
     ledger: Ledger,
-    /// Several, so that the threads of the pool seldom wait for each other.
+    /// Several, so that the driver's workers seldom wait for each other.
     lateness: Vec<Mutex<Histogram<u64>>>,
     /// Set while lateness is recorded.
     measures: AtomicBool,
@@ -92,7 +103,7 @@ pub(crate) fn play(options: &Options) -> Result<Outcome, Box<dyn Error>> {
     // Each connection has two records, for its idle timeout and for the request in progress.
     let world = Arc::new(World {
         ledger: Ledger::new(options.connections as usize * 2),
-        lateness: (0..=rayon::current_num_threads()).map(|_| Mutex::new(histogram())).collect(),
+        lateness: (0..HISTOGRAMS).map(|_| Mutex::new(histogram())).collect(),
         measures: AtomicBool::new(false),
         stop: AtomicBool::new(false),
     });
@@ -161,8 +172,7 @@ fn start(options: &Options, world: &Arc<World>) -> Result<Driver<Ticket>, Box<dy
         if !world.measures.load(Relaxed) {
             return;
         }
-        let own = rayon::current_thread_index().map_or(0, |index| index + 1);
-        let place = own % world.lateness.len();
+        let place = OWN.with(|own| own % world.lateness.len());
         let mut histogram = world.lateness[place].lock().unwrap_or_else(PoisonError::into_inner);
         histogram.saturating_record(u64::try_from(late.as_nanos()).unwrap_or(u64::MAX).max(1));
     };

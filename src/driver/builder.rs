@@ -4,8 +4,9 @@
 
 use super::batch::{DriverShared, LastSweep, LastSweepGuard, PanicObserver};
 use super::events::{DriverEvents, LoadMonitor, WarnLimits};
-use super::executor::{Executor, default_executor};
+use super::executor::Executor;
 use super::parker::Parker;
+use super::workers::Workers;
 use super::{Driver, TickThread};
 use crate::error::BuildError;
 use crate::sync::{AtomicBool, AtomicUsize, Condvar, Mutex, Process, thread};
@@ -76,17 +77,17 @@ impl DriverBuilder {
 
     /// Sets the executor, which runs the batches.
     ///
-    /// By default batches run one after the other on the driver's own worker thread. Batches that
-    /// arrive while the worker is busy run on a rayon pool that all drivers of the process share.
-    /// The pool has one thread per core, but at least 4 and at most 16, and starts when it is first
-    /// needed. If its threads cannot be started, such batches run on the tick thread. Without the
-    /// feature `rayon`, all batches run on the tick thread.
+    /// By default batches run on the driver's own worker thread. A batch that arrives while the
+    /// worker is busy starts another one, which ends after ten seconds without a batch. Beside the
+    /// first, a driver has at most one worker per core, but at least 4 and at most 16. When all are
+    /// busy, batches wait for the next worker that is free.
     ///
-    /// Handlers never run on the program's own threads unless the executor does so, as
-    /// [`GlobalPool`](crate::GlobalPool) does. A handler that uses rayon may run in the shared
-    /// pool, where a thread that waits in `rayon::join` runs other batches meanwhile. Such a
-    /// handler must not hold a lock while it waits, or must use its own pool with
-    /// `ThreadPool::install`.
+    /// If a worker cannot be started, the next attempt comes a second later at the earliest. As
+    /// long as the driver has only the first, batches that find it busy run on the tick thread.
+    ///
+    /// Each driver has its own workers, so handlers that block never delay another driver. Handlers
+    /// never run on the program's own threads unless the executor does so, as
+    /// [`GlobalPool`](crate::GlobalPool) does.
     ///
     /// The tick thread drops the executor after its last sweep. A shutdown does not wait for that.
     pub fn executor(mut self, executor: impl Executor) -> Self {
@@ -142,8 +143,8 @@ impl DriverBuilder {
         self
     }
 
-    /// Sets the name of the tick thread, `tourbillon` by default. The worker thread of the default
-    /// executor has the same name with the suffix `-worker`.
+    /// Sets the name of the tick thread, `tourbillon` by default. The first worker of the default
+    /// executor has the same name with the suffix `-worker`, the next one `-worker-2`, and so on.
     pub fn thread_name(mut self, name: impl Into<String>) -> Self {
         self.thread_name = name.into();
         self
@@ -316,7 +317,7 @@ impl DriverBuilder {
         let process = Process::current().map_err(BuildError::ForkHandler)?;
         let executor = match self.executor {
             Some(executor) => executor,
-            None => default_executor(&self.thread_name).map_err(BuildError::Thread)?,
+            None => Box::new(Workers::start(&self.thread_name).map_err(BuildError::Thread)?),
         };
         let parker = Arc::new(Parker::new(process));
         let (wakes, moved) = (Arc::clone(&parker), Arc::downgrade(&parker));

@@ -19,6 +19,9 @@
 //! tick thread. A batch that an executor drops unrun moves its timers to `unfired`, and
 //! [`Driver::shutdown`] returns them.
 //!
+//! **Handlers that block.** The default executor has threads of the driver's own ([`workers`]), so
+//! the handlers of one driver never delay another driver.
+//!
 //! **Shutting down** is possible from any thread. It closes the wheel, stops the tick thread, waits
 //! for its last sweep, and drains the wheel. It does not wait on the tick thread itself, where an
 //! inline handler may be the caller. The tick thread does not wait for a handler before its last
@@ -34,6 +37,7 @@ mod builder;
 mod events;
 mod executor;
 mod parker;
+mod workers;
 
 pub use builder::DriverBuilder;
 #[cfg(feature = "rayon")]
@@ -88,11 +92,11 @@ use std::time::Instant;
 ///   they take must be free there.
 /// - Schedulers, keyed timers, caches and streams with timeouts use locks. The child may use or
 ///   drop one only if no other thread was using it at the fork.
-/// - If another thread was starting or ending at the fork, it may hold a lock of the standard
-///   library that each new thread takes. The threads that the child starts then never run, so no
-///   timer of the child's own drivers fires, and their shutdown waits forever. Fork while no thread
-///   starts or ends. On platforms other than 64-bit Linux, the same holds for the very first
-///   operation on a wheel.
+/// - If another thread was starting or ending at the fork, as a worker of the default executor may
+///   be, it may hold a lock of the standard library that each new thread takes. The threads that
+///   the child starts then never run, so no timer of the child's own drivers fires, and their
+///   shutdown waits forever. Fork while no thread starts or ends. On platforms other than 64-bit
+///   Linux, the same holds for the very first operation on a wheel.
 ///
 /// A handler that forks on the tick thread itself (with [`Inline`]) has to end the child before it
 /// returns, because the child has a copy of that thread, which would continue.

@@ -83,7 +83,7 @@ fn a_job_that_a_child_has_a_copy_of_is_run_or_dropped_there() {
 
 #[test]
 fn a_driver_that_a_child_starts_fires_there() {
-    // The child cannot use the shared pool of the parent.
+    // The child has none of the parent's workers.
     let parent = driver();
     in_a_child(|| {
         let (send, fired) = mpsc::channel();

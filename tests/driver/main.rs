@@ -4,7 +4,6 @@
 
 #[path = "../common/mod.rs"]
 mod common;
-#[cfg(feature = "rayon")]
 mod default_executor;
 #[cfg(unix)]
 mod fork;

@@ -348,7 +348,6 @@ fn jdk_shutdown_that_runs_what_is_delayed() {
 }
 
 #[test]
-#[cfg(feature = "rayon")]
 fn jdk_threads_of_a_pool() {
     let clock = ManualClock::new();
     let scheduler = Scheduler::spawn(Builder::new().clock(clock.clone()).driver()).unwrap();

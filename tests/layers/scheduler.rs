@@ -582,8 +582,6 @@ fn closures_that_are_due_together_are_handed_over_one_by_one() {
     assert_eq!(jobs_of(|driver| driver.batch(100)), 1);
 }
 
-// Without rayon they run on the tick thread.
-#[cfg(feature = "rayon")]
 #[test]
 fn closures_that_are_due_together_run_side_by_side() {
     let clock = ManualClock::new();
@@ -630,8 +628,6 @@ fn the_last_handle_may_be_dropped_under_a_lock_that_closures_take() {
     assert!(matches!(later.join(), Err(JoinError::NotRun)));
 }
 
-// Without rayon a run occupies the tick thread, and nothing else runs beside it.
-#[cfg(feature = "rayon")]
 #[test]
 fn runs_of_one_closure_never_overlap_and_can_be_waited_for() {
     use tourbillon::WaitError;

@@ -40,3 +40,5 @@ mod stale_id_vs_reuse;
 mod unfiled;
 mod upkeep_vs_callers;
 mod window;
+#[cfg(shuttle)]
+mod workers;

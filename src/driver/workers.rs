@@ -1,0 +1,400 @@
+//! [`Workers`]: the default executor, with threads of the driver's own that take batches from one
+//! queue.
+//!
+//! The first thread starts with the driver. Another one starts if a batch is handed over while no
+//! thread is free, up to [`most_workers`]. It ends after [`KEEP`] without a batch. Three rules keep
+//! batches from waiting behind a handler that blocks:
+//!
+//! - A thread counts as free from before it looks at the queue until it has taken a batch. A new
+//!   thread is free from the start. While the queue has no more batches than there are free
+//!   threads, each batch is taken, because a free thread does not wait while the queue has a batch.
+//! - The hand-over of a batch that exceeds the number of free threads starts a thread.
+//! - A thread that has run a batch looks at the queue before it waits. It therefore takes what was
+//!   handed over while all threads were busy.
+//!
+//! The threads belong to the driver, so handlers of one driver that block never delay another
+//! driver. They are no threads of a rayon pool, where a thread that waits in `join` under a lock
+//! could run a batch whose handler takes the lock.
+
+#![forbid(unsafe_code)]
+
+use super::executor::{Executor, ExecutorJob};
+use crate::clock::{Clock, MonotonicClock};
+use crate::panics::ignore_poison;
+use crate::sync::{Condvar, Mutex, MutexGuard, thread};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a thread, except the first, waits for a batch before it ends.
+const KEEP: Duration = Duration::from_secs(10);
+
+/// How long the driver makes do with the threads that it has after one could not be started.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The capacity up to which an empty queue keeps its memory.
+const SMALL: usize = 64;
+
+/// The default executor.
+pub(super) struct Workers {
+    queue: Arc<Queue>,
+    start: Box<Start>,
+    clock: Box<dyn Clock>,
+    most: usize,
+}
+
+/// Starts a thread with a number, which is 1 for the first.
+type Start = dyn Fn(usize, Arc<Queue>) -> io::Result<()> + Send + Sync;
+
+impl Workers {
+    /// Starts the first thread, which is called `name-worker`. The others are called
+    /// `name-worker-2` and so on.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the thread cannot be started.
+    #[allow(clippy::disallowed_methods, reason = "the threads of the executor")]
+    pub(super) fn start(name: &str) -> io::Result<Self> {
+        let name = format!("{name}-worker");
+        let start = move |number: usize, queue: Arc<Queue>| {
+            let name = if number == 1 { name.clone() } else { format!("{name}-{number}") };
+            let keep = (number > 1).then_some(KEEP);
+            thread::Builder::new().name(name).spawn(move || queue.work(keep)).map(drop)
+        };
+        Self::with(start, MonotonicClock, most_workers())
+    }
+
+    fn with(
+        start: impl Fn(usize, Arc<Queue>) -> io::Result<()> + Send + Sync + 'static,
+        clock: impl Clock,
+        most: usize,
+    ) -> io::Result<Self> {
+        let queue = Arc::new(Queue::default());
+        queue.lock().add_thread();
+        start(1, Arc::clone(&queue))?;
+        Ok(Self { queue, start: Box::new(start), clock: Box::new(clock), most })
+    }
+
+    /// Starts another thread. Returns `false` if there are enough, or if one could not be started.
+    fn grow(&self, mut state: MutexGuard<'_, State>) -> bool {
+        let recently = |now: Instant, failed| now.saturating_duration_since(failed) < RETRY;
+        if state.threads >= self.most
+            || state.failed.is_some_and(|failed| recently(self.clock.now(), failed))
+        {
+            return false;
+        }
+        let number = state.add_thread();
+        // A new thread takes the lock.
+        drop(state);
+        let started = (self.start)(number, Arc::clone(&self.queue));
+        if started.is_err() {
+            let mut state = self.queue.lock();
+            state.remove_thread();
+            state.failed = Some(self.clock.now());
+        }
+        started.is_ok()
+    }
+}
+
+impl Executor for Workers {
+    fn execute(&self, job: ExecutorJob) {
+        let mut state = self.queue.lock();
+        state.jobs.push_back(job);
+        if state.jobs.len() <= state.free {
+            drop(state);
+            self.queue.changed.notify_one();
+            return;
+        }
+        if self.grow(state) {
+            return;
+        }
+        // All threads are busy, and the next one that is free takes the batch. If no thread but the
+        // first could be started, its handler may wait for this batch.
+        let mut state = self.queue.lock();
+        if state.threads == 1 {
+            let oldest = state.take();
+            drop(state);
+            if let Some(job) = oldest {
+                job();
+            }
+        }
+    }
+}
+
+impl Drop for Workers {
+    /// Lets the threads end when they have run all batches.
+    fn drop(&mut self) {
+        self.queue.lock().is_closed = true;
+        self.queue.changed.notify_all();
+    }
+}
+
+/// Returns the maximum number of threads of a driver, which is large enough for some handlers to
+/// block while others run.
+fn most_workers() -> usize {
+    1 + std::thread::available_parallelism().map_or(4, |cores| cores.get().clamp(4, 16))
+}
+
+/// The batches that no thread has taken.
+#[derive(Default)]
+struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<ExecutorJob>,
+    threads: usize,
+    /// The number of threads that wait for a batch or are about to look for one.
+    free: usize,
+    is_closed: bool,
+    /// When a thread could last not be started.
+    failed: Option<Instant>,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        ignore_poison(self.state.lock())
+    }
+
+    /// Runs batches until the executor is dropped and no batch is left, or until a wait for a batch
+    /// has lasted as long as `keep`.
+    fn work(&self, keep: Option<Duration>) {
+        let mut state = self.lock();
+        loop {
+            if let Some(job) = state.take() {
+                state.free -= 1;
+                drop(state);
+                job();
+                state = self.lock();
+                state.free += 1;
+                continue;
+            }
+            let mut is_over = state.is_closed;
+            if !is_over {
+                (state, is_over) = self.wait(state, keep);
+            }
+            if is_over && state.jobs.is_empty() {
+                return state.remove_thread();
+            }
+        }
+    }
+
+    /// Waits for a change. Returns `true` if the wait has lasted as long as `keep`.
+    fn wait<'a>(
+        &self,
+        state: MutexGuard<'a, State>,
+        keep: Option<Duration>,
+    ) -> (MutexGuard<'a, State>, bool) {
+        let Some(keep) = keep else {
+            return (ignore_poison(self.changed.wait(state)), false);
+        };
+        let (state, waited) = ignore_poison(self.changed.wait_timeout(state, keep));
+        (state, waited.timed_out())
+    }
+}
+
+impl State {
+    /// Counts a thread that is about to start, and returns its number.
+    fn add_thread(&mut self) -> usize {
+        self.free += 1;
+        self.threads += 1;
+        self.threads
+    }
+
+    /// Subtracts a free thread that ends or could not be started.
+    fn remove_thread(&mut self) {
+        self.free -= 1;
+        self.threads -= 1;
+    }
+
+    /// Takes the oldest batch. A queue that is empty gives back the memory of a burst.
+    fn take(&mut self) -> Option<ExecutorJob> {
+        let job = self.jobs.pop_front();
+        if self.jobs.is_empty() && self.jobs.capacity() > SMALL {
+            self.jobs = VecDeque::new();
+        }
+        job
+    }
+}
+
+#[cfg(all(test, not(modelled)))]
+mod tests {
+    use super::{Executor, Queue, RETRY, Workers};
+    use crate::ManualClock;
+    use std::io;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+    use std::sync::mpsc::{self, Receiver, Sender};
+    use std::sync::{Arc, Mutex};
+    use std::thread::{self, ThreadId};
+    use std::time::Duration;
+
+    /// Workers of which only the first can be started while `refuses` is set, and the number of
+    /// attempts to start another.
+    struct Scarce {
+        workers: Workers,
+        clock: ManualClock,
+        refuses: Arc<AtomicBool>,
+        attempts: Arc<AtomicUsize>,
+        /// Receives a message when a thread has ended.
+        ended: Receiver<()>,
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "threads of an executor")]
+    fn scarce(keep: Duration) -> Scarce {
+        let clock = ManualClock::new();
+        let (refuses, attempts) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicUsize::new(0)));
+        let (refusing, counted) = (Arc::clone(&refuses), Arc::clone(&attempts));
+        let (send, ended) = mpsc::channel();
+        let start = move |number, queue: Arc<Queue>| {
+            if number > 1 {
+                counted.fetch_add(1, Relaxed);
+                if refusing.load(Relaxed) {
+                    return Err(io::Error::from(io::ErrorKind::OutOfMemory));
+                }
+            }
+            let (send, keep) = (send.clone(), (number > 1).then_some(keep));
+            thread::spawn(move || {
+                queue.work(keep);
+                let _ = send.send(());
+            });
+            Ok(())
+        };
+        let workers = Workers::with(start, clock.clone(), 3).unwrap();
+        Scarce { workers, clock, refuses, attempts, ended }
+    }
+
+    /// Hands a batch over. Returns the thread that runs it, and what it waits for before it ends.
+    fn hand_over(workers: &Workers) -> (Receiver<ThreadId>, Sender<()>) {
+        let (send, began) = mpsc::channel();
+        let (release, released) = mpsc::channel::<()>();
+        let released = Mutex::new(released);
+        workers.execute(Box::new(move || {
+            send.send(thread::current().id()).unwrap();
+            let _ = released.lock().unwrap().recv();
+        }));
+        (began, release)
+    }
+
+    /// Runs a batch that ends at once, and returns its thread.
+    fn thread_of_a_batch(workers: &Workers) -> ThreadId {
+        let (send, ran) = mpsc::channel();
+        workers.execute(Box::new(move || send.send(thread::current().id()).unwrap()));
+        ran.recv_timeout(Duration::from_secs(60)).unwrap()
+    }
+
+    #[test]
+    fn a_thread_that_cannot_be_started_is_tried_again_after_a_second() {
+        let scarce = scarce(Duration::from_secs(60));
+        let (began, _held) = hand_over(&scarce.workers);
+        let first = began.recv().unwrap();
+        // The only thread is busy, and batches run where they are handed over.
+        for _ in 0..3 {
+            assert_eq!(thread_of_a_batch(&scarce.workers), thread::current().id());
+        }
+        assert_eq!(scarce.attempts.load(Relaxed), 1);
+        scarce.refuses.store(false, Relaxed);
+        scarce.clock.advance(RETRY - Duration::from_nanos(1));
+        assert_eq!(thread_of_a_batch(&scarce.workers), thread::current().id());
+        scarce.clock.advance(Duration::from_nanos(1));
+        let second = thread_of_a_batch(&scarce.workers);
+        assert!(second != first && second != thread::current().id());
+        assert_eq!(scarce.attempts.load(Relaxed), 2);
+    }
+
+    #[test]
+    fn a_batch_waits_for_a_thread_if_one_could_be_started() {
+        let scarce = scarce(Duration::from_secs(60));
+        scarce.refuses.store(false, Relaxed);
+        let held = [(); 3].map(|()| hand_over(&scarce.workers));
+        for (began, _) in &held {
+            began.recv().unwrap();
+        }
+        let (send, ran) = mpsc::channel();
+        scarce.workers.execute(Box::new(move || send.send(thread::current().id()).unwrap()));
+        assert!(ran.try_recv().is_err());
+        drop(held);
+        assert_ne!(ran.recv().unwrap(), thread::current().id());
+        assert_eq!(scarce.attempts.load(Relaxed), 2);
+    }
+
+    #[test]
+    fn all_threads_but_the_first_end_when_they_have_nothing_to_do() {
+        let scarce = scarce(Duration::ZERO);
+        scarce.refuses.store(false, Relaxed);
+        let held = [(); 3].map(|()| hand_over(&scarce.workers));
+        for (began, _) in &held {
+            began.recv().unwrap();
+        }
+        drop(held);
+        (0..2).for_each(|_| scarce.ended.recv_timeout(Duration::from_secs(60)).unwrap());
+        // The first one is still there, and ends with the executor.
+        assert_eq!(scarce.workers.queue.lock().threads, 1);
+        drop(scarce.workers);
+        scarce.ended.recv_timeout(Duration::from_secs(60)).unwrap();
+    }
+
+    /// A batch that comes after the end of the wait, when a notification reaches no worker any more.
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "a thread of an executor")]
+    fn a_worker_that_is_about_to_end_takes_a_batch() {
+        let came_in_time = || {
+            let queue = Arc::new(Queue::default());
+            let (send, ran) = mpsc::channel();
+            let mut state = queue.lock();
+            state.add_thread();
+            let first = send.clone();
+            state.jobs.push_back(Box::new(move || first.send(1).unwrap()));
+            drop(state);
+            let its = Arc::clone(&queue);
+            let worker = thread::spawn(move || its.work(Some(Duration::from_millis(20))));
+            assert_eq!(ran.recv(), Ok(1));
+            let mut state = queue.lock();
+            while state.free == 0 && state.threads > 0 {
+                drop(state);
+                thread::yield_now();
+                state = queue.lock();
+            }
+            // It waits, unless this thread was held up for that long.
+            let waits = state.threads > 0;
+            state.jobs.push_back(Box::new(move || send.send(2).unwrap()));
+            drop(state);
+            worker.join().unwrap();
+            assert_eq!(ran.try_recv().is_ok(), waits);
+            waits
+        };
+        assert!((0..1000).any(|_| came_in_time()));
+    }
+
+    #[test]
+    fn batches_that_were_handed_over_run_after_the_executor_is_dropped() {
+        let scarce = scarce(Duration::from_secs(60));
+        scarce.refuses.store(false, Relaxed);
+        let held = [(); 3].map(|()| hand_over(&scarce.workers));
+        for (began, _) in &held {
+            began.recv().unwrap();
+        }
+        let (send, ran) = mpsc::channel();
+        for number in 0..200 {
+            let send = send.clone();
+            scarce.workers.execute(Box::new(move || send.send(number).unwrap()));
+        }
+        drop((scarce.workers, send, held));
+        let mut numbers: Vec<u32> = ran.into_iter().collect();
+        numbers.sort_unstable();
+        assert!(numbers.into_iter().eq(0..200));
+    }
+
+    #[test]
+    fn a_queue_gives_back_the_memory_of_a_burst() {
+        let queue = Queue::default();
+        let mut state = queue.lock();
+        state.jobs.extend((0..1000).map(|_| -> super::ExecutorJob { Box::new(|| ()) }));
+        while let Some(job) = state.take() {
+            job();
+        }
+        assert!(state.jobs.capacity() <= super::SMALL);
+    }
+}
