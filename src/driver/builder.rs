@@ -353,7 +353,7 @@ impl DriverBuilder {
         };
         let thread = thread::Builder::new()
             .name(self.thread_name)
-            .spawn(move || ticking.run())
+            .spawn(move || ticking.run_and_report())
             .map_err(BuildError::Thread)?;
         let tick_thread = thread.thread().id();
         shared.events.started(wheel.resolution(), wheel.shards());

@@ -63,8 +63,8 @@ mod enabled {
     /// The minimum time between two events of a kind that load causes.
     const MIN_GAP: Duration = Duration::from_secs(1);
 
-    /// Emits an event. A panic of the subscriber is discarded, because it must not end the tick
-    /// thread.
+    /// Emits an event. A panic of the subscriber is discarded, because it must neither end a thread
+    /// of the driver nor reach a caller.
     fn emit(event: impl FnOnce()) {
         quietly(event);
     }
@@ -193,21 +193,41 @@ mod enabled {
         }
 
         pub(crate) fn panicked(&self, timer: TimerId, payload: &(dyn Any + Send)) {
-            let text = payload.downcast_ref::<&str>().copied();
-            let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
             emit(|| {
                 error!(
                     target: TARGET,
                     driver = &*self.driver,
                     %timer,
-                    panic = text.unwrap_or("a payload without text"),
+                    panic = text_of(payload),
                     "handler panicked"
+                );
+            });
+        }
+
+        /// Reports a panic that has ended the tick thread.
+        pub(crate) fn tick_thread_panicked(&self, payload: &(dyn Any + Send)) {
+            emit(|| {
+                error!(
+                    target: TARGET,
+                    driver = &*self.driver,
+                    panic = text_of(payload),
+                    "tick thread panicked, and no timer fires any more"
                 );
             });
         }
     }
 
+    /// Returns the message of a panic.
+    fn text_of(payload: &(dyn Any + Send)) -> &str {
+        let text = payload.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        text.unwrap_or("a payload without text")
+    }
+
     /// The state from which the tick thread decides what to report.
+    ///
+    /// A panic in any part of a report is discarded, because it must not end the tick thread. A
+    /// subscriber is called by the check of whether it is interested, too.
     pub(crate) struct LoadMonitor {
         events: DriverEvents,
         late: RateLimit,
@@ -225,6 +245,34 @@ mod enabled {
 
         /// Checks the lateness of timers that are handed over.
         pub(crate) fn report_late<T: Send>(&mut self, sweeper: &Sweeper<T>, timers: &[Expired<T>]) {
+            quietly(|| self.check_late(sweeper, timers));
+        }
+
+        /// Warns of batches that are stuck. Returns the latest time of the next check.
+        pub(crate) fn report_stuck<T: Send>(&mut self, sweeper: &Sweeper<T>) -> Option<Instant> {
+            let mut next = None;
+            quietly(|| next = self.check_stuck(sweeper));
+            next
+        }
+
+        /// Handles the case that the bound on timers in flight is reached. Returns the latest time
+        /// of the next check, if the overload has yet to be reported.
+        pub(crate) fn report_overload<T: Send>(
+            &mut self,
+            sweeper: &Sweeper<T>,
+            in_flight: usize,
+        ) -> Option<Instant> {
+            let mut next = None;
+            quietly(|| next = self.check_overload(sweeper, in_flight));
+            next
+        }
+
+        /// Handles the case that all due timers have been handed over.
+        pub(crate) fn report_caught_up<T: Send>(&mut self, sweeper: &Sweeper<T>) {
+            quietly(|| self.check_caught_up(sweeper));
+        }
+
+        fn check_late<T: Send>(&mut self, sweeper: &Sweeper<T>, timers: &[Expired<T>]) {
             if !enabled!(target: TARGET, Level::WARN) {
                 return;
             }
@@ -243,20 +291,17 @@ mod enabled {
                 self.late.suppressed += 1;
                 return;
             };
-            emit(|| {
-                warn!(
-                    target: TARGET,
-                    driver = &*self.events.driver,
-                    timers = count,
-                    late_by = ?worst,
-                    suppressed,
-                    "timers were swept late"
-                );
-            });
+            warn!(
+                target: TARGET,
+                driver = &*self.events.driver,
+                timers = count,
+                late_by = ?worst,
+                suppressed,
+                "timers were swept late"
+            );
         }
 
-        /// Warns of batches that are stuck. Returns the latest time of the next check.
-        pub(crate) fn report_stuck<T: Send>(&mut self, sweeper: &Sweeper<T>) -> Option<Instant> {
+        fn check_stuck<T: Send>(&self, sweeper: &Sweeper<T>) -> Option<Instant> {
             if !enabled!(target: TARGET, Level::WARN) {
                 return None;
             }
@@ -287,22 +332,18 @@ mod enabled {
             let next =
                 in_flight.batches.iter().filter(|noted| !noted.reported).filter_map(ends).min();
             drop(in_flight);
-            emit(|| {
-                warn!(
-                    target: TARGET,
-                    driver = &*self.events.driver,
-                    batches,
-                    lasts = ?longest,
-                    suppressed,
-                    "batches are stuck because a handler blocks or the executor is behind"
-                );
-            });
+            warn!(
+                target: TARGET,
+                driver = &*self.events.driver,
+                batches,
+                lasts = ?longest,
+                suppressed,
+                "batches are stuck because a handler blocks or the executor is behind"
+            );
             next
         }
 
-        /// Handles the case that the bound on timers in flight is reached. Returns the latest time
-        /// of the next check, if the overload has yet to be reported.
-        pub(crate) fn report_overload<T: Send>(
+        fn check_overload<T: Send>(
             &mut self,
             sweeper: &Sweeper<T>,
             in_flight: usize,
@@ -317,37 +358,32 @@ mod enabled {
             match self.full.admit(now) {
                 Ok(suppressed) => {
                     *reported = true;
-                    emit(|| {
-                        warn!(
-                            target: TARGET,
-                            driver = &*self.events.driver,
-                            in_flight,
-                            suppressed,
-                            "overload: the bound on timers in flight is reached"
-                        );
-                    });
+                    warn!(
+                        target: TARGET,
+                        driver = &*self.events.driver,
+                        in_flight,
+                        suppressed,
+                        "overload: the bound on timers in flight is reached"
+                    );
                     None
                 }
                 Err(end) => Some(end),
             }
         }
 
-        /// Handles the case that all due timers have been handed over.
-        pub(crate) fn report_caught_up<T: Send>(&mut self, sweeper: &Sweeper<T>) {
+        fn check_caught_up<T: Send>(&mut self, sweeper: &Sweeper<T>) {
             let Some((since, reported)) = self.overload.take() else { return };
             if !reported {
                 self.full.suppressed += 1;
                 return;
             }
             let now = sweeper.wheel().clock().now();
-            emit(|| {
-                info!(
-                    target: TARGET,
-                    driver = &*self.events.driver,
-                    lasted = ?now.saturating_duration_since(since),
-                    "overload ended"
-                );
-            });
+            info!(
+                target: TARGET,
+                driver = &*self.events.driver,
+                lasted = ?now.saturating_duration_since(since),
+                "overload ended"
+            );
         }
     }
 
@@ -381,6 +417,7 @@ mod disabled {
     use std::any::Any;
     use std::time::{Duration, Instant};
 
+    #[derive(Clone)]
     pub(crate) struct DriverEvents;
 
     #[derive(Debug, Default)]
@@ -402,6 +439,8 @@ mod disabled {
         pub(crate) fn stopped(&self, _first: bool, _handed_back: usize, _dropped: usize) {}
 
         pub(crate) fn panicked(&self, _timer: TimerId, _payload: &(dyn Any + Send)) {}
+
+        pub(crate) fn tick_thread_panicked(&self, _payload: &(dyn Any + Send)) {}
     }
 
     pub(crate) struct LoadMonitor;

@@ -44,14 +44,14 @@ pub use builder::DriverBuilder;
 pub use executor::GlobalPool;
 pub use executor::{Executor, ExecutorJob, Inline};
 
-use crate::panics::ignore_poison;
-use crate::panics::quietly;
+use crate::panics::{discard, ignore_poison, quietly};
 use crate::sync::thread::{self, ThreadId};
 use crate::sync::{Acquire, AtomicUsize, Inside, Relaxed, Release};
 use crate::wheel::{Expired, Lateness, Metrics, Sweeper, Unfired, Wheel};
 use batch::{Batch, DriverShared, LastSweepGuard, drop_each};
 use events::LoadMonitor;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -69,6 +69,13 @@ use std::time::Instant;
 /// an overload by the bound on timers in flight. The end of a stuck batch or an overload has the
 /// level info. If timers that had not fired are dropped with the driver, it warns of their number
 /// in the field `dropped`. A [`shutdown`](Self::shutdown) returns them instead.
+///
+/// # The end of the tick thread by a panic
+///
+/// A panic of a handler, an executor or a subscriber never ends the tick thread. A panic of the
+/// wheel's [`Clock`](crate::Clock) does. The wheel is then [closed](Wheel::is_closed), inserts
+/// return [`Refusal::Closed`](crate::Refusal::Closed), and a [`shutdown`](Self::shutdown) returns
+/// the timers that have not fired. An event of level error has the message of the panic.
 ///
 /// # Forked child processes
 ///
@@ -359,6 +366,15 @@ struct TickThread<T> {
 }
 
 impl<T: Send + 'static> TickThread<T> {
+    /// Runs until the driver stops, or until a panic that an event reports.
+    fn run_and_report(self) {
+        let events = self.shared.events.clone();
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.run())) {
+            events.tick_thread_panicked(&*panic);
+            discard(panic);
+        }
+    }
+
     fn run(mut self) {
         self.shared.parker.register_current();
         // Acquire: pairs with the Release of `Driver::stop`.

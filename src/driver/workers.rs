@@ -222,6 +222,8 @@ impl State {
 
 #[cfg(all(test, not(modelled)))]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
     use super::{Executor, Queue, RETRY, Workers};
     use crate::ManualClock;
     use std::io;

@@ -507,6 +507,35 @@ fn a_clock_that_panics_in_a_job_loses_nothing() {
     assert_eq!(driver.shutdown().len(), 1);
 }
 
+/// Wherever the tick thread reads the clock.
+#[test]
+fn a_clock_that_panics_on_the_tick_thread_loses_nothing() {
+    let mut ended = 0;
+    for reading in 1..20 {
+        let clock = Moody::default();
+        let (send, fired) = mpsc::channel();
+        let builder = Builder::new().clock(clock.clone()).driver().batch(2);
+        let driver = builder.executor(Inline).thread_name("moody-tick");
+        let driver = driver.spawn(move |timer: Expired<u32>| send.send(timer.value).unwrap());
+        let driver = driver.unwrap();
+        for number in 0..5 {
+            driver.wheel().insert(number, TICK).unwrap();
+        }
+        clock.panic_on("moody-tick", reading);
+        clock.manual.advance(TICK);
+        while driver.metrics().armed > 0 && !driver.wheel().is_closed() {
+            std::thread::yield_now();
+        }
+        let returned: Vec<u32> = driver.shutdown().into_iter().map(|timer| timer.value).collect();
+        driver.wait().unwrap();
+        ended += u32::from(!returned.is_empty());
+        let mut all: Vec<u32> = fired.try_iter().chain(returned).collect();
+        all.sort_unstable();
+        assert_eq!(all, [0, 1, 2, 3, 4], "at reading {reading}");
+    }
+    assert!(ended > 0);
+}
+
 /// On a thread that has run handlers, after its record of them has gone.
 #[test]
 #[allow(clippy::disallowed_methods, reason = "the destructor is that of a thread's own")]

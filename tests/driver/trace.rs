@@ -2,17 +2,20 @@
 //! channel.
 
 use crate::common::asked::Asked;
+use crate::common::moody::Moody;
 use crate::common::receive;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{LazyLock, Mutex, MutexGuard, Once, PoisonError};
+use std::thread;
 use std::time::Duration;
 use tourbillon::{
     Builder, Clock, Driver, DriverBuilder, Executor, ExecutorJob, Expired, Inline, ManualClock,
 };
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::Interest;
 use tracing::{Level, Metadata, Subscriber};
 
 const TICK: Duration = Duration::from_millis(1);
@@ -25,6 +28,9 @@ const OVERLOAD: &str = "overload: the bound on timers in flight is reached";
 
 /// The name of a driver whose subscriber panics.
 const CURSED: &str = "cursed";
+
+/// The name of a tick thread on which the subscriber's filter panics.
+const FILTERED: &str = "filtered";
 
 /// An event: its level and its fields, including the message.
 #[derive(Debug)]
@@ -54,7 +60,13 @@ fn told() -> MutexGuard<'static, HashMap<String, Sender<Event>>> {
 struct Router;
 
 impl Subscriber for Router {
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+        // The filter is asked each time.
+        Interest::sometimes()
+    }
+
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        assert!(thread::current().name() != Some(FILTERED), "a filter may panic");
         metadata.target() == "tourbillon"
     }
 
@@ -444,4 +456,43 @@ fn a_subscriber_that_panics_stops_no_driver() {
     expect(&events, Level::WARN, "timers were swept late", []);
     driver.shutdown();
     expect(&events, Level::DEBUG, "driver stopped", []);
+}
+
+/// Each report begins with the question whether the subscriber wants it.
+#[test]
+fn a_filter_that_panics_stops_no_driver() {
+    let clock = ManualClock::new();
+    let (executor, jobs) = queue();
+    let (driver, fired, events) =
+        driver(FILTERED, &clock, |builder| builder.executor(executor).max_in_flight(1));
+    for round in 0..3 {
+        // The second timer waits for room, which is an overload.
+        for number in 0..2 {
+            driver.wheel().insert(number, TICK).unwrap();
+        }
+        clock.advance(Duration::from_secs(2));
+        for _ in 0..2 {
+            receive(&jobs, 1).remove(0)();
+            receive(&fired, 1);
+        }
+        assert!(!driver.wheel().is_closed(), "in round {round}");
+    }
+    driver.shutdown();
+    expect(&events, Level::DEBUG, "driver stopped", []);
+}
+
+#[test]
+fn a_panic_that_ends_the_tick_thread_is_told() {
+    let clock = Moody::default();
+    let events = listen("moody");
+    let builder = Builder::new().clock(clock.clone()).shards(2).driver().thread_name("moody");
+    let driver = builder.spawn(|_: Expired<u32>| ()).unwrap();
+    expect(&events, Level::DEBUG, "driver started", []);
+    driver.wheel().insert(7, TICK).unwrap();
+    clock.panic_on("moody", 1);
+    clock.manual.advance(TICK);
+    let message = "tick thread panicked, and no timer fires any more";
+    expect(&events, Level::ERROR, message, [("panic", "the clock")]);
+    assert!(driver.wheel().is_closed());
+    assert_eq!(driver.shutdown().len(), 1);
 }
