@@ -85,6 +85,36 @@ fn a_burst_leaves_nothing_behind() {
     }
 }
 
+/// Timers that are overdue when they are armed, as after a downtime, are handed over together.
+#[test]
+fn a_burst_of_overdue_timers_leaves_nothing_behind() {
+    const BURST: u32 = 100_000;
+    let _alone = alone();
+    let tick = Duration::from_millis(1);
+    let shape = Shape { tick, shards: 1, geometry: Geometry::default(), first_tick: 0 };
+    let mut bench = Bench::<u64>::new(shape);
+    let past = bench.clock.now();
+    assert!(bench.advance(tick * 2).is_empty());
+    let mut burst = || {
+        held(|| {
+            for number in 0..BURST {
+                bench.wheel.insert_at(u64::from(number), past).unwrap();
+            }
+            let mut fired = 0;
+            let _ = bench.sweeper.sweep(|_| fired += 1);
+            assert_eq!(fired, BURST);
+            while bench.sweeper.next_deadline().is_some() {
+                assert!(bench.advance(Duration::ZERO).is_empty());
+            }
+        })
+    };
+    // A byte for each is less than any trace of it.
+    let left = burst();
+    assert!(left < i64::from(BURST), "{left} bytes are left");
+    let left = burst();
+    assert!(left <= kept::GARBAGE, "{left} bytes more are left");
+}
+
 /// Timers that were pulled forward leave references behind, which are tidied while all timers are
 /// armed. Their blocks are given back.
 #[test]

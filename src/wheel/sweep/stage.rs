@@ -44,6 +44,9 @@ pub(super) enum Stage {
 /// machine whose misses take 200 ns, twelve are enough.
 const AHEAD: usize = 2 * REFERENCES;
 
+/// The number of taken slots, and of kept blocks, whose memory stays between two sweeps.
+const TAKEN: usize = 256;
+
 /// References that were taken out of their slots and have not been visited.
 #[derive(Debug)]
 pub(super) struct Pending {
@@ -80,6 +83,12 @@ impl Pending {
     pub(super) fn search_pages(&mut self, shard: usize) {
         self.pages.retain(|&(other, _)| other != shard);
         self.pages.push((shard, 0));
+    }
+
+    /// Gives back the memory of a sweep that took very many slots.
+    pub(super) fn give_back(&mut self) {
+        self.taken.shrink_to(TAKEN);
+        self.kept.shrink_to(TAKEN);
     }
 
     /// Starts a check of every kept block.

@@ -351,6 +351,10 @@ impl<T: Send> Sweeper<T> {
                 on_expired(timer);
             }
         }
+        if self.batch.is_empty() {
+            // All overdue timers are in it together.
+            self.batch.shrink_to(BATCH);
+        }
         let finished = rounds == 0 && self.batch.is_empty();
         SweepReport { expired, finished, next_deadline: self.next_deadline() }
     }
@@ -392,6 +396,9 @@ impl<T: Send> Sweeper<T> {
         let scans = self.agenda.scan_reported(engine, engine.progress.swept());
         self.budget = self.budget.saturating_sub(scans);
         let finished = self.go_on(engine, batch, limit);
+        if finished {
+            self.pending.give_back();
+        }
         let took = self.inner.clock.now().saturating_duration_since(now);
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         engine.progress.counters().add_sweep(nanos);

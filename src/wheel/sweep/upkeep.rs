@@ -334,6 +334,8 @@ impl Upkeep {
             let Some((number, from)) = self.tidying else { return };
             let Some(shard) = engine.shards.get(number) else {
                 self.tidying = None;
+                // It has a bit for each entry.
+                self.seen = Indices::default();
                 self.begin_trimming_if_wanted(engine, engine.usage());
                 return;
             };
