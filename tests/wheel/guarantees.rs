@@ -577,6 +577,36 @@ fn a_wheel_whose_last_timer_fires_does_not_rest_for_stale_references() {
     });
 }
 
+/// The check for stale references is left out while timers fire in short intervals.
+#[test]
+fn an_idle_wheel_is_swept_at_most_once_more_after_a_sweep_that_fired() {
+    for ticks in [2, 10, 16, 17, 40] {
+        with_wheels(|mut bench: Bench<u32>| {
+            bench.wheel.insert(1, bench.ticks(1)).unwrap();
+            let last = bench.wheel.insert(2, bench.ticks(ticks)).unwrap();
+            bench.wheel.cancel(last);
+            assert_eq!(bench.advance(bench.tick), [1]);
+            // A longer rest is worth some slices of upkeep at once.
+            let mut sweeps = 0;
+            while bench.sweeper.next_deadline().is_some_and(|next| next <= bench.clock.now()) {
+                assert!(bench.advance(Duration::ZERO).is_empty());
+                sweeps += 1;
+                assert!(sweeps < 20);
+            }
+            if let Some(next) = bench.sweeper.next_deadline() {
+                assert!(next <= bench.clock.now() + bench.ticks(16));
+                bench.advance(next - bench.clock.now());
+            }
+            while bench.sweeper.next_deadline().is_some_and(|next| next <= bench.clock.now()) {
+                assert!(bench.advance(Duration::ZERO).is_empty());
+                sweeps += 1;
+                assert!(sweeps < 20);
+            }
+            assert_eq!(bench.sweeper.next_deadline(), None, "{ticks}");
+        });
+    }
+}
+
 #[test]
 fn an_idle_wheel_wants_no_sweep() {
     with_wheels(|mut bench: Bench<u32>| {
