@@ -21,6 +21,7 @@ pub(crate) use wall::{FollowGuard, follow};
 use crate::counter;
 use crate::panics::ignore_poison;
 use crate::sync::{Mutex, MutexGuard};
+use std::collections::HashSet;
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -94,7 +95,8 @@ pub trait Clock: Send + Sync + Debug + 'static {
     }
 
     /// Registers a function that a clock that does not run by itself calls whenever it was moved,
-    /// until the function returns `false`.
+    /// until the function returns `false`. The clock may call it at other times too, to find out
+    /// whether it is still needed.
     fn subscribe(&self, wake: Box<dyn Fn() -> bool + Send + Sync>) {
         drop(wake);
     }
@@ -200,7 +202,23 @@ pub struct ManualClock {
     shared: Arc<ManualTime>,
 }
 
-type Subscribers = Vec<Arc<dyn Fn() -> bool + Send + Sync>>;
+type Subscriber = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// The functions to call when the clock was moved.
+#[derive(Default)]
+struct Subscribers {
+    functions: Vec<Subscriber>,
+    /// The number that were left after the last call of all.
+    left: usize,
+}
+
+/// Returns the address of a function, which no other has while this one lives.
+fn place(subscriber: &Subscriber) -> *const () {
+    Arc::as_ptr(subscriber).cast()
+}
+
+/// The number of subscribers that may have ended without being noticed, beside as many as have not.
+const ENDED: usize = 64;
 
 #[derive(Default)]
 struct ManualTime {
@@ -240,14 +258,19 @@ impl ManualClock {
             .shared
             .elapsed_nanos
             .fetch_update(Release, Acquire, |elapsed| Some(elapsed.saturating_add(step)));
+        self.call_subscribers();
+    }
+
+    /// Calls all subscribers, and removes those that have ended.
+    fn call_subscribers(&self) {
         // The user's functions must not be called under the lock. A subscriber that another thread
         // calls meanwhile stays in the list, so it is called for each move.
-        let subscribers = self.subscribers().clone();
-        let ended: Subscribers = subscribers.into_iter().filter(|wake| !wake()).collect();
-        if !ended.is_empty() {
-            let stays = |wake: &_| !ended.iter().any(|other| Arc::ptr_eq(wake, other));
-            self.subscribers().retain(stays);
-        }
+        let mut functions = self.subscribers().functions.clone();
+        functions.retain(|wake| !wake());
+        let ended: HashSet<*const ()> = functions.iter().map(place).collect();
+        let mut subscribers = self.subscribers();
+        subscribers.functions.retain(|wake| !ended.contains(&place(wake)));
+        subscribers.left = subscribers.functions.len();
     }
 
     /// Returns the time of day. It is 1970-01-01 00:00 UTC when the clock starts, unless it is
@@ -313,7 +336,14 @@ impl Clock for ManualClock {
     }
 
     fn subscribe(&self, wake: Box<dyn Fn() -> bool + Send + Sync>) {
-        self.subscribers().push(wake.into());
+        let mut subscribers = self.subscribers();
+        subscribers.functions.push(wake.into());
+        let many = subscribers.functions.len() > 2 * subscribers.left + ENDED;
+        drop(subscribers);
+        if many {
+            // Even if the clock is never moved, those of wheels that have gone do not add up.
+            self.call_subscribers();
+        }
     }
 }
 
@@ -359,3 +389,21 @@ macro_rules! pointer_is_clock {
 }
 
 pointer_is_clock!(Box, Arc);
+
+#[cfg(all(test, not(modelled)))]
+mod tests {
+    use super::{Clock, ENDED, ManualClock};
+    use std::time::Duration;
+
+    #[test]
+    fn subscribers_that_have_ended_go_even_if_the_clock_stands_still() {
+        let clock = ManualClock::new();
+        for number in 0..1000 {
+            clock.subscribe(Box::new(move || number % 100 == 0));
+        }
+        let left = clock.subscribers().functions.len();
+        assert!((10..=2 * 10 + ENDED).contains(&left), "{left}");
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(clock.subscribers().functions.len(), 10);
+    }
+}
