@@ -220,9 +220,9 @@ where
                 return Poll::Ready(());
             }
             // The wheel's range of deadlines moves with the sweeps.
-            let latest = wheel.clock().now() + sweeper.longest_rest();
-            let next = sweep.next_deadline.map_or(latest, |next| next.min(latest));
-            match wheel.clock().timeout(next) {
+            let latest = wheel.clock().now().checked_add(sweeper.longest_rest());
+            let next = sweep.next_deadline.into_iter().chain(latest).min();
+            match next.and_then(|next| wheel.clock().timeout(next)) {
                 // The clock is moved by hand, and wakes the task then.
                 None => {
                     *this.until = None;
@@ -232,9 +232,9 @@ where
                 Some(Duration::ZERO) => return yield_once(context.waker()),
                 // A sleep that ends sooner than necessary is kept, and the sweep after it checks
                 // again.
-                Some(rest) if this.until.is_none_or(|until| until > next) => {
+                Some(rest) if this.until.is_none() || *this.until > next => {
                     let sleeping = (this.sleep)(rest);
-                    *this.until = Some(next);
+                    *this.until = next;
                     this.sleeping.set(Some(sleeping));
                 }
                 Some(_) => {}
