@@ -10,13 +10,14 @@ mod child;
 use child::in_a_child;
 use libc::{c_int, c_void, pid_t};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 use tourbillon::{BuildError, Builder, Driver, Expired, Refusal};
 
 type ForkHandler = Option<unsafe extern "C" fn()>;
 
-static HAS_REFUSED: AtomicBool = AtomicBool::new(false);
+/// The number of handlers that the program wanted to register.
+static WANTED: AtomicU32 = AtomicU32::new(0);
 
 unsafe extern "C" {
     /// The function that the system's `pthread_atfork` calls.
@@ -39,7 +40,7 @@ unsafe extern "C" fn pthread_atfork(
     parent: ForkHandler,
     child: ForkHandler,
 ) -> c_int {
-    if !HAS_REFUSED.swap(true, Relaxed) {
+    if WANTED.fetch_add(1, Relaxed) == 0 {
         return libc::ENOMEM;
     }
     // SAFETY: As required of the caller. The handlers belong to the program, and so are never
@@ -75,4 +76,7 @@ fn a_handler_that_was_refused_is_registered_later_and_needs_no_process_ids() {
         refused.reason == Refusal::Closed && driver.shutdown().len() == 1
     });
     assert_eq!(driver.shutdown().len(), 1);
+    // One handler does for all drivers, and the system keeps each that it gets.
+    drop(spawn().unwrap());
+    assert_eq!(WANTED.load(Relaxed), 2);
 }

@@ -52,7 +52,9 @@ pub use driver::{Driver, DriverBuilder, Executor, ExecutorJob, Inline, WaitError
 pub use error::{ArmError, BeyondRange, BuildError, InsertError, Refusal, Refused};
 #[cfg(loom)]
 pub use wheel::probe::LazyNumber;
-pub use wheel::probe::{PAST, USES, WINDOW, empty_idle, entries, exhaust_blocks, want_upkeep};
+pub use wheel::probe::{
+    PAST, USES, WINDOW, empty_idle, entries, exhaust_blocks, has_thread_id, want_upkeep,
+};
 pub use wheel::{
     Builder, Expired, Geometry, Lateness, Level, Metrics, OwnedTimer, Pinned, Series, Slot,
     Snapshot, SweepReport, Sweeper, TimerId, Unfired, Wheel, WheelInstant,

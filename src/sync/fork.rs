@@ -171,6 +171,24 @@ mod handler {
             node = slot.next;
         }
     }
+
+    #[cfg(test)]
+    mod tests {
+        use super::{AtomicBool, FlagSlot, first};
+        use std::iter;
+
+        #[test]
+        fn the_slot_of_a_flag_that_has_gone_is_used_again() {
+            const FLAGS: usize = 2000;
+            let slots = || iter::successors(first(), |slot| slot.next).count();
+            let (flag, before) = (AtomicBool::new(false), slots());
+            for _ in 0..FLAGS {
+                drop(FlagSlot::new(&flag));
+            }
+            // Other tests have flags of their own.
+            assert!(slots() - before < FLAGS / 2);
+        }
+    }
 }
 
 #[cfg(not(all(unix, not(miri), not(modelled))))]

@@ -99,6 +99,11 @@ pub fn acquire_thread_id<T>(wheel: &Wheel<T>) {
     ThreadId::acquire_from(wheel.inner.engine.threads.thread_ids());
 }
 
+/// Returns `true` if the calling thread has an id of its own.
+pub fn has_thread_id() -> bool {
+    ThreadId::current().index < ThreadId::OWN
+}
+
 /// Releases the id of the calling thread, and orphans the content of its magazines.
 pub fn release_thread_id<T>(wheel: &Wheel<T>) {
     ThreadId::release_to(wheel.inner.engine.threads.thread_ids());

@@ -229,7 +229,49 @@ mod per_model {
 #[cfg(all(test, not(modelled)))]
 mod tests {
     use super::ThreadId;
-    use std::sync::Barrier;
+    use std::cell::RefCell;
+    use std::sync::{Barrier, mpsc};
+
+    /// The next owner of the id may use its state from then on.
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "the test is about threads")]
+    fn a_thread_that_has_returned_its_id_uses_that_of_all() {
+        struct Last(mpsc::Sender<ThreadId>);
+
+        impl Drop for Last {
+            fn drop(&mut self) {
+                self.0.send(ThreadId::get_or_acquire()).unwrap();
+            }
+        }
+
+        thread_local!(static LAST: RefCell<Option<Last>> = const { RefCell::new(None) });
+
+        // Other tests may have all ids for a while.
+        loop {
+            let (send, last) = mpsc::channel();
+            let thread = std::thread::spawn(move || {
+                // Created before the thread has an id, and so destroyed after it has returned it.
+                LAST.set(Some(Last(send)));
+                ThreadId::get_or_acquire()
+            });
+            let own = thread.join().unwrap();
+            assert_eq!(last.try_recv().unwrap().index, ThreadId::OWN);
+            if own.index < ThreadId::OWN {
+                break;
+            }
+        }
+    }
+
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "the test is about threads")]
+    fn the_id_of_a_thread_that_has_ended_is_acquired_again() {
+        let index = || std::thread::spawn(ThreadId::get_or_acquire).join().unwrap().index;
+        for _ in 0..2 * ThreadId::OWN {
+            index();
+        }
+        // Other tests may have all ids for a while.
+        assert!((0..20_000).any(|_| index() < ThreadId::OWN));
+    }
 
     #[test]
     #[allow(clippy::disallowed_methods, reason = "the test is about threads")]

@@ -2,8 +2,8 @@
 //! its id, which is another thread or the sweeper that trims.
 
 use loom_tests::{
-    TICK, USES, World, beside, empty_idle, entries, in_a_seat, model, seated, sweep_after,
-    sweep_with_upkeep, v,
+    TICK, USES, World, beside, empty_idle, entries, has_thread_id, in_a_seat, model, seated,
+    sweep_after, sweep_with_upkeep, v,
 };
 
 /// The page of the thread's entries is given back, at the latest by the round of trimming that
@@ -21,6 +21,26 @@ fn the_entries_of_a_thread_that_ends() {
         gone.join().unwrap();
         assert!(sweep_with_upkeep(&wheel, &mut sweeper).is_empty());
         assert_eq!(entries(&wheel), 0, "a page is kept");
+    });
+}
+
+/// The sweeper borrows the id of a thread that has ended, and gives it back. As many threads as
+/// there are ids find one afterwards.
+#[test]
+fn an_id_that_the_sweeper_has_borrowed() {
+    model(2, || {
+        let World { wheel, .. } = World::new();
+        let gone = seated(&wheel, |wheel| {
+            let id = wheel.insert(v(1), TICK * 2).unwrap();
+            assert_eq!(wheel.cancel(id), Some(v(1)));
+        });
+        empty_idle(&wheel);
+        gone.join().unwrap();
+        empty_idle(&wheel);
+        in_a_seat(&wheel, |wheel| {
+            assert!(has_thread_id());
+            assert!(seated(wheel, |_| has_thread_id()).join().unwrap());
+        });
     });
 }
 

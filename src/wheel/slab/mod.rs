@@ -376,9 +376,11 @@ impl<E: SlabItem> Slab<E> {
 #[cfg(all(test, not(modelled)))]
 mod tests {
     use super::entry::Entry;
-    use super::{Released, Slab};
+    use super::next_visit::AtomicNextVisit;
+    use super::{Released, Rounds, Slab};
     use crate::wheel::id::Generation;
     use crate::wheel::memory::pin;
+    use crate::wheel::tick::Tick;
 
     /// Advances `times` claimed entries to their last generation.
     fn exhaust(slab: &Slab<Entry<u8>>, times: u32) {
@@ -402,6 +404,16 @@ mod tests {
             let claimed = slab.claim(&guard).unwrap();
             assert!(claimed.index > 2, "exhausted, or still in use: {}", claimed.index);
         }
+    }
+
+    /// The system may refuse to take back the memory of a page, which then holds what it held.
+    #[test]
+    fn an_entry_of_a_page_that_comes_again_has_no_next_visit() {
+        let (slab, guard) = (Slab::<Entry<u8>>::new(2, Generation::drawn()), pin());
+        let claimed = slab.claim(&guard).unwrap();
+        claimed.entry.next_visit.store(Tick(7));
+        slab.page_table.reinit(Rounds { top: claimed.index, count: 1 }, &guard);
+        assert_eq!(claimed.entry.next_visit.load(), AtomicNextVisit::NONE);
     }
 
     #[test]
