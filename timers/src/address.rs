@@ -294,7 +294,7 @@ impl StoreArguments {
             }
             Servers::Sentinel { master, sentinels } => {
                 let sentinels = sentinels.iter().map(String::as_str);
-                Redis::connect_sentinel(sentinels, master, options).await
+                Redis::connect_sentinel(master, sentinels, options).await
             }
         }?;
         DurableTimers::spawn(store)

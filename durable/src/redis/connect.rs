@@ -136,7 +136,7 @@ impl Redis {
         Self::open(Link::cluster(origins), options).await
     }
 
-    /// Connects to the master that these sentinels know by a name. In the address of the master,
+    /// Connects to the master that sentinels know by a name. In the address of the master,
     /// `redis://user:password@name/database`, the name is in place of the host.
     ///
     /// The sentinels are asked again whenever a connection to the master breaks, does not reply, or
@@ -155,14 +155,14 @@ impl Redis {
     ///
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
     /// let sentinels = ["redis://10.0.0.1:26379/", "redis://10.0.0.2:26379/"];
-    /// let store = Redis::connect_sentinel(sentinels, "redis://mymaster/", "reminders").await?;
+    /// let store = Redis::connect_sentinel("redis://mymaster/", sentinels, "reminders").await?;
     /// # drop(store);
     /// # Ok(())
     /// # }
     /// ```
     pub async fn connect_sentinel<'a>(
-        sentinels: impl IntoIterator<Item = &'a str>,
         master: &str,
+        sentinels: impl IntoIterator<Item = &'a str>,
         options: impl Into<RedisOptions>,
     ) -> Result<Self, DurableError> {
         let options = options.into();

@@ -25,7 +25,7 @@ fn a_program_can_connect_inside_many_futures() {
     // Their addresses are wrong, so no server is needed.
     let one = runtime.spawn(deep!(Redis::connect("nonsense", "timers")));
     let cluster = runtime.spawn(deep!(Redis::connect_cluster(["nonsense"], "timers")));
-    let master = runtime.spawn(deep!(Redis::connect_sentinel(["nonsense"], "nonsense", "timers")));
+    let master = runtime.spawn(deep!(Redis::connect_sentinel("nonsense", ["nonsense"], "timers")));
     for connected in [one, cluster, master] {
         let refused = wait(connected).unwrap();
         assert!(matches!(refused, Err(DurableError::Address(_))), "{refused:?}");

@@ -12,7 +12,7 @@ fn connect(watched: &Watched, master: &str) -> Result<Process, DurableError> {
     let runtime = runtime();
     let urls = watched.urls();
     let sentinels = urls.iter().map(String::as_str);
-    let store = runtime.block_on(Redis::connect_sentinel(sentinels, master, "timers"))?;
+    let store = runtime.block_on(Redis::connect_sentinel(master, sentinels, "timers"))?;
     Ok(Process::of(store, runtime))
 }
 
