@@ -25,14 +25,14 @@ const AHEAD: Duration = Duration::from_secs(2);
 type Late = Arc<Mutex<Histogram<u64>>>;
 
 /// A worker with what it has delivered.
-struct Work {
+pub(crate) struct Work {
     late: Late,
     end: oneshot::Sender<()>,
     task: tokio::task::JoinHandle<Result<(), tourbillon_durable::DurableError>>,
 }
 
 impl Work {
-    fn start(timers: &DurableTimers, concurrency: usize) -> Self {
+    pub(crate) fn start(timers: &DurableTimers, concurrency: usize) -> Self {
         let late: Late = Arc::new(Mutex::new(Histogram::new_with_max(600_000_000, 3).unwrap()));
         let (seen, (end, ends)) = (Arc::clone(&late), oneshot::channel::<()>());
         let worker = timers.worker().concurrency(concurrency).until(async move {
@@ -47,7 +47,7 @@ impl Work {
     }
 
     /// Waits until so many timers have been delivered.
-    async fn until(&self, count: usize) {
+    pub(crate) async fn until(&self, count: usize) {
         let deadline = Instant::now() + Duration::from_secs(120);
         while self.late.lock().unwrap().len() < count as u64 {
             assert!(Instant::now() < deadline, "a timer is never delivered");
@@ -55,7 +55,7 @@ impl Work {
         }
     }
 
-    async fn end(self) {
+    pub(crate) async fn end(self) {
         drop(self.end);
         self.task.await.unwrap().unwrap();
     }

@@ -11,6 +11,7 @@
 #![allow(clippy::print_stdout, reason = "the table is the output")]
 
 mod held;
+mod late;
 #[path = "../../../../tests/common/postgres_server.rs"]
 #[allow(dead_code, reason = "it serves the tests too")]
 mod postgres_server;
@@ -70,6 +71,9 @@ struct Options {
     /// The number of timers that are inserted and fire per second meanwhile.
     #[arg(long, default_value_t = 500)]
     held_rate: usize,
+    /// The number of timers of a transaction that is committed after they were due, or 0.
+    #[arg(long, default_value_t = 100_000)]
+    late: usize,
     /// The number of concurrent handlers of the worker.
     #[arg(long, default_value_t = 256)]
     concurrency: usize,
@@ -163,6 +167,9 @@ async fn measure(options: &Options, report: &mut Report) {
     report.overdue = Some(subject.catch_up(resting, overdue, concurrency).await);
     for &callers in &options.callers {
         report.calls.push(calls(&subject, callers, options, resting).await);
+    }
+    if options.late > 0 {
+        report.late = Some(late::measure(&subject, options).await);
     }
     if options.held > 0 {
         report.held = Some(held::measure(&subject, options).await);

@@ -12,7 +12,17 @@ pub(crate) struct Report {
     pub(crate) resting: Option<Resting>,
     pub(crate) firing: Option<Firing>,
     pub(crate) overdue: Option<CatchUp>,
+    pub(crate) late: Option<Late>,
     pub(crate) held: Option<Held>,
+}
+
+/// The seconds from the commit of a transaction to the delivery of its timers, which were due
+/// before, with notices and without.
+#[derive(Debug, Serialize)]
+pub(crate) struct Late {
+    pub(crate) count: usize,
+    pub(crate) announced: f64,
+    pub(crate) found: f64,
 }
 
 /// Inserts and cancels, with so many resting and so many callers in flight. Each round has the
@@ -69,6 +79,11 @@ impl fmt::Display for Report {
         }
         if let Some(overdue) = &self.overdue {
             writeln!(f, "\n{overdue}")?;
+        }
+        if let Some(Late { count, announced, found }) = &self.late {
+            writeln!(f, "\n| {count} timers committed late | all delivered after, s |")?;
+            writeln!(f, "|---|---:|")?;
+            writeln!(f, "| with notices | {announced:.1} |\n| without | {found:.1} |")?;
         }
         if let Some(Held { seconds, rate, free, held, dead }) = &self.held {
             writeln!(
