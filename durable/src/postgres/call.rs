@@ -165,7 +165,7 @@ impl PostgresInsert {
     /// Returns the three parameters for a client of the crate tokio-postgres.
     #[must_use]
     pub fn params(&self) -> [&(dyn ToSql + Sync); 3] {
-        [&self.id, &self.payload, &self.options]
+        [&self.id, &self.payload, &self.text]
     }
 
     /// Returns the first parameter.
