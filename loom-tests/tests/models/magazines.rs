@@ -29,7 +29,7 @@ fn the_entries_of_a_thread_that_ends() {
 #[test]
 fn an_id_that_the_sweeper_has_borrowed() {
     model(2, || {
-        let World { wheel, .. } = World::new();
+        let World { wheel, sweeper: _open, .. } = World::new();
         let gone = seated(&wheel, |wheel| {
             let id = wheel.insert(v(1), TICK * 2).unwrap();
             assert_eq!(wheel.cancel(id), Some(v(1)));
