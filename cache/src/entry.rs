@@ -26,8 +26,8 @@ pub(super) struct Lives {
 /// A value in the map, with its timer.
 pub(super) struct CacheEntry<V> {
     pub(super) value: V,
-    /// The weight at the insert. The policy subtracts it when the entry leaves, even if the value has
-    /// grown or shrunk meanwhile.
+    /// The weight at the insert. The policy subtracts it when the entry leaves, even if the value
+    /// has grown or shrunk meanwhile.
     pub(super) weight: u64,
     /// Identifies this value among all that its key ever had, and the timer that ends it.
     pub(super) timer: TimerId,

@@ -75,8 +75,8 @@ pub enum Event {
     /// The worker is no longer notified of timers that other processes insert, because the
     /// subscription has broken. In PostgreSQL the reason may also be a transaction pooler, which
     /// loses notices without an error (see `PostgresOptions::poll_only`). Until
-    /// [`NoticesRestored`](Self::NoticesRestored) the worker polls the store once a second, so timers
-    /// with a short delay may be up to a second late.
+    /// [`NoticesRestored`](Self::NoticesRestored) the worker polls the store once a second, so
+    /// timers with a short delay may be up to a second late.
     NoticesLost,
     /// The worker is notified of timers from other processes again.
     NoticesRestored,

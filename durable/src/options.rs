@@ -277,11 +277,11 @@ impl Options {
     /// Repeats the timer by a cron expression in an IANA time zone, in the syntax of
     /// [`Calendar`](tourbillon::scheduler::Calendar).
     ///
-    /// An expression has five fields (minute, hour, day of the month, month, day of the week), or six
-    /// with seconds first. Therefore one star too many is not an error: `30 2 * * * *` is second 30
-    /// of minute 2 of each hour, and not half past two. A day of the month may be `L`, the last one,
-    /// and a day of the week may be numbered, as in `1#2` for the second Monday. `@hourly`,
-    /// `@daily`, `@weekly`, `@monthly` and `@yearly` are expressions as well.
+    /// An expression has five fields (minute, hour, day of the month, month, day of the week), or
+    /// six with seconds first. Therefore one star too many is not an error: `30 2 * * * *` is
+    /// second 30 of minute 2 of each hour, and not half past two. A day of the month may be `L`,
+    /// the last one, and a day of the week may be numbered, as in `1#2` for the second Monday.
+    /// `@hourly`, `@daily`, `@weekly`, `@monthly` and `@yearly` are expressions as well.
     ///
     /// After a delivery is acknowledged or becomes a
     /// dead letter, the next one is planned for the first time of the rule after the last attempt

@@ -276,12 +276,12 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// Fails if a file or Redis fails, or if any store cannot be reached at the start, denies access,
-    /// or was shut down, as does the timer. In PostgreSQL a missing database, schema, table or
-    /// function fails as well. Running attempts then fail when their leases run out. A store that
-    /// temporarily cannot be written, a server that cannot be reached, and any other error of
-    /// PostgreSQL are waited for instead, and reported ([`Waiting`](Event::Waiting)). After an error,
-    /// run another worker after a pause.
+    /// Fails if a file or Redis fails, or if any store cannot be reached at the start, denies
+    /// access, or was shut down, as does the timer. In PostgreSQL a missing database, schema, table
+    /// or function fails as well. Running attempts then fail when their leases run out. A store
+    /// that temporarily cannot be written, a server that cannot be reached, and any other error of
+    /// PostgreSQL are waited for instead, and reported ([`Waiting`](Event::Waiting)). After an
+    /// error, run another worker after a pause.
     pub async fn run<H, F>(self, handler: H) -> Result<(), DurableError>
     where
         H: Fn(Delivery) -> F + Send + Sync + 'static,

@@ -76,12 +76,12 @@ pub trait Clock: Send + Sync + Debug + 'static {
         Some(deadline.saturating_duration_since(self.now()))
     }
 
-    /// Returns `true` if the clock runs by itself, and `false` if it stands still until it is moved,
-    /// as in a test.
+    /// Returns `true` if the clock runs by itself, and `false` if it stands still until it is
+    /// moved, as in a test.
     ///
-    /// On a clock that runs, a timeout whose end is noticed late is reported a little later, so that
-    /// the runtime can collect the events of its sockets first. By default, a clock runs if it has
-    /// a [`timeout`](Clock::timeout) for the next millisecond.
+    /// On a clock that runs, a timeout whose end is noticed late is reported a little later, so
+    /// that the runtime can collect the events of its sockets first. By default, a clock runs if it
+    /// has a [`timeout`](Clock::timeout) for the next millisecond.
     fn is_running(&self) -> bool {
         self.timeout(self.now() + Duration::from_millis(1)).is_some()
     }

@@ -338,7 +338,8 @@ mod tests {
         scarce.ended.recv_timeout(Duration::from_secs(60)).unwrap();
     }
 
-    /// A batch that comes after the end of the wait, when a notification reaches no worker any more.
+    /// A batch that comes after the end of the wait, when a notification reaches no worker any
+    /// more.
     #[test]
     #[allow(clippy::disallowed_methods, reason = "a thread of an executor")]
     fn a_worker_that_is_about_to_end_takes_a_batch() {

@@ -28,8 +28,9 @@ thread_local! {
 ///
 /// A timeout reports a deadline in the same way as the end of its own limit. On a timer with a
 /// driver, or if it notices the deadline late, it first [polls its future once
-/// more](super::Timeout), so that an answer that the system received in time wins. Code that reads a deadline itself, such as the server's side of gRPC, has
-/// no such grace, because the client does not read an answer after the deadline.
+/// more](super::Timeout), so that an answer that the system received in time wins. Code that reads
+/// a deadline itself, such as the server's side of gRPC, has no such grace, because the client does
+/// not read an answer after the deadline.
 ///
 /// This is like Go's `context.WithDeadline` and gRPC's
 /// [deadlines](https://grpc.io/docs/guides/deadlines/), which the feature `http` takes from

@@ -11,10 +11,10 @@
 //! and then sweeps timers whose deadlines have long passed.
 //!
 //! A limit therefore reports an expiry only after another short sleep if a thread of the timer has
-//! woken its task, or if the expiry is noticed late. Meanwhile the runtime either has no task to run
-//! and waits for events, or has many and collects events between them. If that sleep ends late as
-//! well, the thread was held up once more, and another sleep follows. Their number is bounded, and a
-//! sleep that the timer refuses delays nothing.
+//! woken its task, or if the expiry is noticed late. Meanwhile the runtime either has no task to
+//! run and waits for events, or has many and collects events between them. If that sleep ends late
+//! as well, the thread was held up once more, and another sleep follows. Their number is bounded,
+//! and a sleep that the timer refuses delays nothing.
 
 #![forbid(unsafe_code)]
 

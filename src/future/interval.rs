@@ -20,9 +20,9 @@ use std::time::{Duration, Instant};
 ///
 /// It is created by [`Timer::interval`](super::Timer::interval). The ticks are due at whole numbers
 /// of periods after its start. Missed ticks come at once by default
-/// ([`MissedTickBehavior::Burst`]), as in `tokio::time`, unless the clock [counts the suspensions of
-/// the machine](crate::Clock::counts_suspension). An interval that catches up yields to
-/// other tasks after 64 ticks.
+/// ([`MissedTickBehavior::Burst`]), as in `tokio::time`, unless the clock [counts the suspensions
+/// of the machine](crate::Clock::counts_suspension). An interval that catches up yields to other
+/// tasks after 64 ticks.
 ///
 /// # Examples
 ///

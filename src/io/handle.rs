@@ -173,8 +173,8 @@ impl StreamHandle {
     /// Sets how long the stream may go without a [pause](Self::pause), whatever bytes move. `None`
     /// removes the limit.
     ///
-    /// A server that pauses the limits during each request sets with it how long a connection may be
-    /// kept without a request. Use it for HTTP/2, where a client that sends nothing but pings is
+    /// A server that pauses the limits during each request sets with it how long a connection may
+    /// be kept without a request. Use it for HTTP/2, where a client that sends nothing but pings is
     /// never silent. The limit starts now and at the end of the last pause. When it passes, all
     /// operations fail, as after a [deadline](super::TimeoutStream::set_deadline).
     ///
@@ -209,23 +209,13 @@ impl StreamHandle {
     ///     let (handle, start) = (connection.handle(), timer.now());
     ///     handle.set_keep_alive_timeout(Some(second * 60));
     ///
-    ///     let mut request = Some(handle.pause());
-    ///     let mut buffer = [0; 16];
-    ///     let ended = loop {
-    ///         timer.sleep(second * 10).await.unwrap();
-    ///         if timer.now() - start == second * 90 {
-    ///             request = None; // it is answered
-    ///         }
-    ///         let read = poll_fn(|context| Pin::new(&mut connection).poll_read(context, &mut buffer));
-    ///         if let Err(ended) = read.await {
-    ///             break ended;
-    ///         }
-    ///     };
-    ///     assert_eq!(timer.now() - start, second * 150);
-    ///     assert!(request.is_none());
-    ///     let reason = ended.downcast::<StreamError>().ok();
-    ///     assert_eq!(reason, Some(StreamError::Elapsed(Limit::KeepAlive)));
-    /// });
+    ///     let mut request = Some(handle.pause()); let mut buffer = [0; 16]; let ended = loop {
+    ///     timer.sleep(second * 10).await.unwrap(); if timer.now() - start == second * 90 { request
+    ///     = None; // it is answered } let read = poll_fn(|context| Pin::new(&mut
+    ///     connection).poll_read(context, &mut buffer)); if let Err(ended) = read.await { break
+    ///     ended; } }; assert_eq!(timer.now() - start, second * 150); assert!(request.is_none());
+    ///     let reason = ended.downcast::<StreamError>().ok(); assert_eq!(reason,
+    ///     Some(StreamError::Elapsed(Limit::KeepAlive))); });
     /// ```
     pub fn set_keep_alive_timeout(&self, limit: Option<Duration>) {
         self.change(|settings| settings.set_keep_alive(limit, self.shared.timer.wheel()));

@@ -55,8 +55,8 @@
 //!
 //! A client of HTTP/2 that sends pings is never silent, and it answers the pings of hyper's
 //! keep-alive. To end its connection when it makes no requests, pause during each request and set a
-//! [keep-alive timeout](StreamHandle::set_keep_alive_timeout), which counts from the end of the last
-//! one.
+//! [keep-alive timeout](StreamHandle::set_keep_alive_timeout), which counts from the end of the
+//! last one.
 //!
 //! With the feature `hyper-util`, a stream over tokio's `TcpStream` can be passed to hyper without
 //! an adapter, and a connector of hyper-util's client can return one:

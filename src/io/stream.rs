@@ -204,9 +204,9 @@ impl<S> TimeoutStream<S> {
     /// every pending operation fails. A change takes effect in the same way as that of
     /// [reads](Self::set_read_timeout).
     ///
-    /// A byte that is sent counts when the system accepts it, and not when the peer reads it. A peer
-    /// that reads slowly but without a pause may therefore look silent for seconds while a large
-    /// send buffer drains. The [module](super#how-long-limits-must-be-while-a-stream-sends)
+    /// A byte that is sent counts when the system accepts it, and not when the peer reads it. A
+    /// peer that reads slowly but without a pause may therefore look silent for seconds while a
+    /// large send buffer drains. The [module](super#how-long-limits-must-be-while-a-stream-sends)
     /// explains how long the limit must be for a stream that sends much.
     pub fn set_idle_timeout(&mut self, limit: Option<Duration>) {
         self.waits.set(|settings| settings.idle.set(limit));
@@ -225,8 +225,9 @@ impl<S> TimeoutStream<S> {
     /// waiting still succeeds. A pending operation notices a new deadline at its next poll.
     ///
     /// On a timer with a driver, operations that waited for the deadline fail about a millisecond
-    /// after they have noticed it. So do operations that notice it late, on any timer. Bytes that the system received before the deadline are
-    /// therefore read even if another task blocked the runtime's thread.
+    /// after they have noticed it. So do operations that notice it late, on any timer. Bytes that
+    /// the system received before the deadline are therefore read even if another task blocked the
+    /// runtime's thread.
     pub fn set_deadline(&mut self, deadline: Option<Instant>) {
         self.waits.set_deadline(deadline);
     }

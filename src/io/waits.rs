@@ -145,8 +145,8 @@ impl Waits {
         }
     }
 
-    /// Ends the direction's wait and returns the limit that has passed if no operation may begin any
-    /// more.
+    /// Ends the direction's wait and returns the limit that has passed if no operation may begin
+    /// any more.
     #[inline]
     pub(super) fn poll_deadline(
         &mut self,

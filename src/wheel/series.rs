@@ -23,7 +23,8 @@ const ENDED: u64 = u64::MAX;
 /// by key.
 ///
 /// A series takes one word of memory. Each operation on it costs one atomic exchange in addition to
-/// the operation on the wheel. An `arm` that loses a race with another thread repeats both. All timers of a series must belong to the same wheel.
+/// the operation on the wheel. An `arm` that loses a race with another thread repeats both. All
+/// timers of a series must belong to the same wheel.
 ///
 /// # Examples
 ///

@@ -1,8 +1,8 @@
-//! [`Health`], the state of the store. It is asked each second and written every ten seconds, so that a
-//! request for the state never waits for the store.
+//! [`Health`], the state of the store. It is asked each second and written every ten seconds, so
+//! that a request for the state never waits for the store.
 //!
-//! A write inserts a timer for the next century and cancels it, because a full disk or a server that
-//! is read-only still replies to reads. While the store fails, it is written each second.
+//! A write inserts a timer for the next century and cancels it, because a full disk or a server
+//! that is read-only still replies to reads. While the store fails, it is written each second.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "the age of a reply is measured")]

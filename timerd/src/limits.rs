@@ -1,8 +1,9 @@
 //! The gate of requests: the token, the rate of that token, the number of concurrent requests, and
 //! their time limit. Requests of the page have a session in place of a token.
 //!
-//! Only requests with a valid token or session take a place. A valid token passes however many wrong
-//! ones there are, so strangers cannot keep its owner out. Wrong tokens have a rate of their own.
+//! Only requests with a valid token or session take a place. A valid token passes however many
+//! wrong ones there are, so strangers cannot keep its owner out. Wrong tokens have a rate of their
+//! own.
 
 #![forbid(unsafe_code)]
 

@@ -60,8 +60,8 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Writes the log to the standard error by a thread of its own. A reader that has gone, a full disk,
-/// and a reader that is slow lose lines of the log, but delay and end nothing.
+/// Writes the log to the standard error by a thread of its own. A reader that has gone, a full
+/// disk, and a reader that is slow lose lines of the log, but delay and end nothing.
 fn write_log() -> WorkerGuard {
     let (lines, guard) = NonBlockingBuilder::default().finish(io::stderr());
     // Colours are for people.

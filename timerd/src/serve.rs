@@ -166,8 +166,8 @@ fn is_of_peer(error: &io::Error) -> bool {
 }
 
 impl Connections {
-    /// Waits until another connection is allowed. If there are strangers, the one that was connected
-    /// first has to go, and nothing is waited for.
+    /// Waits until another connection is allowed. If there are strangers, the one that was
+    /// connected first has to go, and nothing is waited for.
     async fn make_room(&self) {
         while !self.has_room() {
             self.ended.notified().await;

@@ -9,8 +9,8 @@ use tokio::task::JoinSet;
 /// The pause before a task that has ended starts again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Runs a task until the service stops. A task that panics, fails, or ends before that is logged and
-/// counted, and starts again after a pause.
+/// Runs a task until the service stops. A task that panics, fails, or ends before that is logged
+/// and counted, and starts again after a pause.
 pub(crate) async fn keep<F>(
     name: &'static str,
     stops: watch::Receiver<bool>,

@@ -1,5 +1,5 @@
-//! The tokens of the API and the page. Only their hashes are kept, and they are compared in constant
-//! time.
+//! The tokens of the API and the page. Only their hashes are kept, and they are compared in
+//! constant time.
 
 #![forbid(unsafe_code)]
 
@@ -129,8 +129,8 @@ impl Tokens {
         Ok(())
     }
 
-    /// Returns the name of a token that is accepted, from a header or from a form. How long it takes
-    /// depends neither on the contents of the token nor on its place.
+    /// Returns the name of a token that is accepted, from a header or from a form. How long it
+    /// takes depends neither on the contents of the token nor on its place.
     pub(crate) fn name_of(&self, text: &str) -> Option<&str> {
         let given = hash(trimmed(text));
         let mut found = None;
@@ -163,7 +163,8 @@ pub(crate) fn random() -> Result<String, getrandom::Error> {
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
-/// Returns a token without the white space around it, which files and forms add, and headers remove.
+/// Returns a token without the white space around it, which files and forms add, and headers
+/// remove.
 fn trimmed(text: &str) -> &str {
     text.trim_ascii()
 }

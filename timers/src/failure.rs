@@ -47,8 +47,8 @@ impl Failure {
     }
 }
 
-/// Writes a line to the standard error. Its reader may have gone, which changes neither the work nor
-/// the exit code.
+/// Writes a line to the standard error. Its reader may have gone, which changes neither the work
+/// nor the exit code.
 pub(crate) fn complain(line: &str) {
     let _ = writeln!(io::stderr(), "{}", timers::printable(line));
 }

@@ -14,13 +14,15 @@ use tokio_postgres::types::ToSql;
 /// A call of the SQL function that inserts a timer, for a transaction of the caller, by any client.
 ///
 /// Execute [`sql`](Self::sql) with the parameters [`id`](Self::id) (`text`),
-/// [`payload`](Self::payload) (`bytea`) and [`options`](Self::options) (`text`), in this order, which
-/// is that of [`params`](Self::params) for tokio-postgres. The only column of the only row is `new`, `kept`, `replaced`, `next` or `updated`. A refused id is an error of the
-/// server (`unique_violation`).
+/// [`payload`](Self::payload) (`bytea`) and [`options`](Self::options) (`text`), in this order,
+/// which is that of [`params`](Self::params) for tokio-postgres. The only column of the only row is
+/// `new`, `kept`, `replaced`, `next` or `updated`. A refused id is an error of the server
+/// (`unique_violation`).
 ///
 /// A role needs `USAGE` on the schema and `EXECUTE` on the function `insert_with` for it, and no
-/// permission for the tables. After a timer that is due within twelve seconds, `PREPARE TRANSACTION`
-/// fails if a worker listens, unless the call is [without a notice](Self::without_notice).
+/// permission for the tables. After a timer that is due within twelve seconds, `PREPARE
+/// TRANSACTION` fails if a worker listens, unless the call is [without a
+/// notice](Self::without_notice).
 ///
 /// # Examples
 ///

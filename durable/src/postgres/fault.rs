@@ -22,8 +22,8 @@ pub(super) struct Setting {
 pub(super) enum Fault {
     /// The request fails again when it is repeated.
     Fatal(DurableError),
-    /// The request can be executed after an operator has fixed the server, or nothing is known about
-    /// the error. Workers wait.
+    /// The request can be executed after an operator has fixed the server, or nothing is known
+    /// about the error. Workers wait.
     Rejected(DurableError),
     /// Another transaction holds a lock of one of the operations, or all of them take too long.
     Locked(String),

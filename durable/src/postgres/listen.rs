@@ -4,10 +4,10 @@
 //! commits (`process:part:due:id`, or `from:due` for the rest of many keys), unless all of them are
 //! in the process that adds it. A worker that leaves, and a store that is paused, are announced as
 //! well. A task listens on a connection of its own and notifies the workers. Notices are hints, so
-//! one that is duplicated costs at most a rejected lease, and a key whose notice was lost is late by
-//! a second (`sql/load.sql`). **All windows are loaded again when the connection breaks, each second
-//! until another one listens, and once more then.** A statement detects a connection that broke
-//! silently. Once a minute all windows are loaded again in any case.
+//! one that is duplicated costs at most a rejected lease, and a key whose notice was lost is late
+//! by a second (`sql/load.sql`). **All windows are loaded again when the connection breaks, each
+//! second until another one listens, and once more then.** A statement detects a connection that
+//! broke silently. Once a minute all windows are loaded again in any case.
 //!
 //! **A pooler may lose all notices without an error.** The task therefore sends a notice to itself
 //! (`echo:number`) by another connection, when it begins to listen and once a minute. If the notice

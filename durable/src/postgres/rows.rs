@@ -1,8 +1,8 @@
 //! The conversion of operations, records and letters to and from the columns of SQL.
 //!
-//! Durations that only workers compute with are stored as a `bigint`, which bounds them by 292 million
-//! years. Headers are a JSON array of pairs, which keeps their
-//! order, or an object that another client has written.
+//! Durations that only workers compute with are stored as a `bigint`, which bounds them by 292
+//! million years. Headers are a JSON array of pairs, which keeps their order, or an object that
+//! another client has written.
 
 #![forbid(unsafe_code)]
 

@@ -18,9 +18,9 @@
 //! whose rest is damaged, or that is stored under another id, is not delivered. With a short
 //! payload a record stays below the 64 bytes up to which Redis packs a small hash without pointers.
 //!
-//! A payload of more than 4 KiB is [long](Stored). It is in a field of its own beside the record, so
-//! that a lease, its renewals and a retry write the record and not the payload. In a letter it is
-//! preceded by its length in four bytes, which is 0 if the payload is in the record.
+//! A payload of more than 4 KiB is [long](Stored). It is in a field of its own beside the record,
+//! so that a lease, its renewals and a retry write the record and not the payload. In a letter it
+//! is preceded by its length in four bytes, which is 0 if the payload is in the record.
 
 #![forbid(unsafe_code)]
 

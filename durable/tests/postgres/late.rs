@@ -74,8 +74,8 @@ fn many_timers_that_are_due_before_their_commit_are_found() {
     assert_eq!(watch.stop(), []);
 }
 
-/// The snapshot of the transaction does not contain the worker, and its timers are far when they are
-/// inserted.
+/// The snapshot of the transaction does not contain the worker, and its timers are far when they
+/// are inserted.
 #[test]
 fn notices_are_decided_at_the_commit_at_each_isolation_level() {
     let Some(server) = PostgresServer::start(&[]) else { return };

@@ -1,8 +1,8 @@
 //! The default executor. Batches are handed over while its workers run handlers, wait for a batch,
 //! or go to wait.
 //!
-//! As in `shutdown_vs_handler`, shuttle reports a deadlock if all threads wait. Its waits never time
-//! out, so no worker ends before the executor is dropped.
+//! As in `shutdown_vs_handler`, shuttle reports a deadlock if all threads wait. Its waits never
+//! time out, so no worker ends before the executor is dropped.
 
 use loom_tests::explorer::sync::Barrier;
 use loom_tests::explorer::thread;

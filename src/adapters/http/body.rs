@@ -21,8 +21,8 @@ pin_project! {
     /// The time for a frame counts from the first poll that finds no frame, so a slow reader does
     /// not cause a timeout. Like a [`Timeout`](crate::future::Timeout), a body on a timer with a
     /// driver, or one that notices the end of the time late, polls for a frame once more about a
-    /// millisecond later, before it reports the timeout. The body arms a timer at the first poll that finds no frame, resets it
-    /// for each wait, and cancels it at the end of the body.
+    /// millisecond later, before it reports the timeout. The body arms a timer at the first poll
+    /// that finds no frame, resets it for each wait, and cancels it at the end of the body.
     ///
     /// # Examples
     ///
@@ -114,10 +114,10 @@ impl<B> TimeoutBody<B> {
     ///
     /// The time in which the body is not polled counts as well. After the limit, a frame that is
     /// ready is no longer returned. That begins about a millisecond after the limit was noticed if
-    /// it was noticed late, or if the timer has a driver and the body was awaited then. A body that the system
-    /// received before the limit is therefore returned whole, even if another task blocked the
-    /// runtime's thread. The limit costs a second timer while the body is awaited, and a clock
-    /// reading for each frame.
+    /// it was noticed late, or if the timer has a driver and the body was awaited then. A body that
+    /// the system received before the limit is therefore returned whole, even if another task
+    /// blocked the runtime's thread. The limit costs a second timer while the body is awaited, and
+    /// a clock reading for each frame.
     ///
     /// # Examples
     ///

@@ -217,8 +217,8 @@ impl<'e> CalendarBuilder<'e> {
         self
     }
 
-    /// Sets the time zone by an IANA name, or as a fixed offset from UTC such as `+05:30`, of at most
-    /// 18 hours. The default is UTC.
+    /// Sets the time zone by an IANA name, or as a fixed offset from UTC such as `+05:30`, of at
+    /// most 18 hours. The default is UTC.
     ///
     /// # Examples
     ///

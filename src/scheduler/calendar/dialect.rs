@@ -33,9 +33,10 @@
 #[non_exhaustive]
 pub enum Dialect {
     /// Five fields (minute, hour, day of the month, month, day of the week), or six with seconds
-    /// first, which a `*` for the year may follow. Weekdays count from 0 or 7 for Sunday to 6 for Saturday. If both days are given, a
-    /// time needs to match only one of them, unless one is a step from a star. Then it must match
-    /// both, as in Vixie's cron: `0 0 1-7 * */7` is the first Sunday of a month.
+    /// first, which a `*` for the year may follow. Weekdays count from 0 or 7 for Sunday to 6 for
+    /// Saturday. If both days are given, a time needs to match only one of them, unless one is a
+    /// step from a star. Then it must match both, as in Vixie's cron: `0 0 1-7 * */7` is the first
+    /// Sunday of a month.
     #[default]
     Unix,
     /// The dialect of Quartz, with six fields including seconds, or seven with years from 1970 to

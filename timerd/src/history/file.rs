@@ -21,8 +21,8 @@ const RUNS: TableDefinition<'_, u64, (u64, &[u8])> = TableDefinition::new("runs"
 /// The numbers of the runs of each timer.
 const OF_TIMERS: TableDefinition<'_, (&str, u64), ()> = TableDefinition::new("of_timers");
 
-/// A history in a file, which is opened when it is first used. A file that is damaged is renamed, and
-/// a new one is created in its place.
+/// A history in a file, which is opened when it is first used. A file that is damaged is renamed,
+/// and a new one is created in its place.
 pub(super) struct FileHistory(Arc<Inner>);
 
 struct Inner {

@@ -1,14 +1,16 @@
 //! Lasting faults of a server of PostgreSQL, each with a worker and a stream of timers.
 //!
-//! - `open-transaction`. A caller's transaction cancels 3,000 timers, stays open for a minute in which
-//!   they fall due, and is rolled back. The timers of the stream are at most three times as late (p99)
-//!   as without it, and in the end all are delivered.
-//! - `held-locks`. A role without rights holds each advisory lock that a store could use. The stream is
-//!   less than a second late (p99), another process connects, and the store is paused and resumed.
-//! - `logical-promotion`. A store is copied by logical replication, and the copy is used from then on.
-//!   What was resting is delivered there, and timers that die become dead letters beside those before.
-//! - `maintenance`. The database allows no connections for some seconds. The worker waits, and all are
-//!   delivered in the end.
+//! - `open-transaction`. A caller's transaction cancels 3,000 timers, stays open for a minute in
+//!   which they fall due, and is rolled back. The timers of the stream are at most three times as
+//!   late (p99) as without it, and in the end all are delivered.
+//! - `held-locks`. A role without rights holds each advisory lock that a store could use. The
+//!   stream is less than a second late (p99), another process connects, and the store is paused and
+//!   resumed.
+//! - `logical-promotion`. A store is copied by logical replication, and the copy is used from then
+//!   on. What was resting is delivered there, and timers that die become dead letters beside those
+//!   before.
+//! - `maintenance`. The database allows no connections for some seconds. The worker waits, and all
+//!   are delivered in the end.
 
 use crate::Failure;
 use crate::postgres_server::PostgresServer;
