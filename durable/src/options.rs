@@ -320,7 +320,8 @@ impl Options {
         self.settings.backoff
     }
 
-    /// Returns the maximum duration of an attempt.
+    /// Returns how long a worker that dies holds the timer. An attempt may run longer, because its
+    /// lease is renewed.
     #[must_use]
     pub fn get_lease(&self) -> Duration {
         Duration::from_millis(self.settings.lease)

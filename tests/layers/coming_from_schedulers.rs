@@ -176,7 +176,7 @@ fn tokio_cron_seven_fields() {
     assert_eq!(times, [two, two + MINUTE * 1440]);
     let refused = Calendar::new("0 0 2 * * * 2030", "UTC").unwrap_err().to_string();
     assert!(
-        refused.contains("`Dialect::Quartz`, in which one of the two days is `?`"),
+        refused.contains("the dialect of Quartz, in which one of the two days is `?`"),
         "{refused}"
     );
 }

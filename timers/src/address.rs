@@ -144,10 +144,22 @@ pub struct StoreArguments {
     /// The store: a file, `redis://…`, `rediss://…`, `cluster:URL,URL`, `sentinel:MASTER,URL,URL`
     /// or `postgres://…`. The address of a server may end with `#NAME`, and in Redis with
     /// `#NAME:PARTITIONS`
-    #[arg(long, global = true, env = "TIMERS_STORE", hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        env = "TIMERS_STORE",
+        hide_env_values = true,
+        help_heading = "Store"
+    )]
     pub store: Option<AddressText>,
     /// The authorities to trust for TLS instead of the platform's (PEM)
-    #[arg(long, global = true, env = "TIMERS_TLS_AUTHORITY", value_name = "FILE")]
+    #[arg(
+        long,
+        global = true,
+        env = "TIMERS_TLS_AUTHORITY",
+        value_name = "FILE",
+        help_heading = "Store"
+    )]
     pub tls_authority: Option<PathBuf>,
     /// The client certificate for TLS (PEM)
     #[arg(
@@ -155,6 +167,7 @@ pub struct StoreArguments {
         global = true,
         env = "TIMERS_TLS_CERTIFICATE",
         value_name = "FILE",
+        help_heading = "Store",
         requires = "tls_key"
     )]
     pub tls_certificate: Option<PathBuf>,
@@ -164,6 +177,7 @@ pub struct StoreArguments {
         global = true,
         env = "TIMERS_TLS_KEY",
         value_name = "FILE",
+        help_heading = "Store",
         requires = "tls_certificate"
     )]
     pub tls_key: Option<PathBuf>,

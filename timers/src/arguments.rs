@@ -5,22 +5,32 @@
 use super::failure::EXIT_CODES;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 use timers::{
-    AddressText, STATES, Settings, StoreArguments, parse_duration, parse_state, parse_time,
-    state_name,
+    AddressText, STATES, Settings, StoreArguments, parse_duration, parse_position, parse_state,
+    parse_time, state_name,
 };
-use tourbillon_durable::TimerState;
+use tourbillon_durable::{ListPosition, TimerState};
+
+/// The examples of `schedule`.
+const EXAMPLES: &str = "\
+Examples:
+  timers schedule \"order 7\" unpaid --after 30m
+  timers schedule report yearly --cron \"0 9 1 1 *\" --zone Europe/Berlin
+  timers schedule cleanup --every 1h --misfire 10m --existing keep
+  timers schedule invoice --at 2030-01-01T09:00[Europe/Berlin] --payload-file invoice.json
+  generate | timers schedule report --after 5m --payload-file -";
 
 /// Lists and changes durable timers, in a file, Redis or PostgreSQL
 #[derive(Parser)]
-#[command(version, after_help = EXIT_CODES)]
+#[command(version, after_help = EXIT_CODES, max_term_width = 100)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) store: StoreArguments,
-    /// Print one JSON object per line
-    #[arg(long, global = true)]
+    /// Print one JSON object per line, also for an error
+    #[arg(long, global = true, help_heading = "Output")]
     pub(crate) json: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -41,6 +51,13 @@ pub(crate) enum Command {
         #[arg(long)]
         print_sql: bool,
     },
+    /// Print a script that completes the arguments in a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Print the manual page
+    Man,
 }
 
 /// A command on one store.
@@ -51,6 +68,7 @@ pub(crate) enum StoreCommand {
     /// Show a timer
     Get { id: String },
     /// Insert a timer
+    #[command(after_help = EXAMPLES)]
     Schedule(Box<Schedule>),
     /// Cancel a timer
     Cancel { id: String },
@@ -91,6 +109,9 @@ pub(crate) struct List {
     /// Only timers that are due before this time
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) due_before: Option<SystemTime>,
+    /// Only timers after this position, as a list that was not complete has printed it
+    #[arg(long, value_name = "NEXT", value_parser = parse_position)]
+    pub(crate) after: Option<ListPosition>,
     /// The maximum number of timers
     #[arg(long, default_value_t = 100)]
     pub(crate) limit: usize,
@@ -110,6 +131,9 @@ pub(crate) struct Schedule {
     pub(crate) header: Vec<(String, String)>,
     #[command(flatten)]
     pub(crate) settings: Settings,
+    /// The contents of the file.
+    #[arg(skip)]
+    pub(crate) contents: Option<Vec<u8>>,
 }
 
 #[derive(Args)]
@@ -156,15 +180,21 @@ pub(crate) enum Dead {
 
 #[derive(Args)]
 pub(crate) struct Redrive {
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// Redrive the letter under another id, in case its own id is in use
+    #[arg(long, value_name = "ID", conflicts_with = "all")]
+    pub(crate) r#as: Option<String>,
+}
+
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct Which {
     /// The number of the dead letter
-    #[arg(required_unless_present = "all", conflicts_with = "all")]
     pub(crate) number: Option<u64>,
     /// All dead letters
     #[arg(long)]
     pub(crate) all: bool,
-    /// Redrive the letter under another id, in case its own id is in use
-    #[arg(long, value_name = "ID", conflicts_with = "all")]
-    pub(crate) r#as: Option<String>,
 }
 
 fn header(text: &str) -> Result<(String, String), String> {

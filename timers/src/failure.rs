@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use serde_json::json;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use timers::SettingsError;
@@ -29,8 +30,8 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Prints the reason, and returns the exit code.
-    pub(crate) fn report(self) -> ExitCode {
+    /// Prints the reason as text or as JSON, and returns the exit code.
+    pub(crate) fn report(self, json: bool) -> ExitCode {
         let (code, why) = match self {
             // The reader of a pipe has seen enough.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => {
@@ -42,7 +43,10 @@ impl Failure {
             Self::NotFound(why) => (3, why),
             Self::Damaged(why) => (5, why),
         };
-        complain(&format!("timers: {why}"));
+        match json {
+            true => complain(&json!({ "error": why, "code": code }).to_string()),
+            false => complain(&format!("timers: {why}")),
+        }
         ExitCode::from(code)
     }
 }

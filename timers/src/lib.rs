@@ -18,6 +18,6 @@ pub use settings::{ExistingName, Settings, SettingsError, parse_backoff};
 pub use switch::Switch;
 pub use time::{parse_duration, parse_time, show_time};
 pub use view::{
-    LetterView, PayloadView, RuleView, STATES, StatsView, TimerView, parse_state, reason_name,
-    state_name,
+    LetterView, PayloadView, RuleView, STATES, StatsView, TimerView, parse_position, parse_state,
+    reason_name, show_position, state_name,
 };

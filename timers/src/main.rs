@@ -9,7 +9,7 @@ mod screen;
 
 use arguments::{Arguments, Command, StoreCommand};
 use clap::Parser;
-use commands::{change, dead, read, schedule, upkeep};
+use commands::{change, dead, read, schedule, shell, upkeep};
 use failure::Failure;
 use screen::Screen;
 use std::process::ExitCode;
@@ -18,6 +18,7 @@ use tourbillon_durable::DurableTimers;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    let json = arguments.json;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let done = match runtime {
         Ok(runtime) => runtime.block_on(run(arguments)),
@@ -25,12 +26,18 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
+        Err(failure) => failure.report(json),
     }
 }
 
 async fn run(arguments: Arguments) -> Result<(), Failure> {
-    let Arguments { store, json, command } = arguments;
+    let Arguments { store, json, mut command } = arguments;
+    match &mut command {
+        Command::Completions { shell } => return shell::completions(*shell),
+        Command::Man => return shell::man(),
+        Command::Store(StoreCommand::Schedule(asked)) => schedule::read_payload(asked)?,
+        _ => {}
+    }
     let none = "no store given (use --store or TIMERS_STORE)".to_owned();
     let address = store.store.as_ref().ok_or(none).and_then(AddressText::parse);
     let address = address.map_err(Failure::Usage)?;
@@ -43,6 +50,7 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
     let screen = &mut Screen::new(json);
     match command {
         Command::Store(command) => execute(&timers, command, screen).await,
+        Command::Completions { .. } | Command::Man => Ok(()),
         Command::Copy { target } => {
             let target = target.parse().map_err(Failure::Usage)?;
             let other = open(&store, &target, true).await?;

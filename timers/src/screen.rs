@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::failure::Failure;
+use super::failure::{Failure, complain};
 use serde::Serialize;
 use std::io::{self, Write};
 use tabwriter::TabWriter;
@@ -58,6 +58,16 @@ impl Screen {
             return self.line(object);
         }
         Ok(writeln!(io::stdout().lock(), "{}", printable(sentence))?)
+    }
+
+    /// Says how a list that is not complete goes on: with an object in its last line, or to a person on
+    /// the standard error.
+    pub(crate) fn go_on(&mut self, object: &impl Serialize, sentence: &str) -> Result<(), Failure> {
+        if self.json {
+            return self.line(object);
+        }
+        complain(sentence);
+        Ok(())
     }
 
     fn line(&mut self, object: &impl Serialize) -> Result<(), Failure> {

@@ -17,41 +17,41 @@ use tourbillon_durable::{Backoff, Existing, Misfire, Options, When};
 #[cfg_attr(feature = "openapi", schema(as = Schedule))]
 pub struct Settings {
     /// The time, such as `2030-01-01T09:00:00Z` or `2030-01-01T09:00[Europe/Berlin]`
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, help_heading = "Time", value_name = "TIME")]
     pub at: Option<String>,
     /// The delay from now
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, help_heading = "Time", value_name = "DURATION")]
     pub after: Option<String>,
     /// The interval at which the timer repeats, at least `1s`
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, help_heading = "Time", value_name = "DURATION")]
     pub every: Option<String>,
     /// The cron expression by which the timer repeats, such as `0 9 * * *`
-    #[arg(long, value_name = "EXPRESSION")]
+    #[arg(long, help_heading = "Time", value_name = "EXPRESSION")]
     pub cron: Option<String>,
     /// The time zone of the cron expression, such as `Europe/Berlin`, by default UTC
-    #[arg(long)]
+    #[arg(long, help_heading = "Time")]
     pub zone: Option<String>,
     /// The treatment of missed occurrences. `once` (the default) makes up for all of them with one
     /// delivery, and a duration skips those that are later than this
-    #[arg(long, value_name = "once|DURATION")]
+    #[arg(long, help_heading = "Time", value_name = "once|DURATION")]
     pub misfire: Option<String>,
     /// The maximum number of attempts, by default 8, and in the service as it is configured
-    #[arg(long)]
+    #[arg(long, help_heading = "Delivery")]
     pub attempts: Option<u32>,
     /// The first and the longest wait between attempts, by default `1s..10m`, and in the service as
     /// it is configured
-    #[arg(long, value_name = "DURATION..DURATION")]
+    #[arg(long, help_heading = "Delivery", value_name = "DURATION..DURATION")]
     pub backoff: Option<String>,
     /// The time after which another worker takes over if a worker dies, from `1s` to `1d`, by
     /// default `15s`
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, help_heading = "Delivery", value_name = "DURATION")]
     pub lease: Option<String>,
     /// The time after the planned time at which a timer that has not been delivered becomes a dead
     /// letter
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, help_heading = "Delivery", value_name = "DURATION")]
     pub time_to_live: Option<String>,
     /// What happens if a timer with this id exists
-    #[arg(long, value_enum)]
+    #[arg(long, help_heading = "Delivery", value_enum)]
     pub existing: Option<ExistingName>,
 }
 

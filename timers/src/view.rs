@@ -2,13 +2,13 @@
 
 #![forbid(unsafe_code)]
 
-use super::time::show_time;
+use super::time::{parse_time, show_time};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use tourbillon_durable::{
-    DeadLetter, DeadReason, DurableTimer, Misfire, Options, Rule, Stats, TimerState,
+    DeadLetter, DeadReason, DurableTimer, ListPosition, Misfire, Options, Rule, Stats, TimerState,
 };
 
 /// A timer. Times are RFC 3339 in UTC.
@@ -241,6 +241,23 @@ impl RuleView {
 
 fn headers(options: &Options) -> BTreeMap<String, String> {
     options.get_headers().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+/// Writes the position of a timer in a list, which [`parse_position`] reads.
+#[must_use]
+pub fn show_position(timer: &DurableTimer) -> String {
+    format!("{} {}", show_time(timer.due), timer.id)
+}
+
+/// Reads the position of a timer in a list.
+///
+/// # Errors
+///
+/// Fails unless the text is a time and an id.
+pub fn parse_position(text: &str) -> Result<ListPosition, String> {
+    let wrong = || "expected the `next` of a list".to_owned();
+    let (due, id) = text.split_once(' ').ok_or_else(wrong)?;
+    Ok(ListPosition::new(parse_time(due).map_err(|_| wrong())?, id))
 }
 
 /// The states of timers.

@@ -139,7 +139,7 @@ impl CronField {
     /// Parses the rest of `L-3`, the number of days before the last of a month.
     fn before_last(&self, days: &str) -> Result<Option<FieldValues>, Unread> {
         if self.dialect == Dialect::Unix {
-            return Err(("days before the last of a month need `Dialect::Quartz`", None));
+            return Err(("days before the last of a month need the dialect of Quartz", None));
         }
         if days.contains(|sign: char| !sign.is_ascii_digit()) {
             return Err(("`L-` needs a number of days, alone in its field", None));

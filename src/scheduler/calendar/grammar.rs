@@ -100,7 +100,7 @@ fn split_fields<'t>(
         }
         (Dialect::Unix, &[.., year]) if given.len() == 7 => refused(
             year,
-            "years need `Dialect::Quartz`, in which one of the two days is `?` and weekdays count \
+            "years need the dialect of Quartz, in which one of the two days is `?` and weekdays count \
              from 1 for Sunday",
         ),
         (Dialect::Unix, _) => refused(

@@ -14,8 +14,11 @@ use axum::extract::{Path, Query, State};
 use http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use std::ops::Bound;
-use timers::{Settings, Switch, TimerView, parse_state, parse_time, show_time, state_name};
-use tourbillon_durable::{Cancelled, DurableError, DurableTimer, Inserted, ListPosition};
+use timers::{
+    Settings, Switch, TimerView, parse_position, parse_state, parse_time, show_position, show_time,
+    state_name,
+};
+use tourbillon_durable::{Cancelled, DurableError, DurableTimer, Inserted};
 use utoipa::{IntoParams, ToSchema};
 
 /// The maximum number of timers in a response.
@@ -142,7 +145,8 @@ pub(super) async fn list(
     };
     let from = time("due_from", &which.due_from)?.map_or(Bound::Unbounded, Bound::Included);
     let before = time("due_before", &which.due_before)?.map_or(Bound::Unbounded, Bound::Excluded);
-    let mut last = which.after.as_deref().map(position).transpose()?;
+    let after = which.after.as_deref().map(parse_position).transpose();
+    let mut last = after.map_err(|why| Problem::invalid(format!("after: {why}")))?;
     let mut found: Vec<DurableTimer> = Vec::new();
     while found.len() < limit {
         let room = limit - found.len();
@@ -155,7 +159,7 @@ pub(super) async fn list(
         found.extend(page);
     }
     let next = found.last().filter(|_| found.len() == limit);
-    let next = next.map(|timer| format!("{} {}", show_time(timer.due), timer.id));
+    let next = next.map(show_position);
     Ok(Json(Timers { timers: found.iter().map(TimerView::new).collect(), next }))
 }
 
@@ -217,11 +221,4 @@ async fn switch(app: &App, id: String, switch: Switch) -> Result<Json<Done>, Pro
 
 fn missing(id: &str) -> Problem {
     Problem::not_found(format!("there is no timer {id:?}"))
-}
-
-/// Reads a `next`, which is the due time and the id of the last timer of a page.
-fn position(text: &str) -> Result<ListPosition, Problem> {
-    let wrong = || Problem::invalid("after: expected the `next` of a page");
-    let (due, id) = text.split_once(' ').ok_or_else(wrong)?;
-    Ok(ListPosition::new(parse_time(due).map_err(|_| wrong())?, id))
 }

@@ -52,18 +52,23 @@ async fn list(
     screen: &mut Screen,
 ) -> Result<(), Failure> {
     let mut found: Vec<DeadLetter> = Vec::new();
-    while found.len() < limit {
+    // One more than is shown, which tells whether there are more.
+    let enough = limit.saturating_add(1);
+    while found.len() < enough {
         let last = found.last().map(|letter| letter.number).or(from);
-        let limit = limit - found.len();
+        let room = enough - found.len();
         let page = match newest {
-            true => timers.newest_dead_letters(last, limit).await?,
-            false => timers.dead_letters(last, limit).await?,
+            true => timers.newest_dead_letters(last, room).await?,
+            false => timers.dead_letters(last, room).await?,
         };
         if page.is_empty() {
             break;
         }
         found.extend(page);
     }
+    let is_complete = found.len() <= limit;
+    found.truncate(limit);
+    let next = found.last().filter(|_| !is_complete).map(|letter| letter.number);
     let views: Vec<LetterView> = found.iter().map(LetterView::new).collect();
     screen.table(["NUMBER", "DIED", "REASON", "ATTEMPTS", "ID", "ERROR"], &views, |letter| {
         [
@@ -74,7 +79,11 @@ async fn list(
             letter.id.clone(),
             beginning(&letter.error),
         ]
-    })
+    })?;
+    let Some(next) = next else { return Ok(()) };
+    let option = if newest { "--newest --before" } else { "--after" };
+    let more = format!("there are more: dead list {option} {next}");
+    screen.go_on(&json!({ "next": next }), &more)
 }
 
 async fn show(timers: &DurableTimers, number: u64, screen: &mut Screen) -> Result<(), Failure> {
@@ -100,7 +109,7 @@ pub(crate) async fn redrive(
     asked: Redrive,
     screen: &mut Screen,
 ) -> Result<(), Failure> {
-    let Some(number) = asked.number else { return redrive_all(timers, screen).await };
+    let Some(number) = asked.which.number else { return redrive_all(timers, screen).await };
     let done = match &asked.r#as {
         Some(id) => timers.redrive_as(number, id).await?,
         None => timers.redrive(number).await?,

@@ -6,4 +6,5 @@ pub(crate) mod change;
 pub(crate) mod dead;
 pub(crate) mod read;
 pub(crate) mod schedule;
+pub(crate) mod shell;
 pub(crate) mod upkeep;

@@ -5,8 +5,9 @@
 use crate::arguments::List;
 use crate::failure::Failure;
 use crate::screen::Screen;
+use serde_json::json;
 use std::ops::Bound;
-use timers::{TimerView, printable};
+use timers::{TimerView, printable, show_position};
 use tourbillon_durable::{DurableTimer, DurableTimers};
 
 /// The number of characters of a payload in a table.
@@ -22,9 +23,11 @@ pub(crate) async fn list(
         asked.due_before.map_or(Bound::Unbounded, Bound::Excluded),
     );
     let mut found: Vec<DurableTimer> = Vec::new();
-    while found.len() < asked.limit {
-        let last = found.last().map(DurableTimer::position);
-        let room = asked.limit - found.len();
+    // One more than is shown, which tells whether there are more.
+    let enough = asked.limit.saturating_add(1);
+    while found.len() < enough {
+        let last = found.last().map(DurableTimer::position).or_else(|| asked.after.clone());
+        let room = enough - found.len();
         let page = match asked.state {
             Some(state) => timers.list_state(state, last, room).await?,
             None => timers.list_due(range, last, room).await?,
@@ -34,17 +37,23 @@ pub(crate) async fn list(
         }
         found.extend(page);
     }
+    let is_complete = found.len() <= asked.limit;
+    found.truncate(asked.limit);
+    let next = found.last().filter(|_| !is_complete).map(show_position);
     let views: Vec<TimerView> = found.iter().map(TimerView::new).collect();
     screen.table(["DUE", "STATE", "ATTEMPTS", "REPEATS", "ID", "PAYLOAD"], &views, |timer| {
         [
-            timer.due.clone(),
+            // While an attempt runs, it is due again at the end of its lease, which tells nothing.
+            if timer.state == "running" { &timer.planned } else { &timer.due }.clone(),
             timer.state.to_owned(),
             format!("{}/{}", timer.attempts, timer.most_attempts),
             timer.repeats.as_ref().map_or("-".to_owned(), |rule| rule.words()),
             timer.id.clone(),
             beginning(timer.payload.text()),
         ]
-    })
+    })?;
+    let Some(next) = next else { return Ok(()) };
+    screen.go_on(&json!({ "next": next }), &format!("there are more: list --after {next:?}"))
 }
 
 pub(crate) async fn get(

@@ -21,10 +21,7 @@ pub(crate) async fn schedule(
         .header
         .into_iter()
         .fold(options, |options, (name, value)| options.header(name, value));
-    let payload = match &asked.payload_file {
-        Some(path) => read(path)?,
-        None => asked.payload.unwrap_or_default().into_bytes(),
-    };
+    let payload = asked.contents.unwrap_or_else(|| asked.payload.unwrap_or_default().into_bytes());
     let id = &asked.id;
     let inserted = timers.insert(id, payload, when, options).await;
     let result = match inserted.map_err(DurableError::from)? {
@@ -39,6 +36,13 @@ pub(crate) async fn schedule(
     let shown = due.as_ref().map_or(String::new(), |due| format!(", due {due}"));
     screen
         .say(&json!({ "id": id, "result": result, "due": due }), &format!("{id}: {result}{shown}"))
+}
+
+/// Reads the file of the payload. The input may take long, and so this comes before the store is
+/// opened, which in a file locks it.
+pub(crate) fn read_payload(asked: &mut Schedule) -> Result<(), Failure> {
+    asked.contents = asked.payload_file.as_deref().map(read).transpose()?;
+    Ok(())
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Failure> {

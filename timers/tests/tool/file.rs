@@ -2,7 +2,9 @@
 
 use super::tool::{Folder, Tool, unwritable};
 use serde_json::json;
+use std::io::Write;
 use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 use tourbillon_durable::{DurableTimers, Options, Verdict};
 
@@ -82,6 +84,68 @@ fn payloads_are_bytes() {
 }
 
 #[test]
+fn a_store_is_not_open_while_a_payload_is_awaited() {
+    let folder = Folder::new();
+    let tool = Tool::file(&folder.join("timers"));
+    tool.json(&["schedule", "a", "--after", "30d"]);
+    let mut command = tool.command(&["schedule", "b", "--after", "30d", "--payload-file", "-"]);
+    let (input, mut writes) = std::io::pipe().unwrap();
+    let mut waits = command.stdin(input).stdout(Stdio::null()).spawn().unwrap();
+    // More than a pipe holds, so the command has begun to read.
+    let payload = vec![b'.'; 256 * 1024];
+    writes.write_all(&payload).unwrap();
+    assert_eq!(tool.run(&["list"]).code, 0);
+    drop((command, writes));
+    assert!(waits.wait().unwrap().success());
+    let stored = tool.field("payload", &["get", "b"]);
+    assert_eq!(stored[0].as_str().unwrap().len(), payload.len());
+}
+
+#[test]
+fn errors_are_json_where_the_output_is() {
+    let folder = Folder::new();
+    let tool = Tool::file(&folder.join("timers"));
+    let ran = tool.run(&["--json", "get", "nothing"]);
+    let error: serde_json::Value = serde_json::from_str(&ran.errors).unwrap();
+    assert_eq!((ran.code, &error["code"]), (3, &json!(3)));
+    assert!(error["error"].as_str().unwrap().contains("there is no such store"));
+}
+
+#[test]
+fn help_is_as_wide_as_a_page_and_names_all_choices() {
+    let nowhere = Tool::at("");
+    for command in ["list", "schedule", "redrive", "dead", "copy"] {
+        let ran = nowhere.run(&[command, "--help"]);
+        assert_eq!(ran.code, 0);
+        let widest = ran.out.lines().map(|line| line.chars().count()).max();
+        assert!(widest <= Some(100), "{widest:?}: {}", ran.out);
+    }
+    let schedule = nowhere.run(&["schedule", "--help"]).out;
+    let place = |text: &str| schedule.find(text).unwrap_or_else(|| panic!("{text}: {schedule}"));
+    let order = ["Time:", "--cron", "Delivery:", "--lease", "Store:", "--tls-key", "Examples:"];
+    assert!(order.map(place).is_sorted(), "{schedule}");
+    let usage = nowhere.run(&["redrive"]);
+    assert!(usage.code == 2 && usage.errors.contains("--all"), "{usage:?}");
+    assert_eq!(nowhere.run(&["redrive", "7", "--all"]).code, 2);
+    let folder = Folder::new();
+    let wrong =
+        Tool::file(&folder.join("timers")).run(&["schedule", "a", "--cron", "0 0 1 1 * * 2030"]);
+    assert!(wrong.errors.contains("years need"), "{wrong:?}");
+    assert!(!wrong.errors.contains("::"), "{wrong:?}");
+}
+
+#[test]
+fn completions_and_the_manual_have_the_commands() {
+    let nowhere = Tool::at("");
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let ran = nowhere.run(&["completions", shell]);
+        assert!(ran.code == 0 && ran.out.contains("redrive"), "{shell}");
+    }
+    let manual = nowhere.run(&["man"]);
+    assert!(manual.code == 0 && manual.out.contains(".TH timers 1"), "{}", manual.out);
+}
+
+#[test]
 fn rules_are_shown_with_their_misfire_option() {
     let folder = Folder::new();
     let tool = Tool::file(&folder.join("timers"));
@@ -101,10 +165,19 @@ fn lists_are_limited_by_state_time_and_number() {
     let (store, start) = (folder.join("timers"), SystemTime::UNIX_EPOCH + 120 * YEAR);
     fill(&store, 1200, start);
     let tool = Tool::file(&store);
-    assert_eq!(tool.json(&["list"]).len(), 100);
-    let more = tool.field("id", &["list", "--limit", "1100"]);
-    let all: Vec<String> = (0..1100).map(|number| format!("{number:04}")).collect();
-    assert_eq!(more, all);
+    let all: Vec<String> = (0..1200).map(|number| format!("{number:04}")).collect();
+    let mut listed = Vec::new();
+    let mut page = tool.page(&["list"]);
+    assert_eq!(page.0.len(), 100);
+    loop {
+        listed.extend(page.0.iter().map(|timer| timer["id"].as_str().unwrap().to_owned()));
+        let Some(next) = page.1 else { break };
+        page = tool.page(&["list", "--limit", "550", "--after", next.as_str().unwrap()]);
+    }
+    assert_eq!(listed, all);
+    let ran = tool.run(&["list", "--limit", "1199"]);
+    assert!(ran.errors.starts_with("there are more: list --after \""), "{}", ran.errors);
+    assert_eq!(tool.run(&["list", "--limit", "1200"]).errors, "");
     let at = |seconds| timers::show_time(start + Duration::from_secs(seconds));
     let (from, before) = (at(5), at(8));
     let range = ["list", "--due-from", &from, "--due-before", &before];
@@ -122,8 +195,11 @@ fn dead_letters_are_shown_redriven_and_deleted() {
     let store = folder.join("timers");
     kill(&store, &["a", "b", "c", "d"]);
     let tool = Tool::file(&store);
-    let letters = tool.json(&["dead", "list", "--limit", "3"]);
-    assert_eq!(letters.len(), 3);
+    let (letters, next) = tool.page(&["dead", "list", "--limit", "3"]);
+    assert_eq!((letters.len(), next.as_ref()), (3, Some(&letters[2]["number"])));
+    assert_eq!(tool.page(&["dead", "list", "--limit", "4"]).1, None);
+    let (newest, next) = tool.page(&["dead", "list", "--newest", "--limit", "1"]);
+    assert_eq!((newest.len(), next.as_ref()), (1, Some(&newest[0]["number"])));
     let numbers: Vec<String> =
         tool.field("number", &["dead", "list"]).iter().map(ToString::to_string).collect();
     let shown = &tool.json(&["dead", "show", &numbers[1]])[0];
@@ -159,7 +235,7 @@ fn dead_letters_are_listed_newest_first() {
     assert_eq!(newest, oldest);
     let number = newest[1]["number"].to_string();
     let older = ["dead", "list", "--newest", "--before", &number, "--limit", "1"];
-    assert_eq!(tool.json(&older), newest[2..3]);
+    assert_eq!(tool.page(&older).0, newest[2..3]);
     assert_eq!(tool.run(&["dead", "list", "--before", "1"]).code, 2);
 }
 

@@ -67,6 +67,13 @@ impl Tool {
         ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
+    /// Runs a list, and returns its objects and how it goes on, if it is not complete.
+    pub(crate) fn page(&self, arguments: &[&str]) -> (Vec<Value>, Option<Value>) {
+        let mut found = self.json(arguments);
+        let last = found.pop_if(|last| last.get("next").is_some());
+        (found, last.map(|mut last| last["next"].take()))
+    }
+
     /// Returns a field of each line of a command.
     pub(crate) fn field(&self, name: &str, arguments: &[&str]) -> Vec<Value> {
         self.json(arguments).into_iter().map(|mut line| line[name].take()).collect()
