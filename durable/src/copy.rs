@@ -177,7 +177,10 @@ impl DurableTimers {
                 Ok(Settled::At(Box::new(record)))
             }
             Leasing::Unreadable(error) => Err(error),
-            Leasing::NotDue { .. } | Leasing::NotFound | Leasing::Paused => Ok(Settled::Running),
+            Leasing::NotDue { .. }
+            | Leasing::NotFound
+            | Leasing::Locked { .. }
+            | Leasing::Paused => Ok(Settled::Running),
         }
     }
 }

@@ -368,6 +368,9 @@ pub(super) enum Finished {
     Cancelled,
     /// The lease was taken over or the timer was replaced. Nothing was changed.
     TooLate,
+    /// A transaction of another client has locked the timer. Nothing was changed.
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only Postgres has them"))]
+    Locked,
 }
 
 /// The outcome of a request for a lease.
@@ -380,6 +383,11 @@ pub(super) enum Leasing {
         now: Millis,
     },
     NotFound,
+    /// A transaction of another client has locked the timer, and may stay open for long.
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only Postgres has them"))]
+    Locked {
+        now: Millis,
+    },
     /// The store is paused.
     Paused,
     /// The record cannot be read. Nothing was changed.

@@ -18,6 +18,11 @@
 //! **Bounded.** If there are more than [`MOST`] keys, the last one leaves the wheel and the low
 //! watermark moves back to it. The key is loaded again when there is room.
 //!
+//! **A key that a caller's transaction has locked makes room.** It is [deferred](Window::defer), as the
+//! transaction may stay open for long. The key fires again after a while. Until then it does not count,
+//! and no page brings it back. The number of these keys is bounded as well. Any others are forgotten
+//! until a page has them.
+//!
 //! **No worker is woken under a lock**, because a waker may poll the worker where it is called, and
 //! the worker locks `Window` again. A change of the wheel records that the worker has to be polled.
 //! The thread that holds the lock wakes the worker after it has released the lock.
@@ -30,6 +35,7 @@ use crate::panics::ignore_poison;
 use futures_util::task::AtomicWaker;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::Context;
@@ -46,6 +52,21 @@ const AGAIN: Duration = Duration::from_secs(60);
 /// The maximum number of changes that are recorded while a page is pending.
 const LOG: usize = 16 * MOST;
 
+/// The maximum number of keys that are deferred.
+const MOST_DEFERRED: usize = 16 * MOST;
+
+/// The shortest time after which a deferred key fires again.
+const SHORTEST_DEFERRAL: Duration = Duration::from_millis(20);
+
+/// The longest time after which a deferred key fires again, if there are few.
+const DEFERRAL: Duration = Duration::from_secs(1);
+
+/// The longest time after which a deferred key fires again.
+const LONGEST_DEFERRAL: Duration = Duration::from_secs(30);
+
+/// The part of a worker's deliveries that deferred keys may occupy is one of this number.
+const DEFERRED_SHARE: u32 = 4;
+
 /// The drift of the store's clock above which it counts as set.
 const ASTRAY: Millis = 50;
 
@@ -61,6 +82,8 @@ struct Loaded {
     /// All keys below this one are in the wheel.
     low_watermark: Key,
     armed: BTreeMap<Key, TimerId>,
+    /// The keys that fire again although they are due.
+    deferred: BTreeMap<Key, TimerId>,
     /// The changes since a page was requested.
     log: Option<Vec<Change>>,
     /// Set if the store is to be checked at once.
@@ -104,8 +127,9 @@ impl Reading {
 impl Window {
     pub(super) fn new(queue: DelayQueueHandle<Key>, base: Reading) -> Self {
         let (low_watermark, armed) = (first_from(0), BTreeMap::new());
-        let loaded =
-            Loaded { low_watermark, armed, log: None, check_requested: false, base, again: None };
+        let deferred = BTreeMap::new();
+        let (log, check_requested, again) = (None, false, None);
+        let loaded = Loaded { low_watermark, armed, deferred, log, check_requested, base, again };
         Self { queue, loaded: Mutex::new(loaded), check_waker: AtomicWaker::new() }
     }
 
@@ -212,6 +236,37 @@ impl Window {
         if loaded.armed.get(key) == Some(&id) {
             loaded.armed.remove(key);
         }
+        if loaded.deferred.get(key) == Some(&id) {
+            loaded.deferred.remove(key);
+        }
+    }
+
+    /// Makes a key fire again after a while, because a transaction of another client has locked its
+    /// timer. The wait grows with the time for which the key has been due. If there are many such
+    /// keys, it is so long that their requests occupy a quarter of the `places` of a worker.
+    pub(super) fn defer(&self, key: Key, now: Reading, places: usize) {
+        let late = Duration::from_millis(now.store.saturating_sub(key.0));
+        let asked = now.answered.saturating_duration_since(now.asked);
+        let places = u32::try_from(places).unwrap_or(u32::MAX).max(1);
+        let mut loaded = self.lock();
+        if let Some(id) = loaded.armed.remove(&key) {
+            drop(loaded.queue.cancel(id));
+        }
+        if loaded.deferred.len() >= MOST_DEFERRED || loaded.deferred.contains_key(&key) {
+            return;
+        }
+        let count = u32::try_from(loaded.deferred.len()).unwrap_or(u32::MAX);
+        let wait = (late / 4).clamp(SHORTEST_DEFERRAL, DEFERRAL);
+        let wait = wait.max(asked.saturating_mul(count) / places * DEFERRED_SHARE);
+        // Those that were due together must not be requested together for ever.
+        let mut hasher = DefaultHasher::new();
+        (&key, now.store).hash(&mut hasher);
+        let sooner = u32::try_from(hasher.finish() % 512).unwrap_or_default();
+        let wait = wait.min(LONGEST_DEFERRAL) * (1024 - sooner) / 1024;
+        // Otherwise the worker has gone.
+        if let Ok(id) = loaded.queue.insert_at(key.clone(), now.answered + wait) {
+            loaded.deferred.insert(key, id);
+        }
     }
 
     /// Inserts a key again that was not due yet.
@@ -247,8 +302,10 @@ impl WindowGuard<'_> {
     }
 
     fn change(&mut self, change: Change) {
-        if let Some(id) = change.removed.and_then(|key| self.loaded.armed.remove(&key)) {
-            drop(self.queue.cancel(id));
+        if let Some(key) = change.removed {
+            let loaded = &mut *self.loaded;
+            let ids = [loaded.armed.remove(&key), loaded.deferred.remove(&key)];
+            ids.into_iter().flatten().for_each(|id| drop(self.queue.cancel(id)));
         }
         if let Some(key) = change.added {
             self.put(key);
@@ -263,7 +320,8 @@ impl WindowGuard<'_> {
     /// Inserts a key that is due by this reading of the clock.
     fn put_at(&mut self, key: Key, clock: Reading) {
         let loaded = &mut *self.loaded;
-        if key >= loaded.low_watermark || loaded.armed.contains_key(&key) {
+        let is_known = loaded.armed.contains_key(&key) || loaded.deferred.contains_key(&key);
+        if key >= loaded.low_watermark || is_known {
             return;
         }
         match self.queue.insert_at(key.clone(), clock.instant(key.0)) {
@@ -441,6 +499,36 @@ mod tests {
         assert_eq!(trial.fired(20), [5, 6]);
         trial.load(&[7], false, 40, &[]);
         assert_eq!(trial.fired(20), [7]);
+    }
+
+    #[test]
+    fn a_key_that_is_locked_makes_room_and_fires_again() {
+        let mut trial = Trial::new();
+        let start = trial.clock.start();
+        let now = |millis| at(millis, start + Duration::from_millis(millis));
+        trial.load(&[1000, 2000], false, 60_000, &[]);
+        assert_eq!(trial.fired(1000), [1000]);
+        trial.window.defer(key(1000), now(1000), 1);
+        // A page or a notice may still have it.
+        trial.window.notify(&[added(1000)]);
+        assert_eq!(trial.window.state(start).0, 1, "the other key");
+        assert_eq!(trial.fired(1005), [0; 0]);
+        assert_eq!(trial.fired(1040), [1000]);
+        // The longer it has been due, the longer is the wait, up to a second.
+        assert_eq!(trial.fired(9000), [2000]);
+        trial.window.defer(key(1000), now(9000), 1);
+        assert_eq!(trial.fired(9400), [0; 0]);
+        assert_eq!(trial.fired(10_100), [1000]);
+        trial.window.defer(key(1000), now(10_100), 1);
+        trial.window.notify(&[removed(1000)]);
+        assert_eq!(trial.fired(30_000), [0; 0], "it has gone");
+        // Many of them, about which the store replies slowly, leave the worker time for others.
+        let asked = start + Duration::from_millis(29_990);
+        let slow = Reading { store: 30_000, asked, answered: start + 30 * Duration::from_secs(1) };
+        (0..=1000).for_each(|due| trial.window.defer(key(due), slow, 1));
+        let soon = trial.fired(32_000).len();
+        assert!(soon < 200, "{soon}");
+        assert_eq!(soon + trial.fired(60_100).len(), 1001);
     }
 
     #[test]

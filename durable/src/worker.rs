@@ -304,6 +304,7 @@ impl Worker {
             ending: ending.shared(),
             cut: is_cut.shared(),
             time_limit,
+            places: concurrency,
         };
         let mut run = Run {
             attempts: Arc::new(attempts),

@@ -12,7 +12,7 @@ use super::permits::Permit;
 use super::ready::Claim;
 use super::record::{DeadReason, Record};
 use super::report::Reporter;
-use super::store::{Answer, Finish, Finished, Lease, Leasing, Store};
+use super::store::{Answer, Finish, Finished, Lease, Leasing, Renewed, Store};
 use super::trace::AttemptSpan;
 use super::verdict::Verdict;
 use super::window::{Reading, Window};
@@ -38,6 +38,9 @@ pub(super) const STALLED: Duration = Duration::from_secs(2);
 /// The minimum time for which an ending worker waits until the store accepts the end of an attempt,
 /// if the lease has run out by then.
 const GRACE: Duration = Duration::from_millis(250);
+
+/// The first and the longest wait before another request to end an attempt whose timer is locked.
+const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(500)];
 
 /// The error of an attempt whose lease ran out.
 const RAN_OUT: &str = "the lease ran out";
@@ -154,6 +157,8 @@ pub(super) struct Attempts {
     pub(super) cut: Signal,
     /// The maximum duration of a handler.
     pub(super) time_limit: Duration,
+    /// The maximum number of handlers that run at the same time.
+    pub(super) places: usize,
 }
 
 impl Attempts {
@@ -176,6 +181,11 @@ impl Attempts {
                 self.window.reinsert((due, id), now);
                 return Ok(());
             }
+            Leasing::Locked { now } => {
+                let now = Reading { store: now, asked, answered: self.timer.now() };
+                self.window.defer((planned, id), now, self.places);
+                return Ok(());
+            }
             // Everything is loaded again when a paused store is resumed.
             Leasing::NotFound | Leasing::Paused => return Ok(()),
             Leasing::Unreadable(error) => {
@@ -187,16 +197,14 @@ impl Attempts {
         let mut course = Course::begin(&lease, asked, self.timer.now());
         permit.reacquire().await;
         let (Ended { finish, outcome }, expires) = self.attempt(&id, &lease, &mut course).await?;
-        let left = expires.saturating_duration_since(self.timer.now()).max(GRACE);
-        let finishing = self.store.finish(&id, lease.fence, finish);
-        let outcome = match self.wait(&id, finishing, &mut permit, left).await? {
+        let outcome = match self.finish(&id, lease.fence, finish, expires, &mut permit).await? {
             Some(Finished::Accepted) => outcome,
             Some(Finished::Cancelled) => outcome.cancelled(),
             Some(Finished::TooLate) => {
                 self.report_lost(&course, &id, lease.record.attempt, LeaseLoss::TakenOver);
                 Outcome::TooLate
             }
-            None => Outcome::Unanswered,
+            Some(Finished::Locked) | None => Outcome::Unanswered,
         };
         let Record { planned, attempt, .. } = lease.record;
         let (lateness, duration) = (course.lateness, course.duration);
@@ -205,6 +213,44 @@ impl Attempts {
             Attempt { id: id.to_string(), planned, due, attempt, outcome, lateness, duration };
         self.report(&course, &Event::Attempt(attempt));
         Ok(())
+    }
+
+    /// Ends the lease of an attempt. While a transaction of another client has locked the timer, the
+    /// lease is renewed without a permit, so that no other worker takes over the attempt. An ending
+    /// worker waits as long as the lease stands, and then returns `None`.
+    async fn finish(
+        &self,
+        id: &str,
+        fence: u64,
+        finish: Finish,
+        mut expires: Instant,
+        permit: &mut Permit,
+    ) -> Result<Option<Finished>, DurableError> {
+        let left =
+            |expires: Instant| expires.saturating_duration_since(self.timer.now()).max(GRACE);
+        let mut pause = PAUSES[0];
+        loop {
+            let finishing = self.store.finish(id, fence, finish.clone());
+            match self.wait(id, finishing, permit, left(expires)).await? {
+                Some(Finished::Locked) => permit.release(),
+                finished => return Ok(finished),
+            }
+            if self.ending.clone().now_or_never().is_none() {
+                let asked = self.timer.now();
+                let renewing = self.store.renew(id, fence);
+                match self.wait(id, renewing, permit, left(expires)).await? {
+                    Some(Renewed::Held { length, .. }) => {
+                        expires = asked + Duration::from_millis(length);
+                    }
+                    Some(Renewed::Lost) => return Ok(Some(Finished::TooLate)),
+                    None => return Ok(None),
+                }
+            } else if self.timer.now() >= expires {
+                return Ok(None);
+            }
+            self.timer.sleep(pause).await.map_err(DurableError::Timer)?;
+            pause = (pause * 2).min(PAUSES[1]);
+        }
     }
 
     /// Waits for a reply about a timer. An ending worker waits for at most `most` from now on, and

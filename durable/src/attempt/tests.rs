@@ -77,6 +77,7 @@ fn delivered(less: Millis, ends: bool) -> Result<Delivered, Box<dyn std::error::
         ending: ending.shared(),
         cut: is_cut.shared(),
         time_limit: Duration::from_secs(1),
+        places: 1,
     };
     let permit = Arc::new(Permits::new(1)).try_acquire().ok_or("a permit")?;
     let ready = Arc::new(Ready::default());

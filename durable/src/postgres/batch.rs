@@ -16,11 +16,17 @@
 //! until a reply arrives, and gets the kept one if it was executed, whether the connection broke
 //! before, during or after the commit. A lower number is rejected.
 //!
+//! **A batch waits for no caller.** A caller's transaction may stay open for long. An operation whose
+//! timer such a transaction has locked is answered with [`LOCKED`], and sent again after a pause, by
+//! itself. A lock that cannot be seen, such as that of an id that was inserted and not committed, makes
+//! a batch fail after 10 ms. It is then sent again with each of its operations protected from the
+//! others. Until that id is free, all operations that may wait for it are sent in a lane of their own.
+//!
 //! **Each by itself if they fail together.** A transaction is atomic, so one operation that the
-//! server rejects, or that has to wait for the lock of a caller's open transaction, would keep the
-//! others of its batch from being executed. Such a batch is taken apart, and each of its operations
-//! is sent as a batch of its own, by a task of its own. If it was sent before without a reply, it
-//! is settled first, because that copy may have been executed, or may still arrive.
+//! server rejects, or a limit of time for statements, would keep the others of its batch from being
+//! executed. Such a batch is taken apart, and each of its operations is sent as a batch of its own, by
+//! a task of its own. If it was sent before without a reply, it is settled first, because that copy
+//! may have been executed, or may still arrive.
 //!
 //! **Callers that timed out** have already received `Unreachable`. Their operations are left out of
 //! a resend.
@@ -31,7 +37,7 @@ use super::super::error::DurableError;
 use super::fault::Fault;
 use super::link::{ANSWER, LONGEST_ANSWER, PAUSES, Retry};
 use super::operations::Operations;
-use super::queue::{LANES, Lane, Operation, Reply, Request};
+use super::queue::{HELD, LANES, LOCKED, Lane, Operation, Reply, Request};
 use super::rows::{Columns, reply};
 use crate::panics::ignore_poison;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -42,42 +48,94 @@ use tokio::time::timeout;
 /// The maximum number of operations in a batch.
 const MAX_OPERATIONS: usize = 256;
 
+/// The maximum number of operations in a batch of the lane [`HELD`], each of which may wait for 2 ms.
+const MAX_HELD: usize = 32;
+
 /// The maximum number of bytes in a batch, unless a single operation is longer.
 const MAX_BYTES: usize = 1 << 20;
 
-/// The lane and the number of a batch, and whether it must not be executed any more.
+/// The lane and the number of a batch, whether it must not be executed any more, and whether its
+/// operations are protected from each other.
 #[derive(Clone, Copy)]
 struct Batch {
     process: i64,
     number: i64,
     settles: bool,
+    careful: bool,
 }
 
 impl Operations {
-    /// Executes an operation with the next batch of its lane. Gives up after a while if `retry`
-    /// says so, and leaves the operation out of a batch that is not sent yet when it is dropped.
+    /// Executes an operation with the next batch of its lane, again and again while another
+    /// transaction keeps it from being executed. Gives up after a while if `retry` says so, and leaves
+    /// the operation out of a batch that is not sent yet when it is dropped.
     pub(super) async fn change(
         self: &Arc<Self>,
         retry: Retry,
         operation: Operation,
     ) -> Result<Reply, DurableError> {
-        check_text(&operation)?;
-        let lane = lane_of(&operation);
-        let why = Arc::default();
-        let (request, answer) = Request::new(operation, retry.limit().is_none(), &why);
+        let (operation, why) = (Arc::new(operation), Arc::default());
+        let asked = async {
+            let (mut pause, mut held) = (PAUSES[0], None);
+            loop {
+                let reply = self.ask(retry, &operation, &why).await?;
+                if reply.answer != LOCKED {
+                    return Ok(reply);
+                }
+                let what = format!("{}: another transaction has locked it", self.link.address());
+                *ignore_poison(why.lock()) = what;
+                if operation.may_wait() {
+                    held.get_or_insert_with(|| self.held.wait(&operation.id));
+                }
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(PAUSES[1]);
+            }
+        };
+        self.within(retry, &why, asked).await
+    }
+
+    /// Executes an operation of a worker with the next batch of its lane. The answer is [`LOCKED`] if
+    /// another transaction keeps it from being executed.
+    pub(super) async fn change_unless_locked(
+        self: &Arc<Self>,
+        retry: Retry,
+        operation: Operation,
+    ) -> Result<Reply, DurableError> {
+        let (operation, why) = (Arc::new(operation), Arc::default());
+        self.within(retry, &why, self.ask(retry, &operation, &why)).await
+    }
+
+    /// Waits for a reply, as long as `retry` says.
+    async fn within(
+        &self,
+        retry: Retry,
+        why: &Mutex<String>,
+        asked: impl Future<Output = Result<Reply, DurableError>>,
+    ) -> Result<Reply, DurableError> {
+        match retry.limit() {
+            None => asked.await,
+            Some(limit) => match timeout(limit, asked).await {
+                Ok(answered) => answered,
+                Err(_) => Err(DurableError::Unreachable(self.reason(why))),
+            },
+        }
+    }
+
+    /// Adds an operation to its lane, and waits for its reply.
+    async fn ask(
+        self: &Arc<Self>,
+        retry: Retry,
+        operation: &Arc<Operation>,
+        why: &Arc<Mutex<String>>,
+    ) -> Result<Reply, DurableError> {
+        check_text(operation)?;
+        let is_held = operation.may_wait() && self.held.has(&operation.id);
+        let lane = if is_held { HELD } else { lane_of(operation) };
+        let (request, answer) = Request::new(Arc::clone(operation), retry.limit().is_none(), why);
         if self.lanes[lane].push(request) {
             let sender = Sender { operations: Arc::clone(self), lane, ended: false };
             tokio::spawn(sender.run());
         }
-        let answered = match retry.limit() {
-            None => answer.await,
-            Some(limit) => match timeout(limit, answer).await {
-                Ok(answered) => answered,
-                Err(_) => return Err(DurableError::Unreachable(self.reason(&why))),
-            },
-        };
-        let reply = answered.unwrap_or(Err(DurableError::Closed))?;
-        Ok(reply)
+        answer.await.unwrap_or(Err(DurableError::Closed))
     }
 
     fn reason(&self, why: &Mutex<String>) -> String {
@@ -88,18 +146,21 @@ impl Operations {
     /// Sends a batch once. The replies are empty if it was settled and not executed.
     async fn send(
         &self,
-        Batch { process, number, settles }: Batch,
+        Batch { process, number, settles, careful }: Batch,
         requests: &[Option<Request>],
         answer: Duration,
     ) -> Result<Vec<Reply>, Fault> {
         let nothing = Operation::new("nothing", String::new());
         let operations = requests.iter();
-        let operations = operations.map(|it| it.as_ref().map_or(&nothing, |it| &it.operation));
+        let operations = operations.map(|it| it.as_ref().map_or(&nothing, |it| &*it.operation));
         let columns = Columns::of(operations);
         let at = self.at();
         let (most, age) = self.bounds();
-        let params =
-            columns.params([&self.process, &process, &number], &settles, [&at, &most, &age]);
+        let params = columns.params(
+            [&self.process, &process, &number],
+            [&settles, &careful],
+            [&at, &most, &age],
+        );
         let rows = self.link.once(answer, true, &self.statements.batch, &params).await?;
         let replies = rows.iter().zip(requests).map(|(row, request)| {
             let id = request.as_ref().map_or("", |request| &request.operation.id);
@@ -126,8 +187,7 @@ impl Operations {
         }
     }
 
-    /// Executes a batch by its number. Returns its requests if they must be executed one by one, or
-    /// if one has to wait for a lock in a lane that it must not block.
+    /// Executes a batch by its number. Returns its requests if they must be executed one by one.
     async fn execute(
         self: &Arc<Self>,
         lane: &Lane,
@@ -136,7 +196,8 @@ impl Operations {
         alone: bool,
     ) -> Option<Vec<Option<Request>>> {
         let (mut pause, mut answer) = (PAUSES[0], ANSWER);
-        let batch = Batch { process: lane.process, number, settles: false };
+        let careful = self.lanes[HELD].process == lane.process;
+        let mut batch = Batch { process: lane.process, number, settles: false, careful };
         loop {
             let sent = self.send(batch, &requests, answer).await;
             let fault = match sent {
@@ -152,16 +213,24 @@ impl Operations {
                 Fault::Fatal(_) | Fault::Rejected(DurableError::Io(_)) if requests.len() > 1 => {
                     return Some(requests);
                 }
-                Fault::Locked(_) if !alone => return Some(requests),
+                Fault::Slow(_) if !alone => return Some(requests),
+                Fault::Locked(_) if !batch.careful => {
+                    batch.careful = true;
+                    continue;
+                }
                 Fault::Fatal(error) => {
                     respond(&mut requests, |_| true, &error);
                     return None;
                 }
                 Fault::Rejected(error) => {
                     respond(&mut requests, |request| !request.waits, &error);
+                    // Any other error may be that of one operation.
+                    if matches!(error, DurableError::ReadOnly(_)) {
+                        lane.reject(&error);
+                    }
                     error.to_string()
                 }
-                Fault::Locked(why) => why,
+                Fault::Locked(why) | Fault::Slow(why) => why,
                 Fault::Passing { why, lost } => {
                     if lost {
                         lane.set_ambiguous(true);
@@ -171,6 +240,7 @@ impl Operations {
                 }
             };
             requests.iter().flatten().for_each(|request| request.tell(&why));
+            lane.tell(&why);
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSES[1]);
             for request in &mut requests {
@@ -189,7 +259,7 @@ impl Operations {
         number: i64,
         mut requests: Vec<Option<Request>>,
     ) {
-        let batch = Batch { process: lane.process, number, settles: true };
+        let batch = Batch { process: lane.process, number, settles: true, careful: false };
         while lane.is_ambiguous() {
             match self.send(batch, &requests, ANSWER).await {
                 Ok(replies) => {
@@ -224,7 +294,8 @@ impl Sender {
     async fn run(mut self) {
         let operations = Arc::clone(&self.operations);
         let lane = &operations.lanes[self.lane];
-        while let Some((number, requests)) = lane.take(MAX_OPERATIONS, MAX_BYTES) {
+        let most = if self.lane == HELD { MAX_HELD } else { MAX_OPERATIONS };
+        while let Some((number, requests)) = lane.take(most, MAX_BYTES) {
             if let Some(requests) = operations.execute(lane, number, requests, false).await {
                 operations.execute_each(lane, number, requests).await;
             }

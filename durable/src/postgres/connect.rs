@@ -8,7 +8,7 @@ use super::floors::{Beats, Floors};
 use super::link::Link;
 use super::listen::{AsLink, listen, poll};
 use super::operations::{Operations, Statements};
-use super::queue::Lane;
+use super::queue::{HeldIds, Lane};
 use super::schema::Schema;
 use super::{Postgres, PostgresOptions, server};
 use std::hash::{BuildHasher, RandomState};
@@ -72,6 +72,7 @@ impl Postgres {
             bounds,
             ownership: Ownership::default(),
             lanes: std::array::from_fn(|_| Lane::new()),
+            held: HeldIds::default(),
             process: RandomState::new().hash_one(std::process::id()).cast_signed(),
             listens: !polls,
             late: Default::default(),

@@ -25,8 +25,10 @@ pub(super) enum Fault {
     /// The request can be executed after an operator has fixed the server, or nothing is known
     /// about the error. Workers wait.
     Rejected(DurableError),
-    /// Another transaction holds a lock of one of the operations, or all of them take too long.
+    /// Another transaction holds a lock of one of the operations.
     Locked(String),
+    /// The operations take too long together.
+    Slow(String),
     /// Another connection may succeed, or the same one later. `lost` is set if the request may have
     /// been executed.
     Passing { why: String, lost: bool },
@@ -42,8 +44,9 @@ impl Fault {
         };
         let passing = |why| Self::Passing { why, lost: false };
         match state {
+            &SqlState::LOCK_NOT_AVAILABLE => Self::Locked(what),
             // Alone it may take less time than `statement_timeout`.
-            &SqlState::LOCK_NOT_AVAILABLE | &SqlState::QUERY_CANCELED => Self::Locked(what),
+            &SqlState::QUERY_CANCELED => Self::Slow(what),
             // The server has become a standby, or forbids writing.
             &SqlState::READ_ONLY_SQL_TRANSACTION if alone => {
                 Self::Rejected(DurableError::ReadOnly(what))
@@ -99,6 +102,7 @@ impl Fault {
             Self::Fatal(error) => Self::Fatal(error.at(address)),
             Self::Rejected(error) => Self::Rejected(error.at(address)),
             Self::Locked(why) => Self::Locked(format!("{address}: {why}")),
+            Self::Slow(why) => Self::Slow(format!("{address}: {why}")),
             Self::Passing { why, lost } => Self::Passing { why: format!("{address}: {why}"), lost },
         }
     }
@@ -108,7 +112,7 @@ impl Fault {
         match self {
             Self::Fatal(_) => None,
             Self::Rejected(error) => Some(error.clone()),
-            Self::Locked(why) | Self::Passing { why, .. } => {
+            Self::Locked(why) | Self::Slow(why) | Self::Passing { why, .. } => {
                 Some(DurableError::Unreachable(why.clone()))
             }
         }
@@ -118,7 +122,9 @@ impl Fault {
     pub(super) fn into_error(self) -> DurableError {
         match self {
             Self::Fatal(error) | Self::Rejected(error) => error,
-            Self::Locked(why) | Self::Passing { why, .. } => DurableError::Unreachable(why),
+            Self::Locked(why) | Self::Slow(why) | Self::Passing { why, .. } => {
+                DurableError::Unreachable(why)
+            }
         }
     }
 }

@@ -236,7 +236,11 @@ impl Link {
                         why = error;
                         answer = (answer * 2).min(retry.answer().max(LONGEST_ANSWER));
                     }
-                    Err(Fault::Locked(error) | Fault::Passing { why: error, .. }) => why = error,
+                    Err(
+                        Fault::Locked(error)
+                        | Fault::Slow(error)
+                        | Fault::Passing { why: error, .. },
+                    ) => why = error,
                 }
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(PAUSES[1]);

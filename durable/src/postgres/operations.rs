@@ -16,7 +16,7 @@ use super::super::store::{
 };
 use super::link::{Link, Param, Retry};
 use super::listen::Subscriber;
-use super::queue::{Body, LANES, Lane, Operation, Reply};
+use super::queue::{Body, HeldIds, LANES, LOCKED, Lane, Operation, Reply};
 use super::rows::{self, RECORD, named_record, signed, storable};
 use super::schema::Schema;
 use std::sync::Arc;
@@ -34,7 +34,9 @@ pub(super) struct Operations {
     pub(super) clock: Option<Arc<dyn StoreClock>>,
     pub(super) bounds: LetterBounds,
     pub(super) ownership: Ownership,
-    pub(super) lanes: [Lane; LANES],
+    /// Those of the operations by their ids, and [`HELD`](super::queue::HELD).
+    pub(super) lanes: [Lane; LANES + 1],
+    pub(super) held: HeldIds,
     /// The number of this process among the users of the store.
     pub(super) process: i64,
     pub(super) listens: bool,
@@ -203,7 +205,7 @@ impl Operations {
         let retry = if takes_over { Retry::Caller } else { Retry::Worker };
         let operation = Operation { flag: Some(takes_over), ..Operation::new("lease", id.clone()) };
         let Reply { now, answer, due, fence, before, record, .. } =
-            self.change(retry, operation).await?;
+            self.change_unless_locked(retry, operation).await?;
         let taken = |overrun| {
             // Without a record, it was a resend, and the lease has ended meanwhile.
             let Some(record) = record else { return Ok(Leasing::NotFound) };
@@ -219,6 +221,7 @@ impl Operations {
             2 => taken(false),
             3 => taken(true),
             4 => Ok(Leasing::Paused),
+            LOCKED => Ok(Leasing::Locked { now }),
             5 => Ok(Leasing::Unreadable(self.located(DurableError::missing_timer(&id)))),
             _ => Err(unexpected_reply()),
         }
@@ -262,7 +265,8 @@ impl Operations {
                 Operation { how, due: next, note, reason, flag: clear, ..operation }
             }
         };
-        match self.change(Retry::Worker, operation).await?.answer {
+        match self.change_unless_locked(Retry::Worker, operation).await?.answer {
+            LOCKED => Ok(Finished::Locked),
             0 => Ok(Finished::TooLate),
             1 => Ok(Finished::Accepted),
             2 => Ok(Finished::Cancelled),

@@ -10,12 +10,18 @@ use super::super::store::Due;
 use crate::panics::ignore_poison;
 use crate::panics::quietly;
 use futures_channel::oneshot;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// The number of lanes.
+/// The number of lanes that operations are divided among by their ids.
 pub(super) const LANES: usize = 2;
+
+/// The lane of operations that had to wait for a transaction of a caller.
+pub(super) const HELD: usize = LANES;
+
+/// The answer of an operation that another transaction keeps from being executed.
+pub(super) const LOCKED: i32 = -1;
 
 /// An operation of `sql/batch.sql`, with its arguments.
 #[derive(Debug, Default)]
@@ -53,6 +59,12 @@ impl Operation {
         }
     }
 
+    /// Returns `true` if it can be kept waiting by a lock that it cannot see, such as that of an id that
+    /// another transaction has inserted.
+    pub(super) fn may_wait(&self) -> bool {
+        !matches!(self.kind, "lease" | "renew" | "finish" | "cancel" | "reset" | "pause")
+    }
+
     /// Returns the approximate number of bytes.
     fn weight(&self) -> usize {
         let payload = self.body.as_ref().map_or(0, |body| body.payload.len());
@@ -76,7 +88,7 @@ pub(super) struct Reply {
 
 /// An operation with the caller that waits for it.
 pub(super) struct Request {
-    pub(super) operation: Operation,
+    pub(super) operation: Arc<Operation>,
     reply: oneshot::Sender<Result<Reply, DurableError>>,
     /// The last reason why there was no reply, which the caller reports when it gives up.
     why: Arc<Mutex<String>>,
@@ -87,7 +99,7 @@ pub(super) struct Request {
 impl Request {
     /// Returns a request, and what its caller waits for.
     pub(super) fn new(
-        operation: Operation,
+        operation: Arc<Operation>,
         waits: bool,
         why: &Arc<Mutex<String>>,
     ) -> (Self, oneshot::Receiver<Result<Reply, DurableError>>) {
@@ -167,6 +179,22 @@ impl Lane {
         Some((waiting.batches, requests))
     }
 
+    /// Tells the callers of all waiting requests why there is no reply yet.
+    pub(super) fn tell(&self, why: &str) {
+        self.lock().requests.iter().for_each(|request| request.tell(why));
+    }
+
+    /// Fails the waiting requests of callers that do not wait for a store that cannot be written.
+    pub(super) fn reject(&self, error: &DurableError) {
+        let mut waiting = self.lock();
+        let requests = std::mem::take(&mut waiting.requests);
+        let (kept, rejected): (VecDeque<_>, VecDeque<_>) =
+            requests.into_iter().partition(|request| request.waits);
+        waiting.requests = kept;
+        drop(waiting);
+        rejected.into_iter().for_each(|request| request.respond(Err(error.clone())));
+    }
+
     /// Returns `true` if a batch that was sent may still be executed.
     pub(super) fn is_ambiguous(&self) -> bool {
         self.lock().ambiguous
@@ -188,5 +216,41 @@ impl Lane {
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         ignore_poison(self.waiting.lock())
+    }
+}
+
+/// The ids that operations wait for because another transaction has inserted or locked them. Further
+/// inserts of such an id are sent in the lane [`HELD`].
+#[derive(Default)]
+pub(super) struct HeldIds(Mutex<BTreeMap<String, usize>>);
+
+impl HeldIds {
+    /// Returns `true` if an operation waits for this id.
+    pub(super) fn has(&self, id: &str) -> bool {
+        ignore_poison(self.0.lock()).contains_key(id)
+    }
+
+    /// Counts an operation that waits for this id, until the returned value is dropped.
+    pub(super) fn wait(&self, id: &str) -> HeldId<'_> {
+        *ignore_poison(self.0.lock()).entry(id.to_owned()).or_default() += 1;
+        HeldId { ids: self, id: id.to_owned() }
+    }
+}
+
+/// An operation that waits for an id.
+pub(super) struct HeldId<'a> {
+    ids: &'a HeldIds,
+    id: String,
+}
+
+impl Drop for HeldId<'_> {
+    fn drop(&mut self) {
+        let mut ids = ignore_poison(self.ids.0.lock());
+        if let Some(count) = ids.get_mut(&self.id) {
+            *count -= 1;
+            if *count == 0 {
+                ids.remove(&self.id);
+            }
+        }
     }
 }

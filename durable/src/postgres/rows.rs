@@ -139,14 +139,14 @@ impl<'a> Columns<'a> {
         self.payloads.push(operation.body.as_ref().map(|body| &body.payload[..]));
     }
 
-    /// Returns the parameters of the batch in order. It has a home, a process and a number, and
-    /// optionally a time and the most letters and their age.
+    /// Returns the parameters of the batch in order. It has a home, a process and a number, is
+    /// settled or careful, and optionally has a time and the most letters and their age.
     pub(super) fn params<'b>(
         &'b self,
         [home, process, number]: [&'b i64; 3],
-        settles: &'b bool,
+        [settles, careful]: [&'b bool; 2],
         [at, most, age]: [&'b Option<i64>; 3],
-    ) -> [Param<'b>; 28] {
+    ) -> [Param<'b>; 29] {
         let (int, ints, texts) = (Type::INT8, Type::INT8_ARRAY, Type::TEXT_ARRAY);
         let (smalls, flags) = (Type::INT4_ARRAY, Type::BOOL_ARRAY);
         [
@@ -154,6 +154,7 @@ impl<'a> Columns<'a> {
             (process, int.clone()),
             (number, int.clone()),
             (settles, Type::BOOL),
+            (careful, Type::BOOL),
             (at, int.clone()),
             (most, int.clone()),
             (age, int),
@@ -184,7 +185,7 @@ impl<'a> Columns<'a> {
 
 /// The statement that executes a batch.
 pub(super) fn batch_statement() -> String {
-    let params: Vec<String> = (1..=28).map(|number| format!("${number}")).collect();
+    let params: Vec<String> = (1..=29).map(|number| format!("${number}")).collect();
     let fields: Vec<String> =
         RECORD.split(", ").map(|name| format!("(done.record).{}", name.trim())).collect();
     format!(

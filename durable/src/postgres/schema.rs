@@ -53,7 +53,7 @@ const OWNERS: &str = include_str!("sql/owners.sql");
 const MIGRATE: &str = include_str!("sql/migrate.sql");
 
 /// Makes the reserved space of new tables available. Runs outside of a transaction.
-const VACUUM: &str = "VACUUM tb.states, tb.batches, tb.workers;";
+const VACUUM: &str = "VACUUM tb.states, tb.leases, tb.batches, tb.workers;";
 
 /// Tells if a schema has a store. Reads the rows of the catalogue, because `to_regclass` may not
 /// yet know of a table that was created after the transaction began.

@@ -302,6 +302,13 @@ impl PostgresServer {
         lines[lines.len().saturating_sub(40)..].join("\n")
     }
 
+    /// Returns the lines of its log for which a condition holds.
+    #[allow(dead_code, reason = "each test binary uses a part")]
+    pub(crate) fn logged(&self, which: impl Fn(&str) -> bool) -> Vec<String> {
+        let log = std::fs::read_to_string(self.folder.path.join("log")).unwrap_or_default();
+        log.lines().filter(|line| which(line)).map(str::to_owned).collect()
+    }
+
     /// Kills all processes of the server.
     pub(crate) fn kill(&self) {
         let Some(mut process) = self.process().take() else { return };

@@ -36,7 +36,7 @@ pub(super) fn batch(number: u32, settles: bool, kind: &str, ids: &[&str], due: &
     };
     format!(
         "select answer from timers.batch(home => 1, a_process => 1, a_number => {number}, \
-         settles => {settles}, at => null, most_letters => null, age => null, \
+         settles => {settles}, careful => false, at => null, most_letters => null, age => null, \
          kinds => array_fill('{kind}'::text, array[{}]), ids => array['{}'], dues => array[{due}]::bigint[], \
          payloads => '{{}}'::bytea[]{}{}{}{})",
         ids.len(),

@@ -32,7 +32,8 @@ fn a_lease_that_is_renewed_is_not_taken_over() {
     let timer = "insert into timers.timers values \
                  (1000, 1000, 0, 0, null, null, null, 8, 15000, true, 'id', null, null, null, '')";
     server.order(timer);
-    let lease = |at: u32| format!("select answer, due from timers.lease_row('id', false, {at})");
+    let lease =
+        |at: u32| format!("select answer, due from timers.lease_row('id', false, false, {at})");
     assert_eq!(server.order(&lease(2000)), "2|17000");
     let renewing = client(&process, &server);
     let renew = "begin; select timers.renew_row(id, fence, 17500) from timers.states";
@@ -58,9 +59,127 @@ fn a_lease_that_is_renewed_is_not_taken_over() {
     assert_eq!(server.order(&end), "0");
     assert_eq!(server.order("select due from timers.states"), "47500");
     // A paused store grants none, except of a timer that is copied.
-    server.order("select timers.pause_store(true)");
-    assert_eq!(server.order(&lease(50_000)), "4|");
-    assert_eq!(server.order("select answer from timers.lease_row('id', true, 50000)"), "3");
+    let paused = |takes| format!("select answer from timers.lease_row('id', {takes}, true, 50000)");
+    assert_eq!(
+        (server.order(&paused(false)), server.order(&paused(true))),
+        ("4".into(), "3".into())
+    );
+    // Now it is the renewal that comes second.
+    let token = server.order("select fence from timers.states");
+    let taking = client(&process, &server);
+    process.execute(&taking, &format!("begin; {}", lease(70_000))).unwrap();
+    let renew = format!("select answer from timers.renew_row('id', {token}, 70000)");
+    let renewed = std::thread::scope(|scope| {
+        let renewed = scope.spawn(|| server.order(&renew));
+        server.wait_for("the renewal waits", |server| server.order(WAITS) == "1");
+        process.execute(&taking, "commit").unwrap();
+        renewed.join().unwrap()
+    });
+    assert_eq!(renewed, "0");
+    assert_eq!(server.order(&lease(70_001)), "1|85000");
+}
+
+/// The sessions that wait for a lock.
+const WAITS: &str = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'";
+
+/// A caller's transaction has locked a timer whose attempt runs, and may stay open for long.
+#[test]
+fn an_operation_on_a_locked_timer_waits_for_nothing() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    let caller = client(&process, &server);
+    let of_worker = client(&process, &server);
+    for id in ["free", "held"] {
+        wait(process.timers.insert(id, "", SECOND / 100, quick())).unwrap();
+    }
+    let due = "select bool_and(timers.clock() >= due) from timers.timers";
+    server.wait_for("they are due", |server| server.order(due) == "t");
+    let answers = |number, kind| {
+        let executed = batch(number, false, kind, &["free", "held"], "timers.clock()");
+        let all = format!("select string_agg(answer::text, ' ') from ({executed}) as it");
+        process.execute(&of_worker, &all).map(Option::unwrap)
+    };
+    process.execute(&caller, "begin; select timers.cancel('held')").unwrap();
+    assert_eq!(answers(1, "lease").as_deref(), Ok("2 -1"));
+    for (number, kind) in [(2, "reset"), (3, "cancel")] {
+        assert!(answers(number, kind).unwrap().ends_with(" -1"), "{kind}");
+    }
+    process.execute(&caller, "rollback").unwrap();
+    let lease = "select fence from timers.lease_row('held', false, false, null)";
+    let token = server.order(lease);
+    process.execute(&caller, "begin; select timers.cancel('held')").unwrap();
+    let renew = format!("select answer from timers.renew_row('held', {token}, null)");
+    let end = format!(
+        "select answer from timers.finish_row('held', {token}, 'done', null, null, null, null, \
+         null, null, null, null)"
+    );
+    // A heartbeat needs no lock of the caller's.
+    assert_eq!((server.order(&renew), server.order(&end)), ("1".to_owned(), "-1".to_owned()));
+    process.execute(&caller, "commit").unwrap();
+    assert_eq!((server.order(&renew), server.order(&end)), ("2".to_owned(), "1".to_owned()));
+    assert_eq!(server.order("select count(*) from timers.timers where id = 'held'"), "0");
+}
+
+/// The lock of an id that was inserted and not committed is not seen before it is waited for.
+#[test]
+fn an_operation_that_has_to_wait_fails_alone() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    let [caller, of_worker] = [(); 2].map(|()| client(&process, &server));
+    process.execute(&of_worker, "set statement_timeout = '30s'").unwrap();
+    process.execute(&caller, "begin; select timers.insert('held', '', delay => '1 day')").unwrap();
+    let letters = |number| {
+        // A letter whose timer would have the id that is held, and another one.
+        let all = format!(
+            "insert into timers.letters (number, died, attempt, reason, error, due, planned, first, \
+               most, attempts, lease, jitter, id, payload) \
+             select {number} + i, 1, 1, 0, '', 1, 1, 1, 1, 8, 15000, true, (array['held', 'free'])[i], '' \
+             from generate_series(1, 2) as i"
+        );
+        server.order(&all);
+    };
+    letters(0);
+    let redrive = batch(1, false, "redrive", &["held", "free"], "null")
+        .replace("fences => '{}'::bigint[]", "fences => array[1, 2]");
+    assert_eq!(process.execute(&of_worker, &redrive), Err("55P03".to_owned()));
+    let careful = redrive.replace("careful => false", "careful => true");
+    let all = format!("select string_agg(answer::text, ' ') from ({careful}) as it");
+    assert_eq!(process.execute(&of_worker, &all), Ok(Some("-1 1".to_owned())));
+    assert_eq!(server.order("select string_agg(id, ' ') from timers.timers"), "free");
+    process.execute(&caller, "rollback").unwrap();
+}
+
+/// A lease that was renewed leaves its end, which has no effect on the next one.
+#[test]
+fn the_end_of_a_renewed_lease_is_forgotten() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    wait(process.timers.insert("id", "", 86_400 * SECOND, quick())).unwrap();
+    let leases = || server.order("select count(*) from timers.leases");
+    let lease = |at: i64| {
+        server.order(&format!("select answer, due from timers.lease_row('id', false, false, {at})"))
+    };
+    let stale =
+        "insert into timers.leases (id, fence, until) values ('id', 1, 9000), ('gone', 1, 9000)";
+    server.order(stale);
+    server.order("update timers.timers set due = 5000");
+    assert_eq!(lease(4000), "1|5000", "it is not leased until then");
+    assert_eq!(leases(), "1");
+    assert_eq!(
+        server.order("select answer from timers.lease_row('gone', false, false, 9000)"),
+        "0"
+    );
+    assert_eq!(leases(), "0");
+    server.order(stale);
+    assert_eq!(lease(5000), "2|20000");
+    // The pages have it once, with the end of its lease.
+    let keys = || server.order("select due, id from timers.keys(0, '', false, 99999, 9, null)");
+    assert_eq!(keys(), "9000|gone\n9000|id\n20000|id");
+    server.order("select timers.renew_row('id', fence, 10000) from timers.states");
+    assert_eq!(keys(), "9000|gone\n25000|id");
+    assert_eq!(server.order("select due, key from timers.records"), "25000|25000");
+    server.order("delete from timers.timers; select timers.remove_strays()");
+    assert_eq!(leases(), "0");
 }
 
 /// A transaction sees a timer that rests after a failed attempt. Meanwhile it is leased again.
@@ -70,7 +189,7 @@ fn a_transaction_that_sees_an_old_state_is_refused() {
     let process = server.process();
     let client = client(&process, &server);
     let insert = "select timers.insert('id', '', delay => '0', existing => 'keep')";
-    let lease = "select answer from timers.lease_row('id', false, null)";
+    let lease = "select answer from timers.lease_row('id', false, false, null)";
     assert_eq!(server.order(insert), "new");
     assert_eq!(server.order(lease), "2");
     let retry = "select done.answer from timers.states, timers.finish_row(id, fence, 'retry', null, \
@@ -140,29 +259,6 @@ fn a_batch_is_executed_with_plans_that_exist() {
     let plans = "select sum(calls) > 20, sum(plans) from pg_stat_statements where not toplevel";
     let told = server.order(&[&first, reset, &last, plans].concat());
     assert_eq!(told.lines().last(), Some("t|0"));
-}
-
-/// A worker waits for the lock of a timer as long as another client's transaction holds it.
-#[test]
-fn a_timer_that_is_locked_does_not_block_others() {
-    let Some(server) = PostgresServer::start(&[]) else { return };
-    let process = server.process();
-    let client = client(&process, &server);
-    let timers = &process.timers;
-    wait(timers.insert("held", "", SECOND / 10, quick())).unwrap();
-    process.execute(&client, "begin; select id from timers.timers for update").unwrap();
-    let work = process.work();
-    let waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'";
-    server.wait_for("a lease waits", |server| server.order(waits) == "1");
-    let all = ids(20);
-    for id in &all {
-        wait(timers.insert(id, "", SECOND / 10, quick())).unwrap();
-    }
-    let acknowledged: BTreeSet<String> = all.iter().map(|_| work.next()).collect();
-    assert_eq!(acknowledged, all.into_iter().collect());
-    process.execute(&client, "commit").unwrap();
-    assert_eq!(work.next(), "held");
-    assert_eq!(work.stop(), [""; 0]);
 }
 
 #[test]
@@ -327,23 +423,18 @@ fn a_batch_that_is_being_executed_is_not_executed_again() {
     let removed = Ok(Some("1".to_owned()));
     let cancel = batch(1, false, "cancel", &["id"], "null");
     assert_eq!(process.execute(&one, &format!("begin; {cancel}")), removed);
-    assert_eq!(process.execute(&other, &cancel), Err("55006".to_owned()));
+    assert_eq!(process.execute(&other, &cancel), Err("55P03".to_owned()));
     process.execute(&one, "commit").unwrap();
     assert_eq!(process.execute(&other, &cancel), removed);
-}
-
-#[test]
-fn a_batch_does_not_wait_long_for_a_lock() {
-    let Some(server) = PostgresServer::start(&[]) else { return };
-    let process = server.process();
-    let [one, other] = [(); 2].map(|()| client(&process, &server));
-    wait(process.timers.insert("id", "", 86_400 * SECOND, Options::new())).unwrap();
-    process.execute(&one, "begin; select id from timers.timers for update").unwrap();
-    process.execute(&other, "set statement_timeout = '30s'").unwrap();
-    for ids in [&["id"][..], &["another", "id"]] {
-        let refused = process.execute(&other, &batch(1, false, "cancel", ids, "null"));
-        assert_eq!(refused, Err("55P03".to_owned()));
+    // The lane has a row by now, which the batch locks.
+    let kept = Ok(Some("0".to_owned()));
+    let cancel = batch(2, false, "cancel", &["id"], "null");
+    assert_eq!(process.execute(&one, &format!("begin; {cancel}")), kept);
+    for copy in [cancel.clone(), batch(3, false, "cancel", &["id"], "null")] {
+        assert_eq!(process.execute(&other, &copy), Err("55P03".to_owned()));
     }
+    process.execute(&one, "commit").unwrap();
+    assert_eq!(process.execute(&other, &cancel), kept);
 }
 
 /// No lease is granted after a call that pauses the store has returned.
@@ -359,7 +450,7 @@ fn a_pause_comes_after_the_leases_that_are_being_granted() {
     assert_eq!(process.execute(&client, &lease), Ok(Some("2".to_owned())));
     std::thread::scope(|scope| {
         let paused = scope.spawn(|| wait(process.timers.pause()));
-        let waits = "select count(*) from pg_stat_activity where wait_event = 'advisory'";
+        let waits = "select count(*) from pg_stat_activity where wait_event = 'relation'";
         server.wait_for("the pause waits", |server| server.order(waits) == "1");
         process.execute(&client, "commit").unwrap();
         assert_eq!(paused.join().unwrap(), Ok(()));
@@ -389,8 +480,9 @@ fn a_batch_that_is_taken_apart_was_not_executed() {
     server.order(
         "create sequence calls; create function busy() returns trigger language plpgsql as $$ \
          begin if nextval('public.calls') > 2 then return new; end if; \
-         raise 'it is locked' using errcode = 'lock_not_available'; end $$; \
-         create trigger busy before update on timers.batches for each row execute function busy()",
+         raise 'it takes too long' using errcode = 'query_canceled'; end $$; \
+         create trigger busy before update on timers.batches for each row \
+         when (old.answers <> '{}') execute function busy()",
     );
     let day = 86_400 * SECOND;
     proxy.lose(1);

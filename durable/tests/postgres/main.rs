@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod beside;
 mod client;
 #[path = "../common/mod.rs"]
 mod common;

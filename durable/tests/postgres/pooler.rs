@@ -18,7 +18,7 @@ const GUARD: &str = "\"$0\" -u postgres \"$1\" & cat > /dev/null; kill -KILL $!"
 /// A pooler in front of a server.
 pub(crate) struct Pooler {
     process: Child,
-    port: u16,
+    pub(crate) port: u16,
     folder: std::path::PathBuf,
 }
 

@@ -5,7 +5,7 @@ use crate::common::bench::{SECOND, wait};
 use crate::common::events::Observed;
 use crate::common::host::Host;
 use crate::common::postgres_server::PostgresServer;
-use crate::common::process::{Process, quick, runtime};
+use crate::common::process::{Process, ids, quick, runtime};
 use std::future::ready;
 use tourbillon_durable::{
     Attempt, Credentials, DurableError, Event, Inserted, Outcome, Postgres, PostgresOptions,
@@ -90,8 +90,67 @@ fn a_role_that_may_call_the_functions_needs_no_rights_for_the_tables() {
     assert_eq!(process.execute(&client, insert), said("new"));
     assert_eq!(wait(process.timers.len()), Ok(1));
     assert_eq!(process.execute(&client, cancel), said("removed"));
-    for forbidden in [with, "select from timers.timers", "select timers.cancel_row('id')"] {
+    for forbidden in [with, "select from timers.timers", "select timers.cancel_row('id', false)"] {
         assert_eq!(process.execute(&client, forbidden), denied, "{forbidden}");
+    }
+}
+
+/// Any role may take advisory locks, in one namespace for the whole database.
+#[test]
+fn a_role_without_rights_delays_nothing() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    server.order("create role stranger login");
+    let stranger = client_at(&process, &url(&server, "stranger"));
+    let keys = "select pg_advisory_lock(key) from (select hashtextextended('\"timers\".', n) as key \
+                from generate_series(0, 9) as n) as keys";
+    process.execute(&stranger, keys).unwrap();
+    let work = process.work();
+    let deliver = |all: &[String]| {
+        for id in all {
+            wait(process.timers.insert(id, "", SECOND / 100, quick())).unwrap();
+        }
+        all.iter().for_each(|_| drop(work.next()));
+    };
+    deliver(&ids(20));
+    // It also has the locks that it sees others take.
+    let advisory = "select count(*) from pg_locks where locktype = 'advisory' \
+                    and pid <> (select pid from pg_stat_activity where usename = 'stranger')";
+    std::thread::scope(|scope| {
+        let seen = scope.spawn(|| (0..50).map(|_| server.order(advisory)).collect::<Vec<_>>());
+        while !seen.is_finished() {
+            deliver(&ids(20));
+        }
+        assert_eq!(seen.join().unwrap(), ["0"; 50]);
+    });
+    assert_eq!((wait(process.timers.pause()), wait(process.timers.resume())), (Ok(()), Ok(())));
+    // The tokens have moved on.
+    let token = "select last_value >> 20 > extract(epoch from now()) - 60 from timers.fences";
+    assert_eq!(server.order(token), "t");
+    assert_eq!(work.stop(), [""; 0]);
+}
+
+/// A role that may insert and cancel locks no more than its timers.
+#[test]
+fn a_role_that_may_call_the_functions_can_lock_no_table() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    server.order(
+        "create role shop login; grant usage on schema timers to shop; \
+         grant execute on function timers.insert, timers.insert_with, timers.cancel to shop",
+    );
+    let shop = client_at(&process, &url(&server, "shop"));
+    let tables = "select string_agg(relname, ' ') from pg_class \
+                  where relnamespace = 'timers'::regnamespace and relkind = 'r'";
+    let tables = server.order(tables);
+    assert!(tables.contains("leases") && tables.contains("batches"), "{tables}");
+    for table in tables.split(' ') {
+        for mode in ["access share", "row share", "row exclusive", "exclusive", "access exclusive"]
+        {
+            let lock = format!("lock table timers.{table} in {mode} mode");
+            assert_eq!(process.execute(&shop, &format!("begin; {lock}")), Err("42501".to_owned()));
+            process.execute(&shop, "rollback").unwrap();
+        }
     }
 }
 

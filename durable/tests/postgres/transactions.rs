@@ -10,7 +10,7 @@ use crate::common::process::{all_are_acknowledged_once, ids, quick};
 use std::collections::BTreeSet;
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
-use tourbillon_durable::{Cancelled, Existing, Inserted};
+use tourbillon_durable::{Cancelled, Existing};
 
 #[test]
 fn a_timer_exists_if_its_transaction_is_committed() {
@@ -61,35 +61,6 @@ fn a_timer_that_is_due_before_its_commit_comes_after_it() {
     process.execute(&client, "commit").unwrap();
     assert_eq!(work.next(), "id");
     assert!(begun.elapsed().unwrap() < 3 * SECOND, "{:?}", begun.elapsed());
-    assert_eq!(work.stop(), [""; 0]);
-}
-
-#[test]
-fn an_open_transaction_delays_its_own_timers_alone() {
-    let Some(server) = PostgresServer::start(&[]) else { return };
-    let process = server.process();
-    let client = client(&process, &server);
-    let timers = &process.timers;
-    let work = process.work();
-    process.execute(&client, "begin; select timers.insert('held', '', delay => '1 day')").unwrap();
-    // The first waits for the transaction, and gives up. The others share batches with it.
-    let keep = quick().existing(Existing::Keep);
-    let (other, kept) = (timers.clone(), keep.clone());
-    let held = std::thread::spawn(move || wait(other.insert("held", "", 86_400 * SECOND, kept)));
-    let all = ids(200);
-    for some in all.chunks(20) {
-        let begun = SystemTime::now();
-        let inserted = some.iter().map(|id| timers.insert(id, "", SECOND / 10, quick()));
-        wait(futures_util::future::try_join_all(inserted)).unwrap();
-        assert!(begun.elapsed().unwrap() < 4 * SECOND, "{:?}", begun.elapsed());
-    }
-    let acknowledged: BTreeSet<String> = all.iter().map(|_| work.next()).collect();
-    assert_eq!(acknowledged, all.into_iter().collect());
-    held.join().unwrap().unwrap_err();
-    process.execute(&client, "rollback").unwrap();
-    // The first may have been executed after it gave up.
-    let inserted = wait(timers.insert("held", "", 86_400 * SECOND, keep));
-    assert!(matches!(inserted, Ok(Inserted::New | Inserted::Kept)), "{inserted:?}");
     assert_eq!(work.stop(), [""; 0]);
 }
 

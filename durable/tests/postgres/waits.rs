@@ -1,8 +1,12 @@
 //! The reasons that workers give while they wait for the server.
 
-use crate::common::bench::{Bench, MILLISECOND, SECOND};
+use crate::common::bench::{Bench, MILLISECOND, SECOND, wait};
 use crate::common::events::Observed;
+use crate::common::host::Host;
 use crate::common::postgres::OneSchema;
+use crate::common::postgres_server::PostgresServer;
+use crate::common::process::{ids, quick};
+use futures_util::FutureExt;
 use std::future::ready;
 use tourbillon_durable::{DurableError, Event, Verdict, Wait};
 
@@ -125,4 +129,29 @@ fn a_worker_waits_after_an_error_that_it_does_not_know() {
     order(&open);
     place.resumes(Wait::StoreAway);
     let _ = place.worker.stop();
+}
+
+/// The ends of attempts are sent again and again, and occupy both lanes.
+#[test]
+fn a_caller_beside_operations_that_are_repeated_is_told_why() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    let (end, ends) = futures_channel::oneshot::channel::<()>();
+    let ends = ends.shared();
+    let worker = process.timers.worker().concurrency(40);
+    let worker = Observed::start(worker, move |_| ends.clone().map(|_| Verdict::Done));
+    for id in ids(40) {
+        wait(process.timers.insert(&id, "", SECOND / 100, quick())).unwrap();
+    }
+    let running = "select count(*) from timers.states where fence is not null";
+    server.wait_for("the attempts", |server| server.order(running) == "40");
+    server.configure("default_transaction_read_only", "on");
+    drop(end);
+    for id in ids(60).iter().skip(40) {
+        let refused = wait(process.timers.insert(id, "", SECOND, quick())).unwrap_err().reason;
+        assert!(matches!(refused, DurableError::ReadOnly(_)), "{refused:?}");
+    }
+    server.configure("default_transaction_read_only", "off");
+    server.wait_for("their ends", |_| wait(process.timers.len()) == Ok(0));
+    let _ = worker.stop();
 }

@@ -1,12 +1,18 @@
 -- Resting → nothing. Leased → leased and cancelled, without its next delivery.
 --
--- returns 1 it rested | 2 it is leased | 0 no such timer
-CREATE OR REPLACE FUNCTION tb.cancel_row(an_id text) RETURNS tb.answer LANGUAGE plpgsql AS $$
+-- waits: true if it waits for a transaction that has locked the timer
+-- returns 1 it rested | 2 it is leased | 0 no such timer | -1 locked
+CREATE OR REPLACE FUNCTION tb.cancel_row(an_id text, waits boolean) RETURNS tb.answer
+LANGUAGE plpgsql AS $$
 DECLARE
   state tb.states;
 BEGIN
-  PERFORM FROM tb.timers WHERE id = an_id FOR UPDATE;
-  IF NOT FOUND THEN RETURN (0, NULL, NULL, NULL)::tb.answer; END IF;
+  IF waits THEN
+    PERFORM FROM tb.timers WHERE id = an_id FOR UPDATE;
+  ELSE
+    PERFORM FROM tb.timers WHERE id = an_id FOR UPDATE SKIP LOCKED;
+  END IF;
+  IF NOT FOUND THEN RETURN (-tb.is_there(an_id)::integer, NULL, NULL, NULL)::tb.answer; END IF;
   state := tb.state_of(an_id);
   IF state.fence IS NULL THEN
     DELETE FROM tb.timers WHERE id = an_id;
@@ -22,7 +28,7 @@ END $$;
 
 -- Resting → resting with another due and planned time and no attempts.
 --
--- returns 1 done | 0 no such timer, or it is leased | 4 out of range
+-- returns 1 done | 0 no such timer, or it is leased | 4 out of range | -1 locked
 CREATE OR REPLACE FUNCTION tb.reset_row(an_id text, a_due bigint, wait bigint, at bigint)
 RETURNS tb.answer LANGUAGE plpgsql AS $$
 DECLARE
@@ -30,8 +36,8 @@ DECLARE
 BEGIN
   IF wait IS NOT NULL THEN a_due := coalesce(at, tb.coming()) + wait; END IF;
   IF a_due NOT BETWEEN 0 AND 253402300799999 THEN RETURN (4, NULL, NULL, NULL)::tb.answer; END IF;
-  PERFORM FROM tb.timers WHERE id = an_id FOR UPDATE;
-  IF NOT FOUND THEN RETURN (0, NULL, NULL, NULL)::tb.answer; END IF;
+  PERFORM FROM tb.timers WHERE id = an_id FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN RETURN (-tb.is_there(an_id)::integer, NULL, NULL, NULL)::tb.answer; END IF;
   state := tb.state_of(an_id);
   IF state.fence IS NOT NULL THEN RETURN (0, NULL, NULL, NULL)::tb.answer; END IF;
   UPDATE tb.timers SET due = a_due, planned = a_due WHERE id = an_id;
@@ -45,15 +51,15 @@ END $$;
 
 -- Any state → the same, paused or not.
 --
--- returns 1 done | 0 no such timer
+-- returns 1 done | 0 no such timer | -1 locked
 CREATE OR REPLACE FUNCTION tb.pause_row(an_id text, pauses boolean) RETURNS tb.answer
 LANGUAGE plpgsql AS $$
 DECLARE
   timer record;
   state tb.states;
 BEGIN
-  SELECT due, planned INTO timer FROM tb.timers WHERE id = an_id FOR UPDATE;
-  IF NOT FOUND THEN RETURN (0, NULL, NULL, NULL)::tb.answer; END IF;
+  SELECT due, planned INTO timer FROM tb.timers WHERE id = an_id FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN RETURN (-tb.is_there(an_id)::integer, NULL, NULL, NULL)::tb.answer; END IF;
   state := tb.state_of(an_id);
   IF state.id IS NOT NULL THEN
     UPDATE tb.states SET paused = pauses WHERE id = an_id RETURNING * INTO state;
@@ -66,11 +72,12 @@ BEGIN
   RETURN (1, tb.parked(timer.due, pauses), NULL, NULL)::tb.answer;
 END $$;
 
--- Pauses the store after the batches with leases that have begun, or resumes it.
+-- Pauses the store after the batches that have begun, or resumes it. Each batch locks a row of
+-- `batches` first, for which it shares the lock of the table until its end.
 CREATE OR REPLACE FUNCTION tb.pause_store(pauses boolean) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $$
 BEGIN
-  PERFORM pg_advisory_xact_lock(hashtextextended('tb.', 1));
+  LOCK TABLE tb.batches IN EXCLUSIVE MODE;
   UPDATE tb.store SET paused = pauses;
   PERFORM pg_notify('tb_channel', 'pause');
 END $$;

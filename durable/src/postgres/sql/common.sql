@@ -25,3 +25,11 @@ CREATE OR REPLACE FUNCTION tb.part(an_id text) RETURNS integer LANGUAGE sql IMMU
 -- Returns the time in the key of a timer.
 CREATE OR REPLACE FUNCTION tb.parked(due bigint, paused boolean) RETURNS bigint
 LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN paused THEN due + 281474976710656 ELSE due END $$;
+
+-- Returns true if a timer exists. If it does and `FOR UPDATE SKIP LOCKED` has not found it, another
+-- transaction has locked it, which may not end for long.
+CREATE OR REPLACE FUNCTION tb.is_there(an_id text) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  PERFORM planned FROM tb.timers WHERE id = an_id;
+  RETURN FOUND;
+END $$;

@@ -14,6 +14,7 @@ BEGIN
     INSERT INTO tb.timers SELECT new.*;
   END IF;
   DELETE FROM tb.states WHERE id = new.id;
+  DELETE FROM tb.leases WHERE id = new.id;
   DELETE FROM tb.nexts WHERE id = new.id;
   IF how IS NOT NULL THEN
     INSERT INTO tb.states (id, due, planned, fence, attempt, paused, cancelled, follows, error)
@@ -35,7 +36,7 @@ BEGIN
   END LOOP;
   INSERT INTO tb.letters SELECT new.*;
   -- Other letters come after it. The lock keeps the sequence from being set back.
-  PERFORM pg_advisory_xact_lock(hashtextextended('tb.', 2));
+  PERFORM FROM tb.store FOR UPDATE;
   IF (SELECT last_value FROM tb.numbers) < new.number THEN
     PERFORM setval('tb.numbers', new.number);
   END IF;

@@ -9,8 +9,9 @@ BEGIN
   SELECT count(*) INTO timers FROM tb.timers;
   SELECT count(*) FILTER (WHERE state.fence IS NOT NULL),
       count(*) FILTER (WHERE state.fence IS NULL AND state.paused),
-      count(*) FILTER (WHERE state.key <= now)
-    INTO leased, parked, overdue FROM tb.states AS state;
+      count(*) FILTER (WHERE coalesce(lease.until, state.key) <= now)
+    INTO leased, parked, overdue FROM tb.states AS state
+    LEFT JOIN tb.leases AS lease ON lease.id = state.id AND lease.fence = state.fence;
   overdue := overdue + (SELECT count(*) FROM tb.timers AS timer WHERE timer.due <= now
     AND NOT EXISTS (SELECT FROM tb.states AS state WHERE state.id = timer.id));
   SELECT key.due INTO oldest FROM tb.keys(0, '', false, 9223372036854775807, 1, NULL) AS key;
@@ -19,12 +20,14 @@ BEGIN
   RETURN NEXT;
 END $$;
 
--- Removes states and next deliveries without a timer.
+-- Removes states, leases and next deliveries without a timer.
 CREATE OR REPLACE FUNCTION tb.remove_strays() RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   DELETE FROM tb.nexts AS next
     WHERE NOT EXISTS (SELECT FROM tb.timers AS timer WHERE timer.id = next.id);
+  DELETE FROM tb.leases AS lease
+    WHERE NOT EXISTS (SELECT FROM tb.timers AS timer WHERE timer.id = lease.id);
   DELETE FROM tb.states AS state
     WHERE NOT EXISTS (SELECT FROM tb.timers AS timer WHERE timer.id = state.id);
 END $$;

@@ -5,10 +5,13 @@
 -- wait: the delay, or NULL
 -- by_rule: true if the due time is an occurrence of the rule
 -- existing: 'keep', 'replace', 'update' or 'refuse'
--- returns 0 new | 1 kept | 2 replaced | 3 refused | 4 out of range | 5 next | 6 updated
+-- waits: true if it waits for a transaction that has locked the timer
+-- is_known: true if it does not, and the timer existed
+-- returns 0 new | 1 kept | 2 replaced | 3 refused | 4 out of range | 5 next | 6 updated | -1 locked
 
 CREATE OR REPLACE FUNCTION tb.insert_row(
-  new tb.timers, wait bigint, by_rule boolean, existing text, at bigint
+  new tb.timers, wait bigint, by_rule boolean, existing text, at bigint, waits boolean,
+  is_known boolean
 ) RETURNS tb.answer LANGUAGE plpgsql AS $$
 DECLARE
   found_timer record;
@@ -18,13 +21,23 @@ BEGIN
   IF new.due NOT BETWEEN 0 AND 253402300799999 THEN RETURN (4, NULL, NULL, NULL)::tb.answer; END IF;
   new.planned := new.due;
   LOOP
+    -- An insert would wait if the row is being changed.
+    IF is_known THEN
+      SELECT due, planned, every, cron, zone INTO found_timer FROM tb.timers WHERE id = new.id
+        FOR UPDATE SKIP LOCKED;
+      EXIT WHEN FOUND;
+      IF tb.is_there(new.id) THEN RETURN (-1, NULL, NULL, NULL)::tb.answer; END IF;
+    END IF;
     INSERT INTO tb.timers SELECT new.* ON CONFLICT (id) DO NOTHING;
     IF FOUND THEN RETURN (0, new.due, NULL, NULL)::tb.answer; END IF;
-    IF existing = 'refuse' THEN RETURN (3, NULL, NULL, NULL)::tb.answer; END IF;
+    EXIT WHEN existing = 'refuse';
+    is_known := NOT waits;
+    CONTINUE WHEN is_known;
     SELECT due, planned, every, cron, zone INTO found_timer FROM tb.timers WHERE id = new.id FOR UPDATE;
     -- Otherwise it has ended meanwhile.
     EXIT WHEN FOUND;
   END LOOP;
+  IF existing = 'refuse' THEN RETURN (3, NULL, NULL, NULL)::tb.answer; END IF;
   state := tb.state_of(new.id);
   IF existing = 'keep' THEN
     IF state.fence IS NULL OR state.follows
@@ -48,25 +61,28 @@ END $$;
 CREATE OR REPLACE FUNCTION tb.state_of(an_id text) RETURNS tb.states LANGUAGE plpgsql AS $$
 DECLARE
   state tb.states;
+  place tid;
 BEGIN
   IF current_setting('transaction_isolation') = 'read committed' THEN
     SELECT * INTO state FROM tb.states WHERE id = an_id;
     RETURN state;
   END IF;
-  -- Fails if the state has changed after this transaction began.
-  SELECT * INTO state FROM tb.states WHERE id = an_id FOR UPDATE;
-  IF NOT FOUND THEN PERFORM tb.check_resting(an_id); END IF;
+  -- A state that began after this transaction, which cannot see it, is found by its id. Nothing is read
+  -- from the index, because each insert into a page from which a serializable transaction has read
+  -- counts as a conflict with it.
+  BEGIN
+    INSERT INTO tb.states (id, due, planned, attempt, paused, cancelled, follows, error)
+      VALUES (an_id, 0, 0, 0, false, false, false, '') RETURNING ctid INTO place;
+    DELETE FROM tb.states WHERE ctid = place;
+    RETURN NULL;
+  EXCEPTION WHEN unique_violation THEN
+    -- Fails if the state has changed after this transaction began.
+    SELECT * INTO state FROM tb.states WHERE id = an_id FOR UPDATE;
+  END;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'the timer % has changed', an_id USING ERRCODE = 'serialization_failure';
+  END IF;
   RETURN state;
-END $$;
-
--- Fails if a timer has a state that began after this transaction, which cannot see it.
-CREATE OR REPLACE FUNCTION tb.check_resting(an_id text) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-  INSERT INTO tb.states (id, due, planned, attempt, paused, cancelled, follows, error)
-    VALUES (an_id, 0, 0, 0, false, false, false, '');
-  DELETE FROM tb.states WHERE id = an_id;
-EXCEPTION WHEN unique_violation THEN
-  RAISE EXCEPTION 'the timer % has changed', an_id USING ERRCODE = 'serialization_failure';
 END $$;
 
 -- Replaces the row of a timer.

@@ -7,10 +7,10 @@ DECLARE
   token bigint := nextval('tb.fences');
   least_token bigint := floor(extract(epoch FROM clock_timestamp()))::bigint << 20;
 BEGIN
-  -- Another transaction that holds the lock has just done it, and may take long to end.
-  IF token >= least_token OR NOT pg_try_advisory_xact_lock(hashtextextended('tb.', 4)) THEN
-    RETURN token;
-  END IF;
+  IF token >= least_token THEN RETURN token; END IF;
+  -- Another transaction that has locked the row has just done it, and may take long to end.
+  PERFORM FROM tb.store FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN RETURN token; END IF;
   -- Some more, because others take tokens meanwhile and the sequence must not be set back.
   PERFORM setval('tb.fences', least_token + 65536) FROM tb.fences WHERE last_value < least_token;
   RETURN nextval('tb.fences');
@@ -19,48 +19,65 @@ END $$;
 -- Resting and due → leased, with one more attempt. Leased with an expired lease → leased again.
 --
 -- takes_over: true if a paused store grants an expired lease
+-- is_paused: true if the store is paused
 -- returns 0 no such timer | 1 not due, paused, or leased until then | 2 leased | 3 leased, and it was
---   taken over | 4 the store is paused | 5 no such timer, although it has a state
-CREATE OR REPLACE FUNCTION tb.lease_row(an_id text, takes_over boolean, at bigint)
-RETURNS tb.answer LANGUAGE plpgsql AS $$
+--   taken over | 4 the store is paused | 5 no such timer, although it has a state | -1 locked
+CREATE OR REPLACE FUNCTION tb.lease_row(
+  an_id text, takes_over boolean, is_paused boolean, at bigint
+) RETURNS tb.answer LANGUAGE plpgsql AS $$
 DECLARE
   timer record;
   state tb.states;
   now bigint;
   token bigint;
   key bigint;
-  until bigint;
+  ends bigint;
 BEGIN
-  SELECT due, planned, lease INTO timer FROM tb.timers WHERE id = an_id FOR UPDATE;
+  SELECT due, planned, lease INTO timer FROM tb.timers WHERE id = an_id FOR UPDATE SKIP LOCKED;
   IF NOT FOUND THEN
+    IF tb.is_there(an_id) THEN RETURN (-1, NULL, NULL, NULL)::tb.answer; END IF;
+    DELETE FROM tb.leases WHERE id = an_id;
     PERFORM attempt FROM tb.states WHERE id = an_id;
     RETURN (CASE WHEN FOUND THEN 5 ELSE 0 END, NULL, NULL, NULL)::tb.answer;
   END IF;
   now := coalesce(at, tb.clock());
   SELECT * INTO state FROM tb.states WHERE id = an_id;
   key := coalesce(state.key, timer.due);
-  IF key > now THEN RETURN (1, key, NULL, NULL)::tb.answer; END IF;
-  IF (SELECT paused FROM tb.store) AND NOT (takes_over AND state.fence IS NOT NULL) THEN
+  IF state.fence IS NOT NULL THEN
+    SELECT until INTO ends FROM tb.leases WHERE id = an_id AND fence = state.fence;
+    key := coalesce(ends, key);
+  END IF;
+  IF key > now THEN
+    DELETE FROM tb.leases WHERE id = an_id AND fence IS DISTINCT FROM state.fence;
+    RETURN (1, key, NULL, NULL)::tb.answer;
+  END IF;
+  IF is_paused AND NOT (takes_over AND state.fence IS NOT NULL) THEN
     RETURN (4, NULL, NULL, NULL)::tb.answer;
   END IF;
   token := tb.next_fence();
-  until := now + timer.lease;
+  ends := now + timer.lease;
   IF state.id IS NULL THEN
     INSERT INTO tb.states (id, due, planned, fence, attempt, paused, cancelled, follows, error)
-      VALUES (an_id, until, timer.planned, token, 1, false, false, false, '');
-    RETURN (2, until, token, key)::tb.answer;
+      VALUES (an_id, ends, timer.planned, token, 1, false, false, false, '');
+    RETURN (2, ends, token, key)::tb.answer;
+  ELSIF state.fence IS NOT NULL THEN
+    -- A renewal, for which the row of the timer is not locked, writes the same row. The one that comes
+    -- second sees the other.
+    INSERT INTO tb.leases AS lease (id, fence, until) VALUES (an_id, token, ends)
+      ON CONFLICT (id) DO UPDATE SET fence = excluded.fence, until = excluded.until
+      WHERE lease.fence <> state.fence OR lease.until <= now;
+    IF NOT FOUND THEN
+      SELECT until INTO key FROM tb.leases WHERE id = an_id;
+      RETURN (1, key, NULL, NULL)::tb.answer;
+    END IF;
   END IF;
-  UPDATE tb.states SET fence = token, due = until, attempt = attempt + (state.fence IS NULL)::integer
-    WHERE id = an_id AND due = state.due;
-  IF NOT FOUND THEN
-    -- It was renewed meanwhile, for which the row of the timer is not locked.
-    SELECT * INTO state FROM tb.states WHERE id = an_id;
-    RETURN (1, state.key, NULL, NULL)::tb.answer;
-  END IF;
-  RETURN (CASE WHEN state.fence IS NULL THEN 2 ELSE 3 END, until, token, key)::tb.answer;
+  UPDATE tb.states SET fence = token, due = ends, attempt = attempt + (state.fence IS NULL)::integer
+    WHERE id = an_id;
+  RETURN (CASE WHEN state.fence IS NULL THEN 2 ELSE 3 END, ends, token, key)::tb.answer;
 END $$;
 
--- Leased under this fencing token → leased for as long again, from now on.
+-- Leased under this fencing token → leased for as long again, from now on. Needs no lock that a
+-- caller's transaction can hold.
 --
 -- returns 0 the lease was taken over | 1 held | 2 held, and the timer was cancelled; with the length
 --   of the lease in place of a fencing token
@@ -68,13 +85,19 @@ CREATE OR REPLACE FUNCTION tb.renew_row(an_id text, token bigint, at bigint)
 RETURNS tb.answer LANGUAGE plpgsql AS $$
 DECLARE
   held record;
+  ends bigint;
 BEGIN
-  UPDATE tb.states AS state SET due = coalesce(at, tb.clock()) + timer.lease
-    FROM tb.timers AS timer
-    WHERE state.id = an_id AND state.fence = token AND timer.id = an_id
-    RETURNING state.due, state.cancelled, timer.lease INTO held;
+  SELECT state.cancelled, timer.lease INTO held FROM tb.states AS state, tb.timers AS timer
+    WHERE state.id = an_id AND state.fence = token AND timer.id = an_id;
   IF NOT FOUND THEN RETURN (0, NULL, NULL, NULL)::tb.answer; END IF;
-  RETURN (1 + held.cancelled::integer, held.due, held.lease, NULL)::tb.answer;
+  INSERT INTO tb.leases AS lease (id, fence, until)
+    VALUES (an_id, token, coalesce(at, tb.clock()) + held.lease)
+    ON CONFLICT (id) DO UPDATE SET fence = excluded.fence, until = excluded.until
+    -- Otherwise it was taken over meanwhile.
+    WHERE lease.fence <= token
+    RETURNING until INTO ends;
+  IF NOT FOUND THEN RETURN (0, NULL, NULL, NULL)::tb.answer; END IF;
+  RETURN (1 + held.cancelled::integer, ends, held.lease, NULL)::tb.answer;
 END $$;
 
 -- Leased under this fencing token → the next delivery, which was inserted meanwhile or belongs to the
@@ -87,8 +110,8 @@ END $$;
 -- reason: that of a dead letter
 -- clear: true if the letter must not repeat
 -- most, age: the bounds of the dead letters, or NULL
--- returns 0 the lease was taken over | 1 accepted | 2 cancelled; with the next due time, or NULL if
---   it was removed
+-- returns 0 the lease was taken over | 1 accepted | 2 cancelled, with the next due time, or NULL if it
+--   was removed | -1 locked
 CREATE OR REPLACE FUNCTION tb.finish_row(
   an_id text, token bigint, how text, planned_next bigint, wait bigint, an_error text,
   a_reason integer, clear boolean, most_letters bigint, age bigint, at bigint
@@ -100,10 +123,14 @@ DECLARE
   outcome integer := 1;
   stays boolean;
 BEGIN
-  SELECT every, cron INTO timer FROM tb.timers WHERE id = an_id FOR UPDATE;
-  IF NOT FOUND THEN RETURN (0, NULL, NULL, NULL)::tb.answer; END IF;
+  SELECT every, cron, lease INTO timer FROM tb.timers WHERE id = an_id FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN RETURN (-tb.is_there(an_id)::integer, NULL, NULL, NULL)::tb.answer; END IF;
   SELECT * INTO state FROM tb.states WHERE id = an_id;
   IF state.fence IS DISTINCT FROM token THEN RETURN (0, NULL, NULL, NULL)::tb.answer; END IF;
+  -- A lease is renewed after a third of its length. A row that is left has no effect.
+  IF coalesce(at, tb.clock()) > state.due - timer.lease + timer.lease / 5 THEN
+    DELETE FROM tb.leases WHERE id = an_id;
+  END IF;
   IF how <> 'done' AND state.cancelled THEN
     outcome := 2;
     planned_next := NULL;

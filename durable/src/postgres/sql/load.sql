@@ -76,7 +76,15 @@ BEGIN
       WHERE (state.key, state.id COLLATE "POSIX") >= (from_due, from_id) AND state.key <= last
         AND NOT (after AND state.key = from_due AND state.id = from_id)
         AND (parts IS NULL OR tb.part(state.id) = ANY (parts))
+        AND (state.fence IS NULL OR state.fence IS DISTINCT FROM
+          (SELECT lease.fence FROM tb.leases AS lease WHERE lease.id = state.id))
       ORDER BY state.key, state.id COLLATE "POSIX" LIMIT enough)
+    UNION ALL
+    (SELECT lease.until, lease.id FROM tb.leases AS lease
+      WHERE (lease.until, lease.id COLLATE "POSIX") >= (from_due, from_id) AND lease.until <= last
+        AND NOT (after AND lease.until = from_due AND lease.id = from_id)
+        AND (parts IS NULL OR tb.part(lease.id) = ANY (parts))
+      ORDER BY lease.until, lease.id COLLATE "POSIX" LIMIT enough)
     ORDER BY 1, 2 LIMIT enough;
 END $$;
 

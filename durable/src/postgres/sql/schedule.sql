@@ -117,7 +117,7 @@ BEGIN
   END IF;
   -- The trigger on the table decides at the end of the transaction.
   PERFORM set_config('tourbillon.notify', CASE WHEN notify THEN 'on' ELSE 'off' END, true);
-  one := tb.insert_row(new, wait, coalesce(by_rule, false), existing, NULL);
+  one := tb.insert_row(new, wait, coalesce(by_rule, false), existing, NULL, true, false);
   PERFORM set_config('tourbillon.notify', 'off', true);
   IF one.answer = 3 THEN
     RAISE EXCEPTION 'a timer with the id % exists', quote_literal(new.id)
@@ -192,7 +192,7 @@ LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 BEGIN
-  RETURN (ARRAY['removed', 'running'])[(tb.cancel_row(id)).answer];
+  RETURN (ARRAY['removed', 'running'])[(tb.cancel_row(id, true)).answer];
 END $$;
 
 -- These are executed with the rights of the owner of the store, whatever the caller may do with its

@@ -2,8 +2,14 @@
 --
 -- `timers` has the wide rows, which are written when a timer is inserted or rescheduled and deleted
 -- at its end. `states` has what an attempt changes: a timer without a row there rests as it was
--- inserted, and for any other timer that row has the due time that counts. Leases, renewals,
--- retries and repetitions therefore leave dead rows in the small table only.
+-- inserted, and for any other timer that row has the due time that counts. Leases, retries and
+-- repetitions therefore leave dead rows in the small table only. `leases` has the leases that were
+-- renewed or taken over.
+--
+-- **A transition locks the row of the timer in `timers`**, and only then changes its rows in `states`
+-- and `nexts`. A caller's transaction may keep that lock for as long as it likes. The rows of `leases`
+-- belong to workers, and no function that callers execute touches them, so an attempt is renewed
+-- whatever is locked. A lease counts as long as the state has its fencing token.
 --
 -- The indexes by time have the ids in the collation "POSIX", whose order is that of "C". The planner
 -- would otherwise look for an id in them, by reading them from end to end, while it takes a table
@@ -60,6 +66,19 @@ CREATE TABLE tb.states (
 
 CREATE INDEX states_key ON tb.states (key, id COLLATE "POSIX");
 
+-- The ends of leases that were renewed or taken over. A row whose fencing token is not that of the
+-- state has no effect, and is deleted when the lease is requested again.
+CREATE TABLE tb.leases (
+  until bigint NOT NULL,
+  fence bigint NOT NULL,
+  id text COLLATE "C" NOT NULL,
+  PRIMARY KEY (id)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
+  autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0,
+  autovacuum_analyze_threshold = 10000, vacuum_truncate = off);
+
+CREATE INDEX leases_until ON tb.leases (until, id COLLATE "POSIX");
+
 -- The deliveries that were inserted while another one of the same timer was running.
 CREATE TABLE tb.nexts (LIKE tb.timers INCLUDING CONSTRAINTS, PRIMARY KEY (id));
 
@@ -108,8 +127,11 @@ INSERT INTO tb.batches
     array_fill(0, ARRAY[16]), array_fill(0, ARRAY[16])
   FROM generate_series(1, 1000) AS number;
 INSERT INTO tb.workers SELECT number, 0, false, 0 FROM generate_series(1, 50) AS number;
+INSERT INTO tb.leases (id, until, fence)
+  SELECT number::text || repeat('.', 60), 0, 0 FROM generate_series(1, 500) AS number;
 DELETE FROM tb.workers;
 DELETE FROM tb.states;
+DELETE FROM tb.leases;
 DELETE FROM tb.batches;
 
 -- The outcome of an operation: its number, the time in the key of the timer, its fencing token, and
@@ -118,9 +140,9 @@ CREATE TYPE tb.answer AS (answer integer, due bigint, fence bigint, before bigin
 
 -- A timer as it is, with the delivery that follows.
 CREATE VIEW tb.records AS
-SELECT timer.id, coalesce(state.key, timer.due) AS key, state.fence,
+SELECT timer.id, coalesce(lease.until, state.key, timer.due) AS key, state.fence,
   coalesce(state.cancelled, false) AS cancelled, coalesce(state.paused, false) AS paused,
-  coalesce(state.due, timer.due) AS due, coalesce(state.planned, timer.planned) AS planned,
+  coalesce(lease.until, state.due, timer.due) AS due, coalesce(state.planned, timer.planned) AS planned,
   coalesce(state.attempt, 0) AS attempt, coalesce(state.error, '') AS error,
   timer.first, timer.most, timer.jitter, timer.attempts, timer.lease, timer.lives,
   CASE WHEN state.cancelled THEN NULL ELSE timer.every END AS every,
@@ -134,4 +156,5 @@ SELECT timer.id, coalesce(state.key, timer.due) AS key, state.fence,
   next.headers::text AS next_headers, next.payload AS next_payload
 FROM tb.timers AS timer
 LEFT JOIN tb.states AS state ON state.id = timer.id
+LEFT JOIN tb.leases AS lease ON lease.id = state.id AND lease.fence = state.fence
 LEFT JOIN tb.nexts AS next ON next.id = timer.id;
