@@ -7,8 +7,9 @@ use super::run::{History, HistoryError, Reply, Run};
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, Runtime};
 use std::time::Duration;
 use timers::Certificates;
-use tokio_postgres::Config;
 use tokio_postgres::config::TargetSessionAttrs;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Config, Error};
 use tourbillon_durable::__internals::Connector;
 use tourbillon_durable::Tls;
 
@@ -51,23 +52,27 @@ impl PostgresHistory {
         Ok(history)
     }
 
+    /// Creates the table, unless it exists. PostgreSQL rejects one of two creations at the same time
+    /// when the other is committed, so the rejected one is repeated. A lock that prevents this would
+    /// be one that any role can hold.
     async fn create(self) -> Result<(), HistoryError> {
         let Self { table, .. } = &self;
-        // Two services that create it at the same time would fail.
+        // The server executes these statements as one transaction.
         let create = format!(
-            "BEGIN;
-             SELECT pg_advisory_xact_lock(hashtextextended('timerd_runs', 0));
-             CREATE TABLE IF NOT EXISTS {table} (
+            "CREATE TABLE IF NOT EXISTS {table} (
                  number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
                  id text NOT NULL,
                  ended bigint NOT NULL,
                  run text NOT NULL
              );
-             CREATE INDEX IF NOT EXISTS timerd_runs_id ON {table} (id, number);
-             COMMIT"
+             CREATE INDEX IF NOT EXISTS timerd_runs_id ON {table} (id, number)"
         );
         let connection = self.connection().await?;
-        connection.batch_execute(&create).await.map_err(HistoryError::of)
+        let mut created = connection.batch_execute(&create).await;
+        if created.as_ref().is_err_and(exists_meanwhile) {
+            created = connection.batch_execute(&create).await;
+        }
+        created.map_err(HistoryError::of)
     }
 
     async fn connection(&self) -> Result<Object, HistoryError> {
@@ -140,4 +145,11 @@ fn within<T: Send + 'static>(
         let done = tokio::time::timeout(PATIENCE, operation).await;
         done.unwrap_or_else(|_| Err(HistoryError::of("the server does not reply")))
     })
+}
+
+/// Returns `true` if another transaction has created the same object since this one began.
+fn exists_meanwhile(error: &Error) -> bool {
+    let states =
+        [SqlState::UNIQUE_VIOLATION, SqlState::DUPLICATE_TABLE, SqlState::DUPLICATE_OBJECT];
+    error.code().is_some_and(|state| states.contains(state))
 }

@@ -173,12 +173,19 @@ async fn runs_are_recorded_in_postgres_within_bounds() {
     let mut receiver = Receiver::with(&[500]).await;
     let mut config = allowing(receiver.port());
     config.history.most = NonZeroU64::new(3).unwrap();
+    // Any role can hold an advisory lock.
+    let lock = "pg_advisory_lock(hashtextextended('timerd_runs', 0))";
+    let mut holder = server.begin(&format!("SELECT {lock}, pg_sleep(86400)"));
+    let locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted";
+    server.wait_for("the lock", |server| server.order(locks) != "0");
     let bench = Bench::at(&server.url(), config).await;
     runs_are_recorded(&bench, &mut receiver).await;
     run_is_recorded(&bench, &mut receiver, "c").await;
     runs(&bench.api, "/v1/runs", 3).await;
     runs(&bench.api, "/v1/runs?id=a", 1).await;
     bench.stop().await;
+    holder.kill().expect("it runs");
+    holder.wait().expect("it ends");
 }
 
 #[tokio::test]
