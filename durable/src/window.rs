@@ -18,10 +18,10 @@
 //! **Bounded.** If there are more than [`MOST`] keys, the last one leaves the wheel and the low
 //! watermark moves back to it. The key is loaded again when there is room.
 //!
-//! **A key that a caller's transaction has locked makes room.** It is [deferred](Window::defer), as the
-//! transaction may stay open for long. The key fires again after a while. Until then it does not count,
-//! and no page brings it back. The number of these keys is bounded as well. Any others are forgotten
-//! until a page has them.
+//! **A key that a caller's transaction has locked makes room.** It is [deferred](Window::defer), as
+//! the transaction may stay open for long. The key fires again after a while. Until then it does
+//! not count, and no page brings it back. The number of these keys is bounded as well. Any others
+//! are forgotten until a page has them.
 //!
 //! **No worker is woken under a lock**, because a waker may poll the worker where it is called, and
 //! the worker locks `Window` again. A change of the wheel records that the worker has to be polled.

@@ -215,9 +215,9 @@ impl Attempts {
         Ok(())
     }
 
-    /// Ends the lease of an attempt. While a transaction of another client has locked the timer, the
-    /// lease is renewed without a permit, so that no other worker takes over the attempt. An ending
-    /// worker waits as long as the lease stands, and then returns `None`.
+    /// Ends the lease of an attempt. While a transaction of another client has locked the timer,
+    /// the lease is renewed without a permit, so that no other worker takes over the attempt. An
+    /// ending worker waits as long as the lease stands, and then returns `None`.
     async fn finish(
         &self,
         id: &str,

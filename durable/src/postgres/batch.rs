@@ -16,17 +16,18 @@
 //! until a reply arrives, and gets the kept one if it was executed, whether the connection broke
 //! before, during or after the commit. A lower number is rejected.
 //!
-//! **A batch waits for no caller.** A caller's transaction may stay open for long. An operation whose
-//! timer such a transaction has locked is answered with [`LOCKED`], and sent again after a pause, by
-//! itself. A lock that cannot be seen, such as that of an id that was inserted and not committed, makes
-//! a batch fail after 10 ms. It is then sent again with each of its operations protected from the
-//! others. Until that id is free, all operations that may wait for it are sent in a lane of their own.
+//! **A batch waits for no caller.** A caller's transaction may stay open for long. An operation
+//! whose timer such a transaction has locked is answered with [`LOCKED`], and sent again after a
+//! pause, by itself. A lock that cannot be seen, such as that of an id that was inserted and not
+//! committed, makes a batch fail after 10 ms. It is then sent again with each of its operations
+//! protected from the others. Until that id is free, all operations that may wait for it are sent
+//! in a lane of their own.
 //!
 //! **Each by itself if they fail together.** A transaction is atomic, so one operation that the
 //! server rejects, or a limit of time for statements, would keep the others of its batch from being
-//! executed. Such a batch is taken apart, and each of its operations is sent as a batch of its own, by
-//! a task of its own. If it was sent before without a reply, it is settled first, because that copy
-//! may have been executed, or may still arrive.
+//! executed. Such a batch is taken apart, and each of its operations is sent as a batch of its own,
+//! by a task of its own. If it was sent before without a reply, it is settled first, because that
+//! copy may have been executed, or may still arrive.
 //!
 //! **Callers that timed out** have already received `Unreachable`. Their operations are left out of
 //! a resend.
@@ -48,7 +49,8 @@ use tokio::time::timeout;
 /// The maximum number of operations in a batch.
 const MAX_OPERATIONS: usize = 256;
 
-/// The maximum number of operations in a batch of the lane [`HELD`], each of which may wait for 2 ms.
+/// The maximum number of operations in a batch of the lane [`HELD`], each of which may wait for 2
+/// ms.
 const MAX_HELD: usize = 32;
 
 /// The maximum number of bytes in a batch, unless a single operation is longer.
@@ -66,8 +68,8 @@ struct Batch {
 
 impl Operations {
     /// Executes an operation with the next batch of its lane, again and again while another
-    /// transaction keeps it from being executed. Gives up after a while if `retry` says so, and leaves
-    /// the operation out of a batch that is not sent yet when it is dropped.
+    /// transaction keeps it from being executed. Gives up after a while if `retry` says so, and
+    /// leaves the operation out of a batch that is not sent yet when it is dropped.
     pub(super) async fn change(
         self: &Arc<Self>,
         retry: Retry,
@@ -93,8 +95,8 @@ impl Operations {
         self.within(retry, &why, asked).await
     }
 
-    /// Executes an operation of a worker with the next batch of its lane. The answer is [`LOCKED`] if
-    /// another transaction keeps it from being executed.
+    /// Executes an operation of a worker with the next batch of its lane. The answer is [`LOCKED`]
+    /// if another transaction keeps it from being executed.
     pub(super) async fn change_unless_locked(
         self: &Arc<Self>,
         retry: Retry,

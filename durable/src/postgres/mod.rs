@@ -10,16 +10,16 @@
 //! **Each transition is an SQL function** (`sql/`) and atomic. Its time is that of the server's
 //! clock when it is executed, not when its transaction began. **A timer rests in the wide row as it
 //! was inserted.** What an attempt changes (lease, due time, attempts, error) is in the small rows
-//! of `states` and `leases`, which take precedence. Renewals, retries and repetitions therefore never
-//! rewrite a payload, and the dead rows that they leave while a long transaction keeps vacuum from removing
-//! them are small and few. Pages of keys are the union of both tables without the timers whose due
-//! time is in `states`.
+//! of `states` and `leases`, which take precedence. Renewals, retries and repetitions therefore
+//! never rewrite a payload, and the dead rows that they leave while a long transaction keeps vacuum
+//! from removing them are small and few. Pages of keys are the union of both tables without the
+//! timers whose due time is in `states`.
 //!
 //! **Concurrent operations are sent together**, as a numbered batch that one function executes in
 //! the order of ids, in one transaction (`batch.rs`). **Timers can be scheduled in the caller's own
-//! transaction** by any client, because `insert` is an SQL function too (`sql/schedule.sql`). Such a
-//! transaction may stay open for long. **No batch waits for it.** A timer that it has locked is skipped
-//! and requested again later, and a lease is renewed in a row that no caller locks.
+//! transaction** by any client, because `insert` is an SQL function too (`sql/schedule.sql`). Such
+//! a transaction may stay open for long. **No batch waits for it.** A timer that it has locked is
+//! skipped and requested again later, and a lease is renewed in a row that no caller locks.
 //!
 //! **Each part of the keys has one owner** among the workers, by rendezvous hashing over those that
 //! are alive (`sql/load.sql`), and the lease of each timer decides which worker delivers it.

@@ -59,8 +59,8 @@ impl Operation {
         }
     }
 
-    /// Returns `true` if it can be kept waiting by a lock that it cannot see, such as that of an id that
-    /// another transaction has inserted.
+    /// Returns `true` if it can be kept waiting by a lock that it cannot see, such as that of an id
+    /// that another transaction has inserted.
     pub(super) fn may_wait(&self) -> bool {
         !matches!(self.kind, "lease" | "renew" | "finish" | "cancel" | "reset" | "pause")
     }
@@ -219,8 +219,8 @@ impl Lane {
     }
 }
 
-/// The ids that operations wait for because another transaction has inserted or locked them. Further
-/// inserts of such an id are sent in the lane [`HELD`].
+/// The ids that operations wait for because another transaction has inserted or locked them.
+/// Further inserts of such an id are sent in the lane [`HELD`].
 #[derive(Default)]
 pub(super) struct HeldIds(Mutex<BTreeMap<String, usize>>);
 

@@ -52,9 +52,9 @@ impl PostgresHistory {
         Ok(history)
     }
 
-    /// Creates the table, unless it exists. PostgreSQL rejects one of two creations at the same time
-    /// when the other is committed, so the rejected one is repeated. A lock that prevents this would
-    /// be one that any role can hold.
+    /// Creates the table, unless it exists. PostgreSQL rejects one of two creations at the same
+    /// time when the other is committed, so the rejected one is repeated. A lock that prevents this
+    /// would be one that any role can hold.
     async fn create(self) -> Result<(), HistoryError> {
         let Self { table, .. } = &self;
         // The server executes these statements as one transaction.
