@@ -133,20 +133,10 @@ pub(crate) async fn serve(
     let mut talks = JoinSet::new();
     let mut open = listener.lock_owned().await;
     while let Some(listener) = &*open {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+        let (stream, address) = tokio::select! {
+            accepted = accept(listener) => accepted,
             () = stopped(stops.clone()) => break,
             Some(_) = talks.join_next() => continue,
-        };
-        let (stream, address) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                if !is_of_peer(&error) {
-                    tracing::warn!(%error, "could not accept a connection");
-                    tokio::time::sleep(PAUSE).await;
-                }
-                continue;
-            }
         };
         tokio::select! {
             () = connections.make_room() => {}
@@ -156,6 +146,20 @@ pub(crate) async fn serve(
     }
     drop(open.take());
     while talks.join_next().await.is_some() {}
+}
+
+/// Accepts the next connection.
+async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+    loop {
+        match listener.accept().await {
+            Ok(accepted) => return accepted,
+            Err(error) if is_of_peer(&error) => {}
+            Err(error) => {
+                tracing::warn!(%error, "could not accept a connection");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
 }
 
 /// Returns `true` if a connection ended before it was accepted.

@@ -15,7 +15,9 @@ use super::runs::Runs;
 use super::serve::{Bounds, Listener, serve};
 use super::tasks::{keep, stopped};
 use super::tokens::{NewToken, TokenError, Tokens};
+use axum::Router;
 use axum::middleware::from_fn;
+use metrics_exporter_prometheus::PrometheusHandle;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -117,13 +119,7 @@ impl Service {
         let figures = figures::install();
         let caller = Caller::new(config, resolver).map_err(StartError::Config)?;
         let (pool, caller) = (Arc::clone(&caller.pool), Arc::new(caller));
-        let place = arguments.store.store.as_ref().map(AddressText::parse).transpose();
-        let place = place.map_err(StartError::Config)?;
-        let place = place.unwrap_or_else(|| Address::File(STORE.into()));
-        let DeadLetterBounds { most, age } = config.dead_letters;
-        let letters = LetterBounds { most, age };
-        let timers =
-            arguments.store.open_bounded(&place, letters).await.map_err(StartError::Store)?;
+        let (place, timers) = open_store(arguments, config).await?;
         let history = history::open(&arguments.store, &place, config.history.clone());
         let failed = |error| StartError::Listen(arguments.listen, error);
         let listener = TcpListener::bind(arguments.listen).await.map_err(failed)?;
@@ -132,23 +128,12 @@ impl Service {
         let health = Arc::new(Health::new());
         let (stop, stops) = watch::channel(false);
         let mut background = JoinSet::new();
-        let (watched, watches) = (timers.clone(), Arc::clone(&health));
-        background.spawn(keep("health", stops.clone(), move || {
-            let (timers, health) = (watched.clone(), Arc::clone(&watches));
-            async move { health.watch(&timers).await }
-        }));
-
         background.spawn(keep("pool", stops.clone(), move || {
             let pool = Arc::clone(&pool);
             async move { pool.watch().await }
         }));
-
         let store = place.label();
-        let (counted, handle, label) = (timers.clone(), figures.clone(), store.clone());
-        background.spawn(keep("figures", stops.clone(), move || {
-            let (timers, label, handle) = (counted.clone(), label.clone(), handle.clone());
-            async move { figures::watch(&timers, &label, &handle).await }
-        }));
+        watch_store(&mut background, &timers, &health, &figures, &store, &stops);
 
         let (recorder, queue) = history::recorder(Arc::clone(&history));
         let recording = keep("history", stops.clone(), move || queue.clone().write());
@@ -175,15 +160,7 @@ impl Service {
         let pages = page::router(app.clone(), Arc::clone(&gate));
         let router = router(app, gate, &config.limits).merge(pages).layer(from_fn(count));
         let bounds = Bounds { connections, timeout: config.limits.timeout };
-        let (listener, ends) = (Listener::new(Some(listener).into()), stops.clone());
-        let serving = keep("server", stops, move || {
-            let served = serve(Arc::clone(&listener), router.clone(), bounds, ends.clone());
-            async move {
-                served.await;
-                Ok(())
-            }
-        });
-        let serving = tokio::spawn(serving);
+        let serving = tokio::spawn(serving(listener, router, bounds, stops));
         Ok(Self {
             address,
             token,
@@ -239,6 +216,58 @@ impl Service {
         // The check of the health may have been in the middle of a write.
         let _ = tokio::time::timeout(RECORDED, self.health.unmark(&self.timers)).await;
     }
+}
+
+/// Opens the store, and returns its address.
+async fn open_store(
+    arguments: &Arguments,
+    config: &Config,
+) -> Result<(Address, DurableTimers), StartError> {
+    let place = arguments.store.store.as_ref().map(AddressText::parse).transpose();
+    let place = place.map_err(StartError::Config)?;
+    let place = place.unwrap_or_else(|| Address::File(STORE.into()));
+    let DeadLetterBounds { most, age } = config.dead_letters;
+    let letters = LetterBounds { most, age };
+    let timers = arguments.store.open_bounded(&place, letters).await;
+    Ok((place, timers.map_err(StartError::Store)?))
+}
+
+/// Watches the health and the figures of the store, until the service stops.
+fn watch_store(
+    tasks: &mut JoinSet<()>,
+    timers: &DurableTimers,
+    health: &Arc<Health>,
+    figures: &PrometheusHandle,
+    store: &str,
+    stops: &watch::Receiver<bool>,
+) {
+    let (watched, health) = (timers.clone(), Arc::clone(health));
+    tasks.spawn(keep("health", stops.clone(), move || {
+        let (timers, health) = (watched.clone(), Arc::clone(&health));
+        async move { health.watch(&timers).await }
+    }));
+    let (counted, handle, label) = (timers.clone(), figures.clone(), store.to_owned());
+    tasks.spawn(keep("figures", stops.clone(), move || {
+        let (timers, label, handle) = (counted.clone(), label.clone(), handle.clone());
+        async move { figures::watch(&timers, &label, &handle).await }
+    }));
+}
+
+/// Serves requests, until the service stops.
+fn serving(
+    listener: TcpListener,
+    router: Router,
+    bounds: Bounds,
+    stops: watch::Receiver<bool>,
+) -> impl Future<Output = ()> {
+    let (listener, ends) = (Listener::new(Some(listener).into()), stops.clone());
+    keep("server", stops, move || {
+        let served = serve(Arc::clone(&listener), router.clone(), bounds, ends.clone());
+        async move {
+            served.await;
+            Ok(())
+        }
+    })
 }
 
 /// Waits for the end of a task, which is aborted if it takes longer.
