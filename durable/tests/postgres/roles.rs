@@ -188,11 +188,10 @@ fn a_worker_outlives_a_change_of_its_password() {
         wait(process.timers.len()).is_err_and(|error| is_told(&error))
     });
     server.order("select timers.insert('waits', '', delay => '0 seconds')");
+    // A connection that is cut while it is opened would be the reason otherwise.
+    server.cut();
     let error = loop {
-        let next = worker.next(|| {
-            server.cut();
-        });
-        if let Event::Waiting { reason: Wait::StoreAway, error } = next {
+        if let Event::Waiting { reason: Wait::StoreAway, error } = worker.next(|| ()) {
             break error;
         }
     };

@@ -72,7 +72,9 @@ fn an_error_names_the_address_and_what_the_server_said_but_no_password() {
         error
     };
     assert!(connect("redis://:secret@127.0.0.1:1/").contains("127.0.0.1:1"));
-    assert!(connect("nonsense://:secret@host/").contains("host"));
+    // A password may be anywhere in an address that cannot be parsed, so its scheme alone is shown.
+    let nonsense = connect("nonsense://:secret@host/");
+    assert!(nonsense.contains("nonsense") && !nonsense.contains("host"), "{nonsense}");
     let Some(server) = Server::start(&["--requirepass", "right"]) else { return };
     let address = format!("127.0.0.1:{}", server.port);
     let denied = connect(&format!("redis://:secret@{address}/"));
