@@ -59,7 +59,7 @@ fn listeners_hear_while_the_worker_and_the_program_are_busy() {
     while expire(0) != "tourbillon-worker" {}
     for key in 1..4 {
         let thread = expire(key);
-        assert!(thread.starts_with("tourbillon-pool-"), "{thread}");
+        assert!(thread.starts_with("tourbillon-worker-"), "{thread}");
     }
     drop((release, release_pool));
 }

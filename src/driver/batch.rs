@@ -139,7 +139,7 @@ impl<T: Send> Batch<T> {
         shared.timers_in_flight.fetch_add(timers.len(), Relaxed);
         shared.batches_in_flight.fetch_add(1, Relaxed);
         // Before the clock is read, because its panic must not lose the timers.
-        let mut batch = Self { timers: timers.into_iter(), shared, number: BatchNumber::default() };
+        let mut batch = Self { timers: timers.into_iter(), shared, number: BatchNumber::NONE };
         let shared = &batch.shared;
         batch.number = shared.events.batch_handed_over(|| shared.wheel.clock().now());
         batch

@@ -91,9 +91,14 @@ mod enabled {
         reported: bool,
     }
 
-    /// The number of a batch that was handed over, or 0.
-    #[derive(Debug, Default, PartialEq, Eq)]
+    /// The number of a batch that was handed over.
+    #[derive(Debug, PartialEq, Eq)]
     pub(crate) struct BatchNumber(u64);
+
+    impl BatchNumber {
+        /// The number of a batch that was not handed over.
+        pub(crate) const NONE: Self = Self(0);
+    }
 
     impl DriverEvents {
         pub(crate) fn new(driver: &str, limits: WarnLimits) -> Self {
@@ -420,8 +425,12 @@ mod disabled {
     #[derive(Clone)]
     pub(crate) struct DriverEvents;
 
-    #[derive(Debug, Default)]
+    #[derive(Debug)]
     pub(crate) struct BatchNumber;
+
+    impl BatchNumber {
+        pub(crate) const NONE: Self = Self;
+    }
 
     impl DriverEvents {
         pub(crate) fn new(_driver: &str, _limits: WarnLimits) -> Self {

@@ -209,13 +209,24 @@ impl StreamHandle {
     ///     let (handle, start) = (connection.handle(), timer.now());
     ///     handle.set_keep_alive_timeout(Some(second * 60));
     ///
-    ///     let mut request = Some(handle.pause()); let mut buffer = [0; 16]; let ended = loop {
-    ///     timer.sleep(second * 10).await.unwrap(); if timer.now() - start == second * 90 { request
-    ///     = None; // it is answered } let read = poll_fn(|context| Pin::new(&mut
-    ///     connection).poll_read(context, &mut buffer)); if let Err(ended) = read.await { break
-    ///     ended; } }; assert_eq!(timer.now() - start, second * 150); assert!(request.is_none());
-    ///     let reason = ended.downcast::<StreamError>().ok(); assert_eq!(reason,
-    ///     Some(StreamError::Elapsed(Limit::KeepAlive))); });
+    ///     let mut request = Some(handle.pause());
+    ///     let mut buffer = [0; 16];
+    ///     let ended = loop {
+    ///         timer.sleep(second * 10).await.unwrap();
+    ///         if timer.now() - start == second * 90 {
+    ///             request = None; // it is answered
+    ///         }
+    ///         let read =
+    ///             poll_fn(|context| Pin::new(&mut connection).poll_read(context, &mut buffer));
+    ///         if let Err(ended) = read.await {
+    ///             break ended;
+    ///         }
+    ///     };
+    ///     assert_eq!(timer.now() - start, second * 150);
+    ///     assert!(request.is_none());
+    ///     let reason = ended.downcast::<StreamError>().ok();
+    ///     assert_eq!(reason, Some(StreamError::Elapsed(Limit::KeepAlive)));
+    /// });
     /// ```
     pub fn set_keep_alive_timeout(&self, limit: Option<Duration>) {
         self.change(|settings| settings.set_keep_alive(limit, self.shared.timer.wheel()));

@@ -310,7 +310,7 @@ fn foreign_syntax_is_refused_with_an_alternative() {
         ("0 12 * * * # noon", "#", "comment"),
         ("# noon", "#", "comment"),
         ("@fortnightly", "@fortnightly", "`@weekly`"),
-        ("0 0 12 * * * 2030", "2030", "Dialect::Quartz"),
+        ("0 0 12 * * * 2030", "2030", "dialect of Quartz"),
         ("0 12 * *", "0 12 * *", "five fields"),
         ("", "", "five fields"),
     ] {

@@ -76,37 +76,64 @@ async fn run(arguments: &Arguments) -> Result<End, StartError> {
     // raised, the service has fewer connections.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
     let config = config(arguments)?;
-    let mut ends = on(SignalKind::terminate())?;
-    let mut interrupts = on(SignalKind::interrupt())?;
-    let mut hangups = on(SignalKind::hangup())?;
+    let mut signals = Signals::new()?;
     let service = Service::start(arguments, &config).await?;
+    print_address(&service);
+    signals.until_stop(|| reload(&service, arguments)).await;
+    tracing::info!("stopping");
+    tokio::select! {
+        () = service.stop() => Ok(End::Orderly),
+        () = signals.stop() => Ok(End::AtOnce),
+    }
+}
+
+/// The signals that the service obeys.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self, StartError> {
+        let on = |kind| signal(kind).map_err(|error| StartError::Config(error.to_string()));
+        Ok(Self {
+            terminate: on(SignalKind::terminate())?,
+            interrupt: on(SignalKind::interrupt())?,
+            hangup: on(SignalKind::hangup())?,
+        })
+    }
+
+    /// Completes at the next signal to stop, and calls a function at each signal to reload.
+    async fn until_stop(&mut self, reload: impl Fn()) {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                _ = self.hangup.recv() => reload(),
+            }
+        }
+    }
+
+    /// Completes at the next signal to stop.
+    async fn stop(&mut self) {
+        self.until_stop(|| ()).await;
+    }
+}
+
+fn print_address(service: &Service) {
     // Nothing is lost if the reader of the output has gone.
     let mut out = io::stdout().lock();
     let _ = writeln!(out, "timerd listens on http://{}", service.address());
     if let Some(token) = service.token() {
         let _ = writeln!(out, "token: {token}");
     }
-    drop(out);
-    loop {
-        tokio::select! {
-            _ = ends.recv() => break,
-            _ = interrupts.recv() => break,
-            _ = hangups.recv() => reload(&service, arguments),
-        }
-    }
-    tracing::info!("stopping");
-    tokio::select! {
-        () = service.stop() => Ok(End::Orderly),
-        _ = ends.recv() => Ok(End::AtOnce),
-        _ = interrupts.recv() => Ok(End::AtOnce),
-    }
 }
 
 /// Reads the configuration file again. A file that cannot be used changes nothing.
 fn reload(service: &Service, arguments: &Arguments) {
-    match config(arguments).and_then(|config| service.reload(&config)) {
-        Ok(()) => tracing::info!("the configuration was read again"),
-        Err(error) => tracing::error!(%error, "the old configuration stays in use"),
+    if let Err(error) = config(arguments).and_then(|config| service.reload(&config)) {
+        tracing::error!(%error, "the old configuration stays in use");
     }
 }
 
@@ -115,10 +142,6 @@ fn print_token() -> Result<(), StartError> {
     // Nothing is lost if the reader of the output has gone.
     let _ = writeln!(io::stdout(), "token: {text}\nsha256: {sha256}");
     Ok(())
-}
-
-fn on(kind: SignalKind) -> Result<Signal, StartError> {
-    signal(kind).map_err(|error| StartError::Config(error.to_string()))
 }
 
 fn config(arguments: &Arguments) -> Result<Config, StartError> {

@@ -195,7 +195,9 @@ impl Service {
     ///
     /// Fails if the configuration cannot be used. The service then keeps what it has.
     pub fn reload(&self, config: &Config) -> Result<(), StartError> {
-        self.caller.reload(config).map_err(StartError::Config)
+        self.caller.reload(config).map_err(StartError::Config)?;
+        tracing::info!("the configuration was read again");
+        Ok(())
     }
 
     /// Ends the service. Requests and calls that have begun have ten seconds to end. Calls that run

@@ -12,8 +12,8 @@ use crate::panics::ignore_poison;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
-/// The interval between requests. It equals `AGAIN` of `window.rs`, after which the key is loaded
-/// again.
+/// The interval between requests. It equals `AGAIN` of the module `window`, after which the key is
+/// loaded again.
 const AGAIN: Millis = 60_000;
 
 #[derive(Debug, Default)]

@@ -99,18 +99,15 @@ impl Queue {
     pub(crate) async fn write(self) -> Result<(), String> {
         let mut runs = self.runs.lock().await;
         // A history that cannot be opened is noticed at the start of the service.
-        if let Err(error) = self.history.latest(None, 0).await {
-            tracing::warn!(%error, "no runs are recorded");
-        }
+        succeeded(self.history.latest(None, 0).await, "no runs are recorded");
         loop {
             let mut batch = Vec::new();
             if runs.recv_many(&mut batch, BATCH).await == 0 {
                 return Ok(());
             }
             let lost = Lost(batch.len() as u64);
-            match self.history.add(batch).await {
-                Ok(()) => lost.none(),
-                Err(error) => tracing::warn!(%error, "runs were not recorded"),
+            if succeeded(self.history.add(batch).await, "runs were not recorded") {
+                lost.none();
             }
             // More come together meanwhile, unless the service has ended.
             if !runs.is_closed() {
@@ -118,6 +115,14 @@ impl Queue {
             }
         }
     }
+}
+
+/// Logs a failure, and returns `true` if there is none.
+fn succeeded<T>(outcome: Result<T, HistoryError>, failure: &str) -> bool {
+    if let Err(error) = &outcome {
+        tracing::warn!(%error, "{failure}");
+    }
+    outcome.is_ok()
 }
 
 /// The runs of a batch, which are counted as lost unless they are written.

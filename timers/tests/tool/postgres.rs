@@ -39,7 +39,7 @@ fn a_store_in_postgres_is_created_and_upgraded_by_a_role_that_may() {
     server.order(&format!("VACUUM{vacuum}"));
     assert_eq!(server.order("select count(*) from timers.store"), "1");
     let current = serde_json::json!({ "store": "timers", "result": "current" });
-    assert_eq!(owner.json(&["migrate"]), [current.clone()]);
+    assert_eq!(owner.json(&["migrate"]), std::slice::from_ref(&current));
     server.order(
         "grant usage on schema timers to shop; grant select on all tables in schema timers to shop;
          update timers.store set revision = 0",

@@ -12,9 +12,11 @@
 //! - `maintenance`. The database allows no connections for some seconds. The worker waits, and all
 //!   are delivered in the end.
 
+#![allow(clippy::zombie_processes, reason = "an error ends the program, and its server the client")]
+
 use crate::Failure;
 use crate::postgres_server::PostgresServer;
-use crate::scenario::{Lateness, Work, stream};
+use crate::stream::{Lateness, Work, stream};
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 use tokio::time::sleep;
@@ -67,9 +69,8 @@ pub(crate) async fn open_transaction() -> Result<bool, Failure> {
     println!("without the transaction: {before}");
 
     let ids = (0..LOCKED).map(|number| format!("locked {number}"));
-    let locked =
-        insert(&other, ids, SystemTime::now() + 12 * Duration::from_secs(1), &Options::new());
-    let locked = locked.await?;
+    let (due, options) = (SystemTime::now() + Duration::from_secs(12), Options::new());
+    let locked = insert(&other, ids, due, &options).await?;
     let sql = format!(
         "begin; select count(timers.cancel('locked ' || number)) from generate_series(0, {}) number; \
          select pg_sleep({OPEN}); rollback",
@@ -194,13 +195,9 @@ pub(crate) async fn maintenance() -> Result<bool, Failure> {
     let server = PostgresServer::start(&[]).ok_or(MISSING)?;
     let (timers, other) = (connect(&server).await?, connect(&server).await?);
     let work = Work::of(&timers);
-    let scheduled = insert(
-        &other,
-        (0..1_000).map(|number| format!("{number}")),
-        SystemTime::now() + Duration::from_secs(5),
-        &Options::new(),
-    );
-    let scheduled = scheduled.await?;
+    let ids = (0..1_000).map(|number| format!("{number}"));
+    let (due, options) = (SystemTime::now() + Duration::from_secs(5), Options::new());
+    let scheduled = insert(&other, ids, due, &options).await?;
     let allow = |allowed: bool| {
         let sql = format!("alter database postgres allow_connections {allowed}");
         server.order_in("template1", &sql);

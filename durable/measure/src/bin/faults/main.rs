@@ -47,6 +47,7 @@ mod seen;
 mod servers;
 mod site;
 mod story;
+mod stream;
 mod trouble;
 mod verdict;
 mod worker;
