@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "a pipe is filled by a thread of its own")]
 
 use super::bench::{Api, Folder, until};
-use super::program::Program;
+use super::program::{Program, allow};
 use super::receiver::{Receiver, status};
 use super::servers::Server;
 use serde_json::json;
@@ -42,12 +42,6 @@ impl Unwritable {
         std::thread::spawn(move || while filling.write_all(&[b'.'; 4096]).is_ok() {});
         (writer.into(), Some(reader))
     }
-}
-
-/// Returns a configuration file by which this machine may be called on a port.
-pub(crate) fn allow(folder: &Folder, port: u16) {
-    let config = format!("[webhooks]\nallow = [\"127.0.0.0/8\"]\nports = [{port}]");
-    std::fs::write(folder.join("timerd.toml"), config).unwrap();
 }
 
 #[tokio::test]
