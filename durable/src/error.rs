@@ -214,8 +214,8 @@ impl DurableError {
     }
 }
 
-/// Returns an address for messages, of which only the scheme is shown. What follows may contain a
-/// password, in a place where none is expected if the address is wrong.
+/// Returns an address for messages, of which only the scheme is shown. The rest of a wrong
+/// address may contain a password anywhere.
 #[cfg(any(feature = "postgres", feature = "redis"))]
 pub(super) fn scheme_of(address: &str) -> String {
     let is_scheme = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || c == '+');

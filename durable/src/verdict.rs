@@ -69,7 +69,7 @@ pub enum Verdict {
     Stop(String),
     /// The timer is delivered again, with the same planned time and token.
     Again {
-        /// The minimum wait, from the time at which the store accepts the verdict.
+        /// The minimum wait, counted from the store's acceptance of the verdict.
         after: Duration,
         /// Set if the attempt counts. The timer then becomes a dead letter if it was the last. If
         /// it does not count, the next attempt has the same number, and only the
@@ -80,7 +80,7 @@ pub enum Verdict {
     /// resource of this machine is used up. The timer is delivered again, with the same number of
     /// the attempt. Only the [time to live](super::Options::time_to_live) limits the repetitions.
     GiveBack {
-        /// The minimum wait, from the time at which the store accepts the verdict.
+        /// The minimum wait, counted from the store's acceptance of the verdict.
         after: Duration,
         /// The [error](super::DurableTimer::error) of the timer from now on. It stays as it was
         /// with `None`.

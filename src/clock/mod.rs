@@ -89,7 +89,7 @@ pub trait Clock: Send + Sync + Debug + 'static {
     /// Returns `true` if the clock continues while the machine is suspended.
     ///
     /// A closure or interval at a fixed rate on such a clock skips missed runs by default, and does
-    /// not make up for those of a whole night.
+    /// not make up for a whole night of them.
     fn counts_suspension(&self) -> bool {
         false
     }
@@ -341,7 +341,7 @@ impl Clock for ManualClock {
         let many = subscribers.functions.len() > 2 * subscribers.left + ENDED;
         drop(subscribers);
         if many {
-            // Even if the clock is never moved, those of wheels that have gone do not add up.
+            // Even if the clock is never moved, the subscribers of dropped wheels do not add up.
             self.call_subscribers();
         }
     }

@@ -122,8 +122,8 @@
 //! make one write wait for a long time. Seven seconds were measured at 200 kB/s.
 //!
 //! During that wait no byte moves, as far as the stream can see. The wait therefore counts for the
-//! limit for writes and for the limit for silence. Set both to more than the time in which the
-//! slowest acceptable peer reads a third of the buffer. Alternatively, make the buffer smaller with
+//! limit for writes and for the limit for silence. Set both longer than the slowest
+//! acceptable peer takes to read a third of the buffer. Alternatively, make the buffer smaller with
 //! `SO_SNDBUF` or `TCP_NOTSENT_LOWAT`. A limit for silence that must be shorter can be
 //! [removed](TimeoutStream::set_idle_timeout) while a large response is sent, and the limit for
 //! writes then decides alone.

@@ -41,7 +41,7 @@ pub(super) struct Settings {
     pub(super) resumed: Option<Instant>,
     /// The limit for the time between two pauses.
     keep_alive: Option<Duration>,
-    /// The time at which that limit passes, unless a pause is in progress.
+    /// The time when that limit passes, unless a pause is in progress.
     unused_until: Option<WheelInstant>,
 }
 
@@ -74,7 +74,7 @@ impl Settings {
         self.unused_until = limit.map(|limit| wheel.wheel_instant_after(limit));
     }
 
-    /// Returns the time from which no operation may begin, and the limit that passes then.
+    /// Returns when operations may no longer begin, and the limit that passes then.
     pub(super) fn end(&self) -> Option<(WheelInstant, Limit)> {
         let deadline = self.deadline.map(|at| (at, Limit::Deadline));
         let unused = self.unused_until.map(|at| (at, Limit::KeepAlive));

@@ -167,7 +167,7 @@ impl Waits {
     /// Returns `Ready` if a deadline that has passed ends the direction.
     ///
     /// This is at once, or, if the limit has a [grace](crate::future::grace), after the runtime has
-    /// polled its sockets. On a closed wheel, such as that of a forked child, no timer could end
+    /// polled its sockets. On a closed wheel, such as a forked child has, no timer could end
     /// that delay.
     #[cold]
     fn poll_passed_deadline(

@@ -94,8 +94,8 @@ fn held_up(clock: &ManualClock) -> (Driver<u32>, Receiver<u32>, Sender<()>) {
 /// At least as many handlers of a driver run side by side.
 const SIDE_BY_SIDE: usize = 5;
 
-/// Each of two drivers has handlers that wait. Those of the first, which may be more than there are
-/// threads, are still waiting when those of the second begin and end.
+/// Each of two drivers has handlers that wait. The handlers of the first, which may be more than
+/// there are threads, are still waiting when the handlers of the second begin and end.
 fn handlers_that_wait_stop_no_other_driver(waiting: u32) {
     let clock = ManualClock::new();
     let (slow, slow_begun, held) = held_up(&clock);
@@ -118,7 +118,7 @@ fn handlers_that_wait_stop_no_other_driver(waiting: u32) {
     drop(release);
     other.shutdown();
     other.wait().unwrap();
-    // What the first driver has in hand runs too, once its handlers no longer wait.
+    // The batches of the first driver run too, once its handlers no longer wait.
     drop(held);
     receive(&slow_begun, waiting as usize - SIDE_BY_SIDE);
 }

@@ -538,7 +538,7 @@ fn a_clock_that_panics_on_the_tick_thread_loses_nothing() {
 
 /// On a thread that has run handlers, after its record of them has gone.
 #[test]
-#[allow(clippy::disallowed_methods, reason = "the destructor is that of a thread's own")]
+#[allow(clippy::disallowed_methods, reason = "a thread-local of the thread itself is dropped")]
 fn a_driver_can_be_waited_for_in_the_destructor_of_a_thread_local() {
     struct Last(Arc<Driver<u32>>, Sender<Result<(), WaitError>>);
 

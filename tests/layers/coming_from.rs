@@ -421,7 +421,7 @@ fn spring_weekdays() {
     assert_eq!(days("0 15 10 ? * FRI-SUN"), [1, 2, 3, 8]);
 }
 
-/// The expected days are those of Spring's reader, whose weekdays are 1 to 7.
+/// The expected days are the days that Spring, whose weekdays are 1 to 7, would choose.
 #[test]
 #[cfg(feature = "cron")]
 fn spring_steps_of_weekdays() {

@@ -290,7 +290,7 @@ pub struct Limits {
     /// The maximum number of connections. There are fewer if the process may not open enough files
     /// for them beside its calls and its store.
     pub connections: NonZeroUsize,
-    /// The time limit of a request, in which its body must have come, and that of its response.
+    /// The time limit of a request with its body, and once more of its response.
     #[serde(deserialize_with = "limit")]
     pub timeout: Duration,
 }

@@ -11,10 +11,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tourbillon_durable::{DurableError, DurableTimers, Existing, Options};
 
-/// The interval at which the store is asked.
+/// How often the store is asked.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The interval at which a store that does not fail is written.
+/// How often a store that does not fail is written.
 const WRITES: Duration = Duration::from_secs(10);
 
 /// The id of the timer that is inserted and cancelled. All services of a store use the same one.

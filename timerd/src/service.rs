@@ -188,8 +188,8 @@ impl Service {
         self.token.as_deref()
     }
 
-    /// Replaces the secrets by those of another configuration, without a gap. Calls that have begun
-    /// are signed with the old ones.
+    /// Replaces the secrets by the secrets of another configuration, without a gap. Calls that have
+    /// begun are signed with the old ones.
     ///
     /// # Errors
     ///
@@ -280,7 +280,7 @@ async fn end<T>(task: &mut JoinHandle<T>, limit: Duration, aborted: &str) {
     }
 }
 
-/// What the worker needs.
+/// The parts of the service that the worker uses.
 #[derive(Clone)]
 struct Work {
     timers: DurableTimers,

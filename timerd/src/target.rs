@@ -58,7 +58,7 @@ pub(crate) struct Target {
     uri: Uri,
     /// The value of the header `host`.
     authority: HeaderValue,
-    /// The headers of the webhook, without those of the service.
+    /// The headers of the webhook, without the headers that the service sets.
     headers: HeaderMap,
     content_type: Option<&'static str>,
 }

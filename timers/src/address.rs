@@ -112,7 +112,7 @@ pub enum Servers {
 pub struct LetterBounds {
     /// The maximum number of letters.
     pub most: u64,
-    /// The time for which a letter is kept.
+    /// How long a letter is kept.
     pub age: Duration,
 }
 

@@ -22,7 +22,7 @@ pub struct Settings {
     /// The delay from now
     #[arg(long, help_heading = "Time", value_name = "DURATION")]
     pub after: Option<String>,
-    /// The interval at which the timer repeats, at least `1s`
+    /// How often the timer repeats, at least `1s` apart
     #[arg(long, help_heading = "Time", value_name = "DURATION")]
     pub every: Option<String>,
     /// The cron expression by which the timer repeats, such as `0 9 * * *`
@@ -42,8 +42,7 @@ pub struct Settings {
     /// it is configured
     #[arg(long, help_heading = "Delivery", value_name = "DURATION..DURATION")]
     pub backoff: Option<String>,
-    /// The time after which another worker takes over if a worker dies, from `1s` to `1d`, by
-    /// default `15s`
+    /// How soon another worker takes over if a worker dies, from `1s` to `1d`, by default `15s`
     #[arg(long, help_heading = "Delivery", value_name = "DURATION")]
     pub lease: Option<String>,
     /// The time after the planned time at which a timer that has not been delivered becomes a dead

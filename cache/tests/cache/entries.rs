@@ -456,7 +456,7 @@ fn a_listener_may_use_the_cache_and_may_panic() {
 
 /// On a thread that has called listeners and loaded values, after its record of them has gone.
 #[test]
-#[allow(clippy::disallowed_methods, reason = "the destructor is that of a thread's own")]
+#[allow(clippy::disallowed_methods, reason = "a thread-local of the thread itself is dropped")]
 fn a_cache_can_be_used_in_the_destructor_of_a_thread_local() {
     struct Last(Cache<Key, u64>);
 

@@ -120,7 +120,7 @@ fn make(
     made.map_err(|error| error.at(&new.display().to_string()))
 }
 
-/// Returns options for a file that only its owner can read from the moment at which it is created.
+/// Returns options for a file that only its owner can read as soon as it exists.
 /// Payloads and headers may contain credentials.
 fn private() -> OpenOptions {
     let mut options = std::fs::File::options();

@@ -18,8 +18,8 @@
 //!
 //! **A batch waits for no caller.** A caller's transaction may stay open for long. An operation
 //! whose timer such a transaction has locked is answered with [`LOCKED`], and sent again after a
-//! pause, by itself. A lock that cannot be seen, such as that of an id that was inserted and not
-//! committed, makes a batch fail after 10 ms. It is then sent again with each of its operations
+//! pause, by itself. A lock that cannot be seen, such as the lock of an id that was inserted and
+//! not committed, makes a batch fail after 10 ms. It is then sent again with each of its operations
 //! protected from the others. Until that id is free, all operations that may wait for it are sent
 //! in a lane of their own.
 //!
@@ -226,7 +226,7 @@ impl Operations {
                 }
                 Fault::Rejected(error) => {
                     respond(&mut requests, |request| !request.waits, &error);
-                    // Any other error may be that of one operation.
+                    // A single operation may have caused any other error.
                     if matches!(error, DurableError::ReadOnly(_)) {
                         lane.reject(&error);
                     }

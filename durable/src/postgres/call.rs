@@ -14,8 +14,8 @@ use tokio_postgres::types::ToSql;
 /// A call of the SQL function that inserts a timer, for a transaction of the caller, by any client.
 ///
 /// Execute [`sql`](Self::sql) with the parameters [`id`](Self::id) (`text`),
-/// [`payload`](Self::payload) (`bytea`) and [`options`](Self::options) (`text`), in this order,
-/// which is that of [`params`](Self::params) for tokio-postgres. The only column of the only row is
+/// [`payload`](Self::payload) (`bytea`) and [`options`](Self::options) (`text`), in this order.
+/// [`params`](Self::params) returns them for tokio-postgres. The only column of the only row is
 /// `new`, `kept`, `replaced`, `next` or `updated`. A refused id is an error of the server
 /// (`unique_violation`).
 ///

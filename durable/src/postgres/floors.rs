@@ -30,7 +30,7 @@ pub(super) struct Late {
     /// The due time from which the first check of a round begins.
     pub(super) from: Millis,
     pub(super) until: Millis,
-    /// The time for which the keys have been overdue.
+    /// How long the keys have been overdue, in milliseconds.
     pub(super) age: Millis,
     /// The maximum number of keys.
     pub(super) most: usize,

@@ -40,7 +40,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// The interval at which windows are loaded again while nothing is listened to.
 const UNSUBSCRIBED: Duration = Duration::from_secs(1);
 
-/// The interval at which the task sends a notice to itself.
+/// How often the task sends a notice to itself.
 const ECHO: Duration = Duration::from_secs(60);
 
 /// The time within which the notice must arrive.
@@ -210,7 +210,7 @@ async fn follow(
 
 /// The notices that a task sends to itself.
 struct Echo {
-    /// The number of the notice that has not arrived yet, and the time at which it was sent.
+    /// The number of the notice that has not arrived yet, and when it was sent.
     pending: Option<(u64, Instant)>,
     /// Set if it has arrived since the last call of [`change`](Self::change).
     has_arrived: bool,

@@ -24,7 +24,7 @@ const PARTS: u64 = 64;
 /// them.
 const LATE: usize = 64;
 
-/// The time after which a worker looks for overdue keys, and for those of others.
+/// How long a key has been overdue when its own worker looks for it, and when any worker does.
 const AGES: [Millis; 2] = [1000, 5000];
 
 /// Returns a key as the arguments of a query, whose keys begin with it, or after it if the last is

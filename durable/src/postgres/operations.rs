@@ -23,8 +23,8 @@ use std::sync::Arc;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-/// The distance from now up to which the workers of this process are notified of changes, equal to
-/// that of `sql/batch.sql` for others.
+/// How far ahead a change may be due for the workers of this process to be notified of it. It
+/// equals the bound in `sql/batch.sql` for other processes.
 const NOTIFY_AHEAD: Millis = 12_000;
 
 pub(super) struct Operations {
@@ -34,7 +34,7 @@ pub(super) struct Operations {
     pub(super) clock: Option<Arc<dyn StoreClock>>,
     pub(super) bounds: LetterBounds,
     pub(super) ownership: Ownership,
-    /// Those of the operations by their ids, and [`HELD`](super::queue::HELD).
+    /// The lanes of operations by their ids, and the lane [`HELD`](super::queue::HELD).
     pub(super) lanes: [Lane; LANES + 1],
     pub(super) held: HeldIds,
     /// The number of this process among the users of the store.

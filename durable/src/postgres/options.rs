@@ -156,7 +156,7 @@ impl PostgresOptions {
     /// ```
     /// use tourbillon_durable::PostgresOptions;
     ///
-    /// // The role of the migrations creates the store, and that of the service works with it.
+    /// // One role runs the migrations and creates the store. The role of the service uses it.
     /// let options = PostgresOptions::new("reminders").owner("shop_migrations");
     /// # let _ = options;
     /// ```

@@ -5,7 +5,7 @@
 //! | `{tb:NAME}` | hash | layout, number of partitions, `paused` |
 //! | `{tb:NAME}:workers` | sorted set | workers, by the time of their last heartbeat |
 //! | `{tb:NAME}:owners` | hash | partition → worker |
-//! | `{tb:NAME:p}:b:BUCKET` | hash | id → record; byte 255 and id → long payload; byte 254 and id → that of the next delivery |
+//! | `{tb:NAME:p}:b:BUCKET` | hash | id → record; byte 255 and id → long payload; byte 254 and id → long payload of the next delivery |
 //! | `{tb:NAME:p}:s:SLICE` | sorted set | ids by due time, those of ten minutes |
 //! | `{tb:NAME:p}:slices` | sorted set | the slices that are not empty |
 //! | `{tb:NAME:p}:answers` | hash | process → its last batch and the reply |

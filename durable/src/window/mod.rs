@@ -55,13 +55,13 @@ const LOG: usize = 16 * MOST;
 /// The maximum number of keys that are deferred.
 const MOST_DEFERRED: usize = 16 * MOST;
 
-/// The shortest time after which a deferred key fires again.
+/// The minimum wait until a deferred key fires again.
 const SHORTEST_DEFERRAL: Duration = Duration::from_millis(20);
 
-/// The longest time after which a deferred key fires again, if there are few.
+/// The maximum wait until a deferred key fires again, if there are few.
 const DEFERRAL: Duration = Duration::from_secs(1);
 
-/// The longest time after which a deferred key fires again.
+/// The maximum wait until a deferred key fires again.
 const LONGEST_DEFERRAL: Duration = Duration::from_secs(30);
 
 /// The part of a worker's deliveries that deferred keys may occupy is one of this number.
@@ -242,7 +242,7 @@ impl Window {
     }
 
     /// Makes a key fire again after a while, because a transaction of another client has locked its
-    /// timer. The wait grows with the time for which the key has been due. If there are many such
+    /// timer. The longer the key has been due, the longer the wait. If there are many such
     /// keys, it is so long that their requests occupy a quarter of the `places` of a worker.
     pub(super) fn defer(&self, key: Key, now: Reading, places: usize) {
         let late = Duration::from_millis(now.store.saturating_sub(key.0));

@@ -193,7 +193,7 @@ fn a_key_that_was_not_due_comes_again() {
     trial.window.reinsert(key(20), at(5, start + Duration::from_millis(10)));
     assert!(trial.fired(24).is_empty());
     assert_eq!(trial.fired(25), [20]);
-    // The clock of another master does not affect that of the pages.
+    // The clock of another master does not affect the clock of the pages.
     trial.window.reinsert(key(300), at(90, start + Duration::from_millis(30)));
     assert_eq!(trial.window.state(start).0, 2);
     assert_eq!(trial.fired(240), [300]);

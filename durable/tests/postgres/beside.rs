@@ -1,5 +1,5 @@
 //! Transactions of callers that stay open for longer than every period of the store: a lease, the
-//! retries of locked timers, the limit of a call, and the time after which a worker counts as dead.
+//! retries of locked timers, the limit of a call, and the timeout of a dead worker.
 //!
 //! Each verb of a caller is beside each verb of a worker, at each isolation level, with and without
 //! a pooler. `OPEN_SECONDS=60 OPEN_ROWS=1,64,1000` runs the same for as long and with as many

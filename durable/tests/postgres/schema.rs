@@ -32,7 +32,7 @@ fn foreign(server: &PostgresServer, role: &str) -> (String, String) {
     }
 }
 
-/// A role makes the schema first, with tables and functions that look like those of a newer store.
+/// A role makes the schema first, with tables and functions that look like a newer store.
 #[test]
 fn a_schema_that_another_role_has_made_is_not_used() {
     let Some(server) = PostgresServer::start(&[]) else { return };
@@ -99,7 +99,7 @@ fn no_object_in_a_schema_may_belong_to_another_role() {
         server.order(&format!("alter {kind} {object} owner to postgres"));
         assert_eq!(open(&server, "shop", timers()), None);
     }
-    // What it could add later.
+    // Rights by which it could add objects later.
     for (right, object) in [
         ("create on schema timers", "the right to create objects in \"timers\""),
         ("trigger on timers.states", "the right to add triggers to states"),
@@ -153,7 +153,7 @@ fn the_owner_of_a_store_may_be_a_group_or_the_one_that_the_options_name() {
 fn the_operators_of_another_role_are_not_used() {
     let Some(server) = PostgresServer::start(&[]) else { return };
     server.order("create role evil login");
-    // Better matches than those of the system, whose operands have other types.
+    // Better matches than the operators of the system, whose operands have other types.
     server.order(
         "create table public.traps (of text);
          create function public.trap(numeric, integer) returns numeric language plpgsql as

@@ -16,7 +16,7 @@ suite!(
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Two short payloads and two long ones. In Redis those of more than 4 KiB are long.
+/// Two short payloads and two long ones. In Redis, a payload of more than 4 KiB is long.
 fn payloads() -> [Vec<u8>; 4] {
     [0, 4096, 4097, 1 << 20]
         .map(|length: usize| (0..length).map(|byte| byte.to_le_bytes()[0]).collect())

@@ -1,4 +1,4 @@
-//! Timers that rest in a file beside those of a test, so that the file is as large as that of a
+//! Timers that rest in a file beside the timers of a test, so that the file is as large as in a
 //! program with many timers. There are none by default. `ci/test files` runs the tests of kills,
 //! power cuts and full disks with 100,000.
 
@@ -18,7 +18,7 @@ fn id(number: u64) -> String {
     format!("resting {number}")
 }
 
-/// Returns `true` if an id is that of a resting timer.
+/// Returns `true` if an id belongs to a resting timer.
 pub(crate) fn is_resting(id: &str) -> bool {
     id.starts_with("resting ")
 }

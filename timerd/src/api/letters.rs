@@ -75,7 +75,7 @@ pub(super) async fn list(
 pub(super) struct Kept {
     /// The number of letters that are kept, of which `0` is none.
     most: Option<u64>,
-    /// The age up to which letters are kept, such as `30d`.
+    /// The maximum age of a letter, such as `30d`.
     age: Option<String>,
 }
 

@@ -15,7 +15,7 @@ const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause. A delivery comes at most this long after the fault has ended.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// The time in which a fault is logged once. It concerns many timers as a rule.
+/// How long a fault is not logged again. It concerns many timers as a rule.
 const QUIET: Duration = Duration::from_secs(60);
 
 /// The metric that counts calls which were not made, by the name of the fault, or by [`PLACES`].
@@ -75,7 +75,7 @@ pub(crate) fn put_off(after: Duration) -> Verdict {
 }
 
 /// Returns the pause of a delivery that is so late. It grows with each pause, and needs no record
-/// of those before.
+/// of earlier pauses.
 fn pause(late: Duration) -> Duration {
     (late / 2).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
 }

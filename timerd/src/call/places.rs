@@ -20,12 +20,12 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 use url::Host;
 
-/// The time for which a delivery waits for a place. A receiver whose calls take longer on average
+/// How long a delivery waits for a place. A receiver whose calls take longer on average
 /// is slow, and deliveries to it do not wait.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// The longest time for which a delivery is given back. It bounds the time after which deliveries
-/// come to a receiver that has become quick again.
+/// The longest wait with which a delivery is given back. It bounds how soon a receiver that has
+/// become quick again is called.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// The longest time between two deliveries that come back. Few at a time ask for a place in vain.
@@ -58,7 +58,7 @@ struct Receiver {
     average: Duration,
     /// The number of the latest calls without a response in time.
     silent: u32,
-    /// The time at which the last of the deliveries that were given back comes back.
+    /// When the last of the deliveries that were given back comes back.
     last_return: Instant,
 }
 
@@ -76,8 +76,8 @@ impl Places {
         Self { each: each.max(1), receivers: Mutex::default() }
     }
 
-    /// Takes a place for a call of a target. Fails with the time for which the delivery is to be
-    /// given back.
+    /// Takes a place for a call of a target. Fails with the wait after which the delivery
+    /// comes back.
     pub(crate) async fn enter(self: &Arc<Self>, target: &Target) -> Result<Place, Duration> {
         let key = (target.host.clone(), target.port);
         let waiting = {
@@ -164,7 +164,7 @@ impl Receiver {
         self.average <= PATIENCE && self.silent < SILENT
     }
 
-    /// Returns the time for which a delivery is given back. Each comes back after the one before
+    /// Returns the wait with which a delivery is given back. Each comes back after the one before
     /// it, in the time of a call and up to a minute. If more wait than are called in a minute, the
     /// rest is spread over the second half of it.
     fn wait(&mut self, each: usize) -> Duration {

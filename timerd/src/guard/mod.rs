@@ -35,7 +35,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use url::Host;
 
-/// The time after which the next of several addresses is tried beside the one before (RFC 8305).
+/// How long one of several addresses is tried alone, before the next is tried beside it (RFC 8305).
 const HEAD_START: Duration = Duration::from_millis(250);
 
 /// The number of addresses of a host that are tried.

@@ -323,7 +323,7 @@ mod tests {
             let latest = history.latest(None, 3000).await.expect("the history is read");
             assert_eq!((&latest[0].id, &latest[0].ended), (&last.id, &last.ended));
             drop(history);
-            // What was damaged is kept as it was.
+            // The damaged file is kept as it was.
             let name = folder.join(format!("history.damaged-{}", aside + 1));
             if name.exists() {
                 aside += 1;

@@ -38,8 +38,8 @@ BEGIN
   RETURN NEXT;
 END $$;
 
--- Returns the first keys of some parts, or of all, that have been overdue for a while. They begin like
--- those of `tb.load` and are due before `until`.
+-- Returns the first keys of some parts, or of all, that have been overdue for a while. They begin where
+-- the keys of `tb.load` would, and are due before `until`.
 CREATE OR REPLACE FUNCTION tb.late(
   from_due bigint, from_id text, after boolean, until bigint, age bigint, most integer,
   parts integer[], at bigint

@@ -66,8 +66,8 @@ CREATE TABLE tb.states (
 
 CREATE INDEX states_key ON tb.states (key, id COLLATE "POSIX");
 
--- The ends of leases that were renewed or taken over. A row whose fencing token is not that of the
--- state has no effect, and is deleted when the lease is requested again.
+-- The ends of leases that were renewed or taken over. A row whose fencing token differs from the
+-- token of the state has no effect, and is deleted when the lease is requested again.
 CREATE TABLE tb.leases (
   until bigint NOT NULL,
   fence bigint NOT NULL,

@@ -7,8 +7,8 @@
 //!   stream is less than a second late (p99), another process connects, and the store is paused and
 //!   resumed.
 //! - `logical-promotion`. A store is copied by logical replication, and the copy is used from then
-//!   on. What was resting is delivered there, and timers that die become dead letters beside those
-//!   before.
+//!   on. The copy delivers the resting timers, and timers that die there become dead letters beside
+//!   the copied ones.
 //! - `maintenance`. The database allows no connections for some seconds. The worker waits, and all
 //!   are delivered in the end.
 

@@ -1,4 +1,4 @@
-//! Timers that are due long before their transaction is committed, as those of an import are.
+//! Timers that are due long before their transaction is committed, as in an import.
 
 use crate::Options;
 use crate::held::Work;
