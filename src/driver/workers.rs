@@ -268,6 +268,18 @@ mod tests {
         Scarce { workers, clock, refuses, attempts, ended }
     }
 
+    impl Scarce {
+        /// Keeps all threads busy that there may be, until what it returns is dropped.
+        fn busy(&self) -> [Sender<()>; 3] {
+            self.refuses.store(false, Relaxed);
+            let held = [(); 3].map(|()| hand_over(&self.workers));
+            held.map(|(began, release)| {
+                began.recv().unwrap();
+                release
+            })
+        }
+    }
+
     /// Hands a batch over. Returns the thread that runs it, and what it waits for before it ends.
     fn hand_over(workers: &Workers) -> (Receiver<ThreadId>, Sender<()>) {
         let (send, began) = mpsc::channel();
@@ -309,11 +321,7 @@ mod tests {
     #[test]
     fn a_batch_waits_for_a_thread_if_one_could_be_started() {
         let scarce = scarce(Duration::from_secs(60));
-        scarce.refuses.store(false, Relaxed);
-        let held = [(); 3].map(|()| hand_over(&scarce.workers));
-        for (began, _) in &held {
-            began.recv().unwrap();
-        }
+        let held = scarce.busy();
         let (send, ran) = mpsc::channel();
         scarce.workers.execute(Box::new(move || send.send(thread::current().id()).unwrap()));
         assert!(ran.try_recv().is_err());
@@ -325,11 +333,7 @@ mod tests {
     #[test]
     fn all_threads_but_the_first_end_when_they_have_nothing_to_do() {
         let scarce = scarce(Duration::ZERO);
-        scarce.refuses.store(false, Relaxed);
-        let held = [(); 3].map(|()| hand_over(&scarce.workers));
-        for (began, _) in &held {
-            began.recv().unwrap();
-        }
+        let held = scarce.busy();
         drop(held);
         (0..2).for_each(|_| scarce.ended.recv_timeout(Duration::from_secs(60)).unwrap());
         // The first one is still there, and ends with the executor.
@@ -374,11 +378,7 @@ mod tests {
     #[test]
     fn batches_that_were_handed_over_run_after_the_executor_is_dropped() {
         let scarce = scarce(Duration::from_secs(60));
-        scarce.refuses.store(false, Relaxed);
-        let held = [(); 3].map(|()| hand_over(&scarce.workers));
-        for (began, _) in &held {
-            began.recv().unwrap();
-        }
+        let held = scarce.busy();
         let (send, ran) = mpsc::channel();
         for number in 0..200 {
             let send = send.clone();

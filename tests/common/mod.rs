@@ -10,6 +10,9 @@ pub(crate) mod leased;
 pub(crate) mod moody;
 #[cfg(feature = "future")]
 pub(crate) mod sandbox;
+#[cfg(feature = "io")]
+pub(crate) mod silent;
+pub(crate) mod sleepless;
 pub(crate) mod woken;
 
 use std::sync::mpsc::Receiver;

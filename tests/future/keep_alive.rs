@@ -1,28 +1,15 @@
 //! The keep-alive timeout of a byte stream, which pauses restart.
 
 use crate::common::sandbox::{Sandbox, Task};
+use crate::common::silent::Silent;
 use futures_io::AsyncRead;
 use std::future::poll_fn;
-use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 use tourbillon::io::{Limit, StreamError, TimeoutStream};
 
 const MS: Duration = Duration::from_millis(1);
-
-/// A peer that sends nothing.
-struct Silent;
-
-impl AsyncRead for Silent {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-        _: &mut [u8],
-    ) -> Poll<io::Result<usize>> {
-        Poll::Pending
-    }
-}
 
 /// Polls a read, and returns the limit that has ended it.
 fn poll_read(stream: &mut TimeoutStream<Silent>, task: &Task) -> Poll<Limit> {

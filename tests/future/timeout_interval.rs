@@ -1,12 +1,13 @@
 //! Timeouts and intervals, in virtual time.
 
 use crate::common::sandbox::{Sandbox, Task, with_sandboxes};
+use crate::common::sleepless::Sleepless;
 use std::future::{Pending, Ready, pending, ready};
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tourbillon::future::{Interval, MissedTickBehavior, Timeout, TimeoutError, Timer, ZeroPeriod};
 use tourbillon::{Builder, Clock, ManualClock, Refusal};
 
@@ -217,20 +218,6 @@ fn time_outs_are_send_if_their_futures_are() {
     is_send::<Timeout<Ready<u32>>>();
     is_send::<Timeout<Pending<u32>>>();
     is_send::<Interval>();
-}
-
-/// A clock in virtual time that continues while the machine is suspended.
-#[derive(Debug)]
-struct Sleepless(ManualClock);
-
-impl Clock for Sleepless {
-    fn now(&self) -> Instant {
-        self.0.now()
-    }
-
-    fn counts_suspension(&self) -> bool {
-        true
-    }
 }
 
 #[test]

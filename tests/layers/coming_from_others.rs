@@ -2,6 +2,7 @@
 //! and async-io.
 
 use crate::common::sandbox::{Sandbox, Task};
+use crate::common::silent::Silent;
 use futures_core::Stream;
 use futures_io::{AsyncRead, AsyncWrite};
 use std::io;
@@ -15,33 +16,6 @@ use tourbillon::io::{Limit, StreamError, TimeoutStream};
 const MS: Duration = Duration::from_millis(1);
 
 // Netty's IdleStateHandler
-
-/// A peer that sends nothing and takes nothing.
-struct Silent;
-
-impl AsyncRead for Silent {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-        _: &mut [u8],
-    ) -> Poll<io::Result<usize>> {
-        Poll::Pending
-    }
-}
-
-impl AsyncWrite for Silent {
-    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
-        Poll::Pending
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Pending
-    }
-
-    fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Pending
-    }
-}
 
 /// Returns the limit that ends an operation on a silent peer after 30 ms.
 fn ends(

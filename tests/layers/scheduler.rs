@@ -2,6 +2,7 @@
 
 use crate::common::desk::{Desk, counting};
 use crate::common::receive;
+use crate::common::sleepless::Sleepless;
 use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
@@ -47,20 +48,6 @@ fn missed_runs_burst_are_delayed_or_skipped() {
     assert_eq!(runs(MissedTickBehavior::Burst), (10, MS * 11_000));
     assert_eq!(runs(MissedTickBehavior::Delay), (1, MS * 11_500));
     assert_eq!(runs(MissedTickBehavior::Skip), (1, MS * 11_000));
-}
-
-/// A clock in virtual time that continues while the machine is suspended.
-#[derive(Debug)]
-struct Sleepless(ManualClock);
-
-impl Clock for Sleepless {
-    fn now(&self) -> Instant {
-        self.0.now()
-    }
-
-    fn counts_suspension(&self) -> bool {
-        true
-    }
 }
 
 #[test]
