@@ -27,7 +27,8 @@ use tokio::sync::Semaphore;
 
 type Rates = RateLimiter<String, HashMapStateStore<String>, DefaultClock>;
 
-/// The number of wrong tokens in a second that are refused one by one. Others are only counted.
+/// The number of wrong tokens in a second that are answered with 401. The others are answered with
+/// 429.
 const WRONG_TOKENS: NonZeroU32 = NonZeroU32::new(5).unwrap();
 
 /// The number of warnings about wrong tokens in a minute.

@@ -200,7 +200,7 @@ async fn wrong_tokens_are_slowed_counted_and_logged_and_keep_nobody_out() {
                 status => panic!("{status}"),
             }
         }
-        assert!(refused > WRONG / 2, "{refused} were refused before they were compared");
+        assert!(refused > WRONG / 2, "{refused} of {WRONG} were slowed");
         assert_eq!(bench.api.get("/v1/timers").await.status, 200, "the owner's token passes");
         assert_eq!(
             bench.api.post_form("/login", "token=the+token+of+the+tests", "").await.status,
