@@ -30,7 +30,9 @@ fn each_batch_has_a_worker() {
         let clock = ManualClock::new();
         let all = Arc::new(Barrier::new(4));
         let begun = Arc::clone(&all);
-        let driver = driver(&clock, move |_| drop(begun.wait()));
+        let driver = driver(&clock, move |_| {
+            let _ = begun.wait();
+        });
         driver.wheel().insert(v(1), Duration::ZERO).unwrap();
         driver.wheel().insert(v(2), TICK).unwrap();
         driver.wheel().insert(v(3), TICK).unwrap();
