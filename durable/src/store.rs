@@ -199,6 +199,7 @@ pub(super) enum Letters {
     Before(Option<u64>),
 }
 
+#[cfg(feature = "redis")]
 impl Letters {
     /// Returns the letters beyond a number, in the same order.
     pub(super) fn beyond(self, number: u64) -> Self {
