@@ -99,10 +99,10 @@ fn one_after_another<P: Place>(
     bench.advance(SECOND);
     assert_eq!(running.acknowledged(1), ["id"]);
     bench.advance(SECOND);
-    if wait(bench.timers().len()) != Ok(0) {
-        assert_eq!(running.acknowledged(1), ["id"]);
-    }
-    assert_eq!(running.stop(), []);
+    // A second delivery may have ended already.
+    let coming = (wait(bench.timers().len()) != Ok(0)).then(|| running.next());
+    let ended: Vec<_> = coming.into_iter().chain(running.stop()).collect();
+    assert!(ended.iter().all(|attempt| attempt.outcome == Outcome::Acknowledged), "{ended:?}");
     let delivered = delivered.lock().unwrap();
     delivered.clone()
 }
