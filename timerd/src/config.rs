@@ -66,6 +66,50 @@ pub struct Config {
     pub dead_letters: DeadLetterBounds,
     /// The bounds of the history of runs.
     pub history: HistoryBounds,
+    /// The page.
+    pub page: Page,
+}
+
+/// The page.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Page {
+    /// The secret that signs sessions, the same for all instances of the service.
+    pub key: Option<PageKey>,
+    /// `true` if browsers always reach the page by TLS.
+    pub secure: bool,
+}
+
+/// The shortest secret that signs sessions, in characters.
+const SHORTEST_KEY: usize = 32;
+
+/// A secret that signs sessions, of at least 32 characters.
+#[derive(Clone, Deserialize)]
+#[serde(try_from = "String")]
+pub struct PageKey(String);
+
+impl PageKey {
+    pub(crate) fn text(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for PageKey {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        match text.trim().len() {
+            SHORTEST_KEY.. => Ok(Self(text)),
+            _ => Err(format!("the key must have at least {SHORTEST_KEY} characters")),
+        }
+    }
+}
+
+/// Hides the secret.
+impl fmt::Debug for PageKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("…")
+    }
 }
 
 /// The bounds of the dead letters. The oldest ones beyond them are deleted.

@@ -10,6 +10,7 @@
 mod api;
 mod call;
 mod config;
+mod extract;
 mod fault;
 mod figures;
 mod guard;
@@ -28,8 +29,8 @@ mod trace;
 mod webhook;
 
 pub use config::{
-    Arguments, Config, DeadLetterBounds, HistoryBounds, Limits, Ports, SecretTexts, TokenHash,
-    Webhooks,
+    Arguments, Config, DeadLetterBounds, HistoryBounds, Limits, Page, PageKey, Ports, SecretTexts,
+    TokenHash, Webhooks,
 };
 pub use guard::{ResolveError, Resolver, Resolving, system_resolver};
 pub use service::{Service, StartError};

@@ -93,6 +93,16 @@ impl Gate {
         Ok(name)
     }
 
+    /// Returns what stands for a token in cookies.
+    pub(crate) fn mark_of(&self, name: &str) -> Option<String> {
+        self.tokens.mark_of(name).map(str::to_owned)
+    }
+
+    /// Returns the name of the token with a mark, unless it was removed.
+    pub(crate) fn token_of(&self, mark: &str) -> Option<String> {
+        self.tokens.marked(mark).map(str::to_owned)
+    }
+
     /// Returns the time limit of requests.
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout

@@ -12,6 +12,9 @@ use timers::SettingsError;
 use tourbillon_durable::DurableError;
 use utoipa::ToSchema;
 
+/// The media type of errors.
+pub(crate) const PROBLEM: &str = "application/problem+json";
+
 /// An error (RFC 9457).
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct Problem {
@@ -42,6 +45,10 @@ impl Problem {
 
     pub(crate) fn status(&self) -> StatusCode {
         StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    pub(crate) fn title(&self) -> &'static str {
+        self.title
     }
 
     pub(crate) fn detail(&self) -> &str {
@@ -80,6 +87,9 @@ impl From<DurableError> for Problem {
 
 impl From<HistoryError> for Problem {
     fn from(error: HistoryError) -> Self {
+        if let HistoryError::Id(_) = error {
+            return Self::invalid(error.to_string());
+        }
         Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()).after(1)
     }
 }
@@ -94,9 +104,10 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = self.status();
         let retry_after = self.retry_after;
-        let mut response = (status, Json(self)).into_response();
+        let mut response = (status, Json(&self)).into_response();
+        response.extensions_mut().insert(self);
         let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM));
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }

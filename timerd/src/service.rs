@@ -4,13 +4,13 @@
 
 use super::api::{App, router};
 use super::call::{Caller, POOLED};
-use super::config::{Arguments, Config, DeadLetterBounds};
+use super::config::{Arguments, Config, DeadLetterBounds, Limits};
 use super::figures;
 use super::guard::{Resolver, system_resolver};
 use super::health::Health;
 use super::history;
 use super::limits::{Gate, count};
-use super::page;
+use super::page::{self, Sessions};
 use super::runs::Runs;
 use super::serve::{Bounds, Listener, serve};
 use super::tasks::{keep, stopped};
@@ -115,6 +115,7 @@ impl Service {
         resolver: Resolver,
     ) -> Result<Self, StartError> {
         let (tokens, token) = accepted(arguments, config)?;
+        let sessions = Sessions::new(arguments, &config.page).map_err(StartError::Config)?;
         let connections = connections(config)?;
         let figures = figures::install();
         let caller = Caller::new(config, resolver).map_err(StartError::Config)?;
@@ -157,8 +158,7 @@ impl Service {
             history,
             figures,
         };
-        let pages = page::router(app.clone(), Arc::clone(&gate));
-        let router = router(app, gate, &config.limits).merge(pages).layer(from_fn(count));
+        let router = routes(app, gate, sessions, &config.limits);
         let bounds = Bounds { connections, timeout: config.limits.timeout };
         let serving = tokio::spawn(serving(listener, router, bounds, stops));
         Ok(Self {
@@ -253,6 +253,13 @@ fn watch_store(
         let (timers, label, handle) = (counted.clone(), label.clone(), handle.clone());
         async move { figures::watch(&timers, &label, &handle).await }
     }));
+}
+
+/// Returns the routes of the API and of the page.
+fn routes(app: App, gate: Arc<Gate>, sessions: Sessions, limits: &Limits) -> Router {
+    let pages = page::router(app.clone(), Arc::clone(&gate), sessions);
+    let router = router(app, gate, limits).merge(pages);
+    router.layer(from_fn(page::show_problems)).layer(from_fn(count))
 }
 
 /// Serves requests, until the service stops.

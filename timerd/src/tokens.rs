@@ -27,6 +27,8 @@ pub(crate) struct Tokens(Vec<Token>);
 struct Token {
     name: String,
     hash: Hash,
+    /// Stands for the token in cookies.
+    mark: String,
 }
 
 /// A random token of 256 bits.
@@ -125,7 +127,8 @@ impl Tokens {
                 return Err(TokenError::Same(token.name.clone(), name.to_owned()));
             }
         }
-        self.0.push(Token { name: name.to_owned(), hash });
+        let mark = Sha256::new().chain_update("timerd mark\0").chain_update(hash).finalize();
+        self.0.push(Token { name: name.to_owned(), hash, mark: hex::encode(&mark[..16]) });
         Ok(())
     }
 
@@ -140,6 +143,16 @@ impl Tokens {
             }
         }
         found
+    }
+
+    /// Returns what stands for a token in cookies.
+    pub(crate) fn mark_of(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|token| token.name == name).map(|token| &*token.mark)
+    }
+
+    /// Returns the name of the token with a mark.
+    pub(crate) fn marked(&self, mark: &str) -> Option<&str> {
+        self.0.iter().find(|token| token.mark == mark).map(|token| &*token.name)
     }
 }
 

@@ -15,7 +15,7 @@ use tourbillon_durable::{
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = Timer))]
-pub struct TimerView {
+pub struct TimerView<P = PayloadView> {
     /// The id.
     pub id: String,
     /// `resting`, `running`, `pausing`, `cancelling` or `paused`.
@@ -38,19 +38,19 @@ pub struct TimerView {
     /// The error of the last failed attempt, or the fault by which an attempt could not be made.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub error: String,
-    /// The headers.
+    /// The headers. A value that is hidden is `null`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub headers: BTreeMap<String, String>,
+    pub headers: BTreeMap<String, Option<String>>,
     /// The payload.
     #[serde(flatten)]
-    pub payload: PayloadView,
+    pub payload: P,
 }
 
 /// A dead letter. Times are RFC 3339 in UTC.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = DeadLetter))]
-pub struct LetterView {
+pub struct LetterView<P = PayloadView> {
     /// The number of the dead letter.
     pub number: u64,
     /// The id of the timer.
@@ -66,12 +66,12 @@ pub struct LetterView {
     /// The error of the last failed attempt.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub error: String,
-    /// The headers.
+    /// The headers. A value that is hidden is `null`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub headers: BTreeMap<String, String>,
+    pub headers: BTreeMap<String, Option<String>>,
     /// The payload.
     #[serde(flatten)]
-    pub payload: PayloadView,
+    pub payload: P,
 }
 
 /// Statistics of a store. Times are RFC 3339 in UTC.
@@ -158,6 +158,14 @@ impl TimerView {
     /// Describes a timer.
     #[must_use]
     pub fn new(timer: &DurableTimer) -> Self {
+        Self::with(timer, PayloadView::new)
+    }
+}
+
+impl<P> TimerView<P> {
+    /// Describes a timer, with a description of its payload.
+    #[must_use]
+    pub fn with(timer: &DurableTimer, describe: impl FnOnce(&[u8]) -> P) -> Self {
         Self {
             id: timer.id.clone(),
             state: state_name(timer.state),
@@ -169,7 +177,7 @@ impl TimerView {
             next: timer.next.map(show_time),
             error: timer.error.clone(),
             headers: headers(&timer.options),
-            payload: PayloadView::new(&timer.payload),
+            payload: describe(&timer.payload),
         }
     }
 }
@@ -178,6 +186,14 @@ impl LetterView {
     /// Describes a dead letter.
     #[must_use]
     pub fn new(letter: &DeadLetter) -> Self {
+        Self::with(letter, PayloadView::new)
+    }
+}
+
+impl<P> LetterView<P> {
+    /// Describes a dead letter, with a description of its payload.
+    #[must_use]
+    pub fn with(letter: &DeadLetter, describe: impl FnOnce(&[u8]) -> P) -> Self {
         Self {
             number: letter.number,
             id: letter.id.clone(),
@@ -187,7 +203,7 @@ impl LetterView {
             reason: reason_name(letter.reason),
             error: letter.error.clone(),
             headers: headers(&letter.options),
-            payload: PayloadView::new(&letter.payload),
+            payload: describe(&letter.payload),
         }
     }
 }
@@ -239,8 +255,9 @@ impl RuleView {
     }
 }
 
-fn headers(options: &Options) -> BTreeMap<String, String> {
-    options.get_headers().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+fn headers(options: &Options) -> BTreeMap<String, Option<String>> {
+    let headers = options.get_headers();
+    headers.map(|(name, value)| (name.to_owned(), Some(value.to_owned()))).collect()
 }
 
 /// Writes the position of a timer in a list, which [`parse_position`] reads.

@@ -2,18 +2,45 @@
 
 #![forbid(unsafe_code)]
 
+use super::super::extract::{InPath, InQuery};
 use super::super::problem::Problem;
 use super::App;
+use super::view::{self, Letter};
 use axum::Json;
-use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use std::time::Duration;
-use timers::{LetterView, parse_duration};
+use timers::parse_duration;
 use utoipa::{IntoParams, ToSchema};
 
-/// The dead letters to list or to redrive.
+/// The maximum number of dead letters in a response.
+const LONGEST_PAGE: usize = 1000;
+
+/// The dead letters to list.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Listed {
+    /// `oldest` (the default) or `newest`, the letters that come first.
+    #[serde(default)]
+    #[param(inline)]
+    order: Order,
+    /// Only letters that come after this number in the order.
+    after: Option<u64>,
+    /// The maximum number of letters. The default is 100, and a page has at most 1000.
+    limit: Option<usize>,
+}
+
+/// The order of dead letters.
+#[derive(Clone, Copy, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum Order {
+    #[default]
+    Oldest,
+    Newest,
+}
+
+/// The dead letters to redrive.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -33,10 +60,23 @@ pub(super) struct As {
     r#as: Option<String>,
 }
 
-/// A page of dead letters, oldest first.
+/// A page of dead letters.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Letters {
-    dead_letters: Vec<LetterView>,
+    dead_letters: Vec<Letter>,
+    /// The value of `after` for the next page, if there is one. A page with large letters ends before
+    /// its limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<u64>,
+}
+
+/// The result of an operation on a dead letter.
+#[derive(Serialize, ToSchema)]
+#[schema(as = DeadLetterDone)]
+pub(super) struct Done {
+    number: u64,
+    /// `deleted` or `redriven`.
+    result: &'static str,
 }
 
 /// The outcome of redriving a page of dead letters.
@@ -53,19 +93,26 @@ pub(super) struct Redriven {
     last: Option<u64>,
 }
 
-type Number = Result<Path<u64>, PathRejection>;
-
-/// Lists dead letters, oldest first.
-#[utoipa::path(get, path = "/v1/dead-letters", tag = "dead letters", params(Which), responses(
+/// Lists dead letters.
+#[utoipa::path(get, path = "/v1/dead-letters", operation_id = "list_dead_letters", tag = "dead letters", params(Listed), responses(
     (status = 200, body = Letters),
 ))]
 pub(super) async fn list(
     State(app): State<App>,
-    asked: Result<Query<Which>, QueryRejection>,
+    InQuery(listed): InQuery<Listed>,
 ) -> Result<Json<Letters>, Problem> {
-    let Query(which) = asked.map_err(|error| Problem::invalid(error.body_text()))?;
-    let letters = app.timers.dead_letters(which.after, which.limit.unwrap_or(100)).await?;
-    Ok(Json(Letters { dead_letters: letters.iter().map(LetterView::new).collect() }))
+    let page = async |after, limit| match listed.order {
+        Order::Oldest => app.timers.dead_letters(after, limit).await,
+        Order::Newest => app.timers.newest_dead_letters(after, limit).await,
+    };
+    let letters = page(listed.after, listed.limit.unwrap_or(100).min(LONGEST_PAGE)).await?;
+    let mut next = None;
+    if let Some(last) = letters.last()
+        && !page(Some(last.number), 1).await?.is_empty()
+    {
+        next = Some(last.number);
+    }
+    Ok(Json(Letters { dead_letters: letters.iter().map(view::listed_letter).collect(), next }))
 }
 
 /// The dead letters to keep.
@@ -88,17 +135,15 @@ pub(super) struct Deleted {
 
 /// Deletes dead letters, oldest first.
 ///
-/// Of the letters stay the latest `most`, and of these the ones that are not older than `age`. One
-/// of the two is needed.
-#[utoipa::path(delete, path = "/v1/dead-letters", tag = "dead letters", params(Kept), responses(
-    (status = 200, body = Deleted),
-    (status = 400, body = Problem),
-))]
+/// Of the letters stay the latest `most`, and of these the ones that are not older than `age`. One of
+/// the two is needed.
+#[utoipa::path(delete, path = "/v1/dead-letters", operation_id = "trim_dead_letters",
+    tag = "dead letters", params(Kept), responses((status = 200, body = Deleted))
+)]
 pub(super) async fn trim(
     State(app): State<App>,
-    asked: Result<Query<Kept>, QueryRejection>,
+    InQuery(Kept { most, age }): InQuery<Kept>,
 ) -> Result<Json<Deleted>, Problem> {
-    let Query(Kept { most, age }) = asked.map_err(|error| Problem::invalid(error.body_text()))?;
     if most.is_none() && age.is_none() {
         return Err(Problem::invalid("expected most, age or both"));
     }
@@ -109,28 +154,32 @@ pub(super) async fn trim(
 }
 
 /// Shows a dead letter.
-#[utoipa::path(get, path = "/v1/dead-letters/{number}", tag = "dead letters", responses(
-    (status = 200, body = LetterView),
+#[utoipa::path(get, path = "/v1/dead-letters/{number}", operation_id = "get_dead_letter",
+    tag = "dead letters", params(("number" = u64, Path, description = "The number of the letter")),
+    responses(
+    (status = 200, body = Letter),
     (status = 404, body = Problem),
 ))]
 pub(super) async fn get(
     State(app): State<App>,
-    number: Number,
-) -> Result<Json<LetterView>, Problem> {
-    let number = read(number)?;
+    InPath(number): InPath<u64>,
+) -> Result<Json<Letter>, Problem> {
     let found = app.timers.dead_letter(number).await?;
-    found.map(|letter| Json(LetterView::new(&letter))).ok_or_else(|| missing(number))
+    found.map(|letter| Json(view::letter(&letter))).ok_or_else(|| missing(number))
 }
 
 /// Deletes a dead letter.
-#[utoipa::path(delete, path = "/v1/dead-letters/{number}", tag = "dead letters", responses(
-    (status = 200),
+#[utoipa::path(delete, path = "/v1/dead-letters/{number}", operation_id = "delete_dead_letter",
+    tag = "dead letters", params(("number" = u64, Path, description = "The number of the letter")),
+    responses((status = 200, body = Done),
     (status = 404, body = Problem),
 ))]
-pub(super) async fn delete(State(app): State<App>, number: Number) -> Result<Json<Value>, Problem> {
-    let number = read(number)?;
+pub(super) async fn delete(
+    State(app): State<App>,
+    InPath(number): InPath<u64>,
+) -> Result<Json<Done>, Problem> {
     match app.timers.delete_dead_letter(number).await? {
-        true => Ok(Json(json!({ "number": number, "result": "deleted" }))),
+        true => Ok(Json(Done { number, result: "deleted" })),
         false => Err(missing(number)),
     }
 }
@@ -138,46 +187,42 @@ pub(super) async fn delete(State(app): State<App>, number: Number) -> Result<Jso
 /// Redrives a dead letter.
 ///
 /// Its timer is due at once, with all its attempts.
-#[utoipa::path(post, path = "/v1/dead-letters/{number}/redrive", tag = "dead letters", params(As),
+#[utoipa::path(post, path = "/v1/dead-letters/{number}/redrive",
+    operation_id = "redrive_dead_letter", tag = "dead letters",
+    params(("number" = u64, Path, description = "The number of the letter"), As),
     responses(
-        (status = 200),
+        (status = 200, body = Done),
         (status = 404, body = Problem),
         (status = 409, description = "A timer with this id exists", body = Problem),
     )
 )]
 pub(super) async fn redrive(
     State(app): State<App>,
-    number: Number,
-    asked: Result<Query<As>, QueryRejection>,
-) -> Result<Json<Value>, Problem> {
-    let number = read(number)?;
-    let Query(As { r#as }) = asked.map_err(|error| Problem::invalid(error.body_text()))?;
+    InPath(number): InPath<u64>,
+    InQuery(As { r#as }): InQuery<As>,
+) -> Result<Json<Done>, Problem> {
     let done = match r#as {
         Some(id) => app.timers.redrive_as(number, &id).await?,
         None => app.timers.redrive(number).await?,
     };
     match done {
-        true => Ok(Json(json!({ "number": number, "result": "redriven" }))),
+        true => Ok(Json(Done { number, result: "redriven" })),
         false => Err(missing(number)),
     }
 }
 
 /// Redrives a page of dead letters, oldest first.
-#[utoipa::path(post, path = "/v1/dead-letters/redrive", tag = "dead letters", params(Which),
+#[utoipa::path(post, path = "/v1/dead-letters/redrive", operation_id = "redrive_dead_letters",
+    tag = "dead letters", params(Which),
     responses((status = 200, body = Redriven))
 )]
 pub(super) async fn redrive_all(
     State(app): State<App>,
-    asked: Result<Query<Which>, QueryRejection>,
+    InQuery(which): InQuery<Which>,
 ) -> Result<Json<Redriven>, Problem> {
-    let Query(which) = asked.map_err(|error| Problem::invalid(error.body_text()))?;
     let page = app.timers.redrive_dead_letters(which.after, which.limit.unwrap_or(100)).await?;
     let (redriven, existing, unreadable) = (page.redriven, page.existing, page.unreadable);
     Ok(Json(Redriven { redriven, existing, unreadable, last: page.last }))
-}
-
-fn read(number: Number) -> Result<u64, Problem> {
-    number.map(|Path(number)| number).map_err(|error| Problem::invalid(error.body_text()))
 }
 
 fn missing(number: u64) -> Problem {

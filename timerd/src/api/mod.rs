@@ -6,13 +6,14 @@ mod letters;
 mod runs;
 mod store;
 mod timer;
+mod view;
 
 use super::call::Caller;
 use super::config::Limits;
 use super::health::Health;
 use super::history::History;
 use super::limits::{Gate, pass};
-use super::problem::Problem;
+use super::problem::{PROBLEM, Problem};
 use axum::extract::{DefaultBodyLimit, State};
 use axum::middleware::from_fn_with_state;
 use axum::response::IntoResponse;
@@ -22,11 +23,12 @@ use bytes::Bytes;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use metrics_exporter_prometheus::PrometheusHandle;
-use serde_json::{Value, json};
+use serde::Serialize;
 use std::sync::{Arc, LazyLock};
 use tourbillon_durable::DurableTimers;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
-use utoipa::{Modify, OpenApi};
+use utoipa::openapi::{self, Content, Ref, RefOr};
+use utoipa::{Modify, OpenApi, ToSchema};
 
 /// The state of the handlers.
 #[derive(Clone)]
@@ -47,9 +49,9 @@ pub(crate) struct App {
         letters::list, letters::trim, letters::get, letters::delete, letters::redrive, letters::redrive_all,
         store::pause, store::resume, store::stats, runs::list, metrics, healthz,
     ),
-    components(schemas(Problem)),
+    components(schemas(Problem, view::Call)),
     security(("token" = [])),
-    modifiers(&Token)
+    modifiers(&Token, &Problems)
 )]
 struct Document;
 
@@ -57,11 +59,66 @@ struct Document;
 struct Token;
 
 impl Modify for Token {
-    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+    fn modify(&self, document: &mut openapi::OpenApi) {
         let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
         let components = document.components.get_or_insert_default();
         components.add_security_scheme("token", scheme);
     }
+}
+
+/// Adds the problems that each operation may have, and their media type.
+struct Problems;
+
+/// The problems of all operations, whether they are of operations with a token, and of those with a
+/// body.
+const PROBLEMS: [(&str, &str, bool, bool); 9] = [
+    ("400", "A part of the request is wrong", false, false),
+    ("401", "The token is missing or wrong", true, false),
+    ("408", "The request took too long", true, false),
+    ("413", "The body is too long", false, true),
+    ("415", "The body has another media type than JSON", false, true),
+    ("422", "The body has an unknown field or a value of another type", false, true),
+    (
+        "429",
+        "The token has had too many requests, or there were too many wrong tokens",
+        true,
+        false,
+    ),
+    ("500", "The store is damaged", false, false),
+    ("503", "The store does not reply, or there are too many requests at once", false, false),
+];
+
+impl Modify for Problems {
+    fn modify(&self, document: &mut openapi::OpenApi) {
+        for item in document.paths.paths.values_mut() {
+            let methods = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete];
+            for operation in methods.into_iter().flatten() {
+                let (has_token, has_body) =
+                    (operation.security.is_none(), operation.request_body.is_some());
+                let responses = &mut operation.responses.responses;
+                for (status, what, of_token, of_body) in PROBLEMS {
+                    if (has_token || !of_token) && (has_body || !of_body) {
+                        let problem = || RefOr::T(openapi::Response::new(what));
+                        responses.entry(status.to_owned()).or_insert_with(problem);
+                    }
+                }
+                for (status, response) in responses {
+                    if let (RefOr::T(response), true) = (response, status.starts_with(['4', '5'])) {
+                        let schema = Ref::from_schema_name("Problem");
+                        let content = Content::new(Some(schema));
+                        response.content = [(PROBLEM.to_owned(), content)].into_iter().collect();
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The state of a service that is well.
+#[derive(Serialize, ToSchema)]
+struct Healthy {
+    /// `replies`.
+    store: &'static str,
 }
 
 /// Returns the routes of the API.
@@ -80,9 +137,11 @@ pub(crate) fn router(app: App, gate: Arc<Gate>, limits: &Limits) -> Router {
         .route("/v1/stats", get(store::stats))
         .route("/v1/runs", get(runs::list))
         .route("/metrics", get(metrics))
+        .method_not_allowed_fallback(no_such_method)
         .layer(from_fn_with_state(gate, pass))
         .route("/healthz", get(healthz))
         .route("/openapi.json", get(document))
+        .method_not_allowed_fallback(no_such_method)
         .fallback(|| async { Problem::not_found("there is no such page") })
         .layer(DefaultBodyLimit::max(limits.body_bytes.get()))
         .with_state(app)
@@ -97,20 +156,28 @@ async fn document() -> impl IntoResponse {
     ([(CONTENT_TYPE, "application/json")], DOCUMENT.clone())
 }
 
+/// Refuses a method that a path does not have.
+pub(crate) async fn no_such_method() -> Problem {
+    let detail = "the path has other methods (see the header Allow)";
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
+}
+
 /// Returns metrics in the text format of Prometheus.
-#[utoipa::path(get, path = "/metrics", tag = "service", responses((status = 200)))]
-async fn metrics(State(app): State<App>) -> String {
-    app.figures.render()
+#[utoipa::path(get, path = "/metrics", operation_id = "get_metrics", tag = "service", responses(
+    (status = 200, body = String, content_type = "text/plain"),
+))]
+async fn metrics(State(app): State<App>) -> impl IntoResponse {
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.figures.render())
 }
 
 /// Reports whether the store replies.
-#[utoipa::path(get, path = "/healthz", tag = "service", security(()), responses(
-    (status = 200, description = "The store replies"),
+#[utoipa::path(get, path = "/healthz", operation_id = "get_health", tag = "service", security(()), responses(
+    (status = 200, description = "The store replies", body = Healthy),
     (status = 503, description = "The store does not reply", body = Problem),
 ))]
-async fn healthz(State(app): State<App>) -> Result<Json<Value>, Problem> {
+async fn healthz(State(app): State<App>) -> Result<Json<Healthy>, Problem> {
     match app.health.trouble() {
-        None => Ok(Json(json!({ "store": "replies" }))),
+        None => Ok(Json(Healthy { store: "replies" })),
         Some(trouble) => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, trouble).after(1)),
     }
 }

@@ -2,12 +2,12 @@
 
 #![forbid(unsafe_code)]
 
+use super::super::extract::InQuery;
 use super::super::history::Run;
 use super::super::problem::Problem;
 use super::App;
 use axum::Json;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -35,15 +35,13 @@ pub(super) struct Latest {
 /// Lists runs, latest first.
 ///
 /// A run is an attempt that has ended. It appears in the list about a second after its end.
-#[utoipa::path(get, path = "/v1/runs", tag = "runs", params(Which), responses(
-    (status = 200, body = Latest),
-    (status = 503, body = Problem),
-))]
+#[utoipa::path(get, path = "/v1/runs", operation_id = "list_runs", tag = "runs", params(Which),
+    responses((status = 200, body = Latest))
+)]
 pub(super) async fn list(
     State(app): State<App>,
-    asked: Result<Query<Which>, QueryRejection>,
+    InQuery(which): InQuery<Which>,
 ) -> Result<Json<Latest>, Problem> {
-    let Query(which) = asked.map_err(|error| Problem::invalid(error.body_text()))?;
     let limit = which.limit.unwrap_or(100).min(LONGEST_PAGE);
     Ok(Json(Latest { runs: app.history.latest(which.id, limit).await? }))
 }

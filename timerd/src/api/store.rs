@@ -6,11 +6,20 @@ use super::super::problem::Problem;
 use super::App;
 use axum::Json;
 use axum::extract::State;
-use serde_json::{Value, json};
+use serde::Serialize;
 use timers::{StatsView, Switch};
+use utoipa::ToSchema;
+
+/// The state of the store.
+#[derive(Serialize, ToSchema)]
+#[schema(as = StoreState)]
+pub(super) struct Paused {
+    /// `paused` or `resumed`.
+    store: &'static str,
+}
 
 /// Returns statistics of the store.
-#[utoipa::path(get, path = "/v1/stats", tag = "store", responses((status = 200, body = StatsView)))]
+#[utoipa::path(get, path = "/v1/stats", operation_id = "get_stats", tag = "store", responses((status = 200, body = StatsView)))]
 pub(super) async fn stats(State(app): State<App>) -> Result<Json<StatsView>, Problem> {
     Ok(Json(StatsView::new(&app.timers.stats().await?)))
 }
@@ -19,15 +28,17 @@ pub(super) async fn stats(State(app): State<App>) -> Result<Json<StatsView>, Pro
 ///
 /// No attempt begins until it is resumed, in any service that uses the store. Attempts that are
 /// running continue.
-#[utoipa::path(post, path = "/v1/pause", tag = "store", responses((status = 200)))]
-pub(super) async fn pause(State(app): State<App>) -> Result<Json<Value>, Problem> {
-    Ok(Json(json!({ "store": Switch::Pause.store(&app.timers).await? })))
+#[utoipa::path(post, path = "/v1/pause", operation_id = "pause_store", tag = "store",
+    responses((status = 200, body = Paused)))]
+pub(super) async fn pause(State(app): State<App>) -> Result<Json<Paused>, Problem> {
+    Ok(Json(Paused { store: Switch::Pause.store(&app.timers).await? }))
 }
 
 /// Resumes the store.
 ///
 /// Overdue timers are called oldest first.
-#[utoipa::path(post, path = "/v1/resume", tag = "store", responses((status = 200)))]
-pub(super) async fn resume(State(app): State<App>) -> Result<Json<Value>, Problem> {
-    Ok(Json(json!({ "store": Switch::Resume.store(&app.timers).await? })))
+#[utoipa::path(post, path = "/v1/resume", operation_id = "resume_store", tag = "store",
+    responses((status = 200, body = Paused)))]
+pub(super) async fn resume(State(app): State<App>) -> Result<Json<Paused>, Problem> {
+    Ok(Json(Paused { store: Switch::Resume.store(&app.timers).await? }))
 }

@@ -110,6 +110,9 @@ impl PostgresHistory {
     async fn latest_now(self, id: Option<String>, limit: usize) -> Result<Vec<Run>, HistoryError> {
         let Self { table, .. } = &self;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        if id.as_ref().is_some_and(|id| id.contains('\0')) {
+            return Err(HistoryError::Id("text in PostgreSQL has no character zero"));
+        }
         let connection = self.connection().await?;
         let rows = match &id {
             Some(id) => {

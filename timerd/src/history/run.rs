@@ -50,17 +50,25 @@ impl Run {
 
 /// The error of a history.
 #[derive(Debug)]
-pub(crate) struct HistoryError(String);
+pub(crate) enum HistoryError {
+    /// The store failed.
+    Store(String),
+    /// No timer of this store can have the id.
+    Id(&'static str),
+}
 
 impl HistoryError {
     pub(super) fn of(error: impl fmt::Display) -> Self {
-        Self(error.to_string())
+        Self::Store(error.to_string())
     }
 }
 
 impl fmt::Display for HistoryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the history failed: {}", self.0)
+        match self {
+            Self::Store(error) => write!(f, "the history failed: {error}"),
+            Self::Id(why) => write!(f, "id: {why}"),
+        }
     }
 }
 

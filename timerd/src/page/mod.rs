@@ -5,24 +5,27 @@
 mod session;
 mod view;
 
-use super::api::App;
+use super::api::{App, no_such_method};
+use super::extract::{InForm, InQuery};
 use super::limits::{Door, Gate, within};
 use super::problem::Problem;
 use super::serve::Peer;
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Extension, Form, Query, Request, State};
+use axum::extract::{DefaultBodyLimit, Extension, Request, State};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
+use axum_extra::extract::cookie::SignedCookieJar;
 use http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, SET_COOKIE,
+    ACCEPT, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use maud::Markup;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
-use session::{Session, Sessions};
+use session::Session;
+pub(crate) use session::Sessions;
 use std::sync::Arc;
 use std::time::Duration;
 use timers::Switch;
@@ -30,6 +33,9 @@ use tourbillon_durable::TimerState;
 
 /// The number of rows in a table.
 const ROWS: usize = 50;
+
+/// The number of the newest dead letters among which those of a timer are searched.
+const SEARCHED: usize = 500;
 
 /// The maximum length of a form in bytes.
 const LONGEST_FORM: usize = 8192;
@@ -46,7 +52,7 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; form-action 'self'; 
 struct Pages {
     app: App,
     gate: Arc<Gate>,
-    sessions: Arc<Sessions>,
+    sessions: Sessions,
 }
 
 #[derive(Deserialize)]
@@ -80,20 +86,23 @@ struct Letter {
 }
 
 /// Returns the routes of the page.
-pub(crate) fn router(app: App, gate: Arc<Gate>) -> Router {
+pub(crate) fn router(app: App, gate: Arc<Gate>, sessions: Sessions) -> Router {
     let limit = LOGIN.min(gate.timeout());
-    let pages = Pages { app, gate, sessions: Arc::default() };
+    let pages = Pages { app, gate, sessions };
     let of_strangers = Router::new()
         .route("/login", post(login))
         .layer(from_fn(move |request, next| within(limit, request, next)))
-        .route("/style.css", get(style));
+        .route("/style.css", get(style))
+        .method_not_allowed_fallback(no_such_method);
     Router::new()
         .route("/", get(overview))
         .route("/timer", get(timer))
+        .route("/letter", get(letter))
         .route("/logout", post(logout))
         .route("/pause", post(pause))
         .route("/resume", post(resume))
         .route("/redrive", post(redrive))
+        .method_not_allowed_fallback(no_such_method)
         .layer(from_fn_with_state(pages.clone(), enter))
         .merge(of_strangers)
         .layer(DefaultBodyLimit::max(LONGEST_FORM))
@@ -109,7 +118,7 @@ async fn enter(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let Some(session) = pages.sessions.of(request.headers()) else {
+    let Some(session) = pages.sessions.of(request.headers(), &pages.gate) else {
         return match *request.method() {
             Method::GET | Method::HEAD => page(view::login(None)).into_response(),
             _ => too_old().into_response(),
@@ -138,6 +147,28 @@ async fn protect(request: Request, next: Next) -> Response {
     response
 }
 
+/// Shows errors to people as a page. The API shows them as they are.
+pub(crate) async fn show_problems(request: Request, next: Next) -> Response {
+    let accepts = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok());
+    let is_person = accepts.is_some_and(|value| value.contains("text/html"));
+    let is_api = request.uri().path().starts_with("/v1/");
+    let mut response = next.run(request).await;
+    let Some(problem) = response.extensions_mut().remove::<Problem>() else { return response };
+    if is_api || !is_person {
+        return response;
+    }
+    let (parts, _) = response.into_parts();
+    let shown = page(view::problem(&problem)).into_response();
+    let mut shown = (parts.status, shown).into_response();
+    for (name, value) in &parts.headers {
+        if *name != CONTENT_TYPE && *name != CONTENT_LENGTH {
+            shown.headers_mut().insert(name, value.clone());
+        }
+    }
+    shown.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    shown
+}
+
 async fn style() -> impl IntoResponse {
     ([(CONTENT_TYPE, "text/css")], include_str!("style.css"))
 }
@@ -151,8 +182,8 @@ async fn overview(
     let stats = timers.stats().await?;
     let trouble = pages.app.health.trouble();
     let running = timers.list_state(TimerState::Running, None, ROWS).await?;
-    let due = timers.list_due(.., None, ROWS).await?;
-    let letters = timers.dead_letters(None, ROWS).await?;
+    let due = timers.list_state(TimerState::Resting, None, ROWS).await?;
+    let letters = timers.newest_dead_letters(None, ROWS).await?;
     let lists = view::Lists { running, due, letters };
     Ok(page(view::overview(&session.csrf, &stats, trouble.as_deref(), &lists)))
 }
@@ -161,18 +192,33 @@ async fn overview(
 async fn timer(
     State(pages): State<Pages>,
     Extension(session): Extension<Session>,
-    Query(Search { id }): Query<Search>,
+    InQuery(Search { id }): InQuery<Search>,
 ) -> Result<Html<String>, Problem> {
     let timer = pages.app.timers.get(&id).await?;
     let runs = pages.app.history.latest(Some(id.clone()), ROWS).await?;
-    Ok(page(view::timer(&session.csrf, &id, timer.as_ref(), &runs)))
+    let mut letters = pages.app.timers.newest_dead_letters(None, SEARCHED).await?;
+    letters.retain(|letter| letter.id == id);
+    Ok(page(view::timer(&session.csrf, &id, timer.as_ref(), &letters, &runs)))
+}
+
+/// Shows a dead letter and the runs of its timer.
+async fn letter(
+    State(pages): State<Pages>,
+    Extension(session): Extension<Session>,
+    InQuery(Letter { number }): InQuery<Letter>,
+) -> Result<Html<String>, Problem> {
+    let found = pages.app.timers.dead_letter(number).await?;
+    let missing = || Problem::not_found(format!("there is no dead letter {number}"));
+    let letter = found.ok_or_else(missing)?;
+    let runs = pages.app.history.latest(Some(letter.id.clone()), ROWS).await?;
+    Ok(page(view::letter(&session.csrf, &letter, &runs)))
 }
 
 async fn login(
     State(pages): State<Pages>,
     Extension(peer): Extension<Peer>,
     headers: HeaderMap,
-    Form(Login { token }): Form<Login>,
+    InForm(Login { token }): InForm<Login>,
 ) -> Response {
     let name = match pages.gate.admit(Some(&token), Door::Page, &peer, &headers) {
         Ok(name) => name,
@@ -181,8 +227,10 @@ async fn login(
             return (status, page(view::login(Some(problem.detail())))).into_response();
         }
     };
-    match pages.sessions.begin(name) {
-        Ok(cookie) => ([(SET_COOKIE, cookie)], Redirect::to("/")).into_response(),
+    // The token is known, unless it was removed in this moment.
+    let mark = pages.gate.mark_of(name).unwrap_or_default();
+    match pages.sessions.begin(&headers, &mark) {
+        Ok(cookie) => (cookie, Redirect::to("/")).into_response(),
         Err(error) => {
             Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response()
         }
@@ -193,18 +241,17 @@ async fn logout(
     State(pages): State<Pages>,
     Extension(session): Extension<Session>,
     headers: HeaderMap,
-    Form(click): Form<Click>,
-) -> Result<Redirect, Problem> {
+    InForm(click): InForm<Click>,
+) -> Result<(SignedCookieJar, Redirect), Problem> {
     session.allows(&click)?;
-    pages.sessions.end(&headers);
-    Ok(Redirect::to("/"))
+    Ok((pages.sessions.end(&headers), Redirect::to("/")))
 }
 
 async fn pause(
     State(pages): State<Pages>,
     Extension(session): Extension<Session>,
-    Query(subject): Query<Subject>,
-    Form(click): Form<Click>,
+    InQuery(subject): InQuery<Subject>,
+    InForm(click): InForm<Click>,
 ) -> Result<Redirect, Problem> {
     session.allows(&click)?;
     subject.switch(&pages, Switch::Pause).await
@@ -213,8 +260,8 @@ async fn pause(
 async fn resume(
     State(pages): State<Pages>,
     Extension(session): Extension<Session>,
-    Query(subject): Query<Subject>,
-    Form(click): Form<Click>,
+    InQuery(subject): InQuery<Subject>,
+    InForm(click): InForm<Click>,
 ) -> Result<Redirect, Problem> {
     session.allows(&click)?;
     subject.switch(&pages, Switch::Resume).await
@@ -223,8 +270,8 @@ async fn resume(
 async fn redrive(
     State(pages): State<Pages>,
     Extension(session): Extension<Session>,
-    Query(Letter { number }): Query<Letter>,
-    Form(click): Form<Click>,
+    InQuery(Letter { number }): InQuery<Letter>,
+    InForm(click): InForm<Click>,
 ) -> Result<Redirect, Problem> {
     session.allows(&click)?;
     pages.app.timers.redrive(number).await?;

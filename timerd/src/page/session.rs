@@ -1,32 +1,41 @@
-//! Sessions of the page. A token begins one, and a cookie names it.
+//! Sessions of the page. A token begins one, and a signed cookie has all of it, so that each instance
+//! of the service with the same key knows it.
+//!
+//! The cookie has the mark of its token, the time at which the session began, and the secret of its
+//! forms. A session ends at an age, or with its token.
 
 #![forbid(unsafe_code)]
-#![allow(clippy::disallowed_methods, reason = "sessions have an age")]
 
+use super::super::config::{Arguments, Page};
+use super::super::limits::Gate;
 use super::super::tokens;
-use http::header::COOKIE;
-use http::{HeaderMap, HeaderValue};
-use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use axum_extra::extract::cookie::{Cookie, Key, SameSite, SignedCookieJar};
+use http::HeaderMap;
+use sha2::{Digest, Sha256};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use subtle::ConstantTimeEq;
 
-const NAME: &str = "timerd";
+/// The name of the cookie, and its name where only TLS may carry it.
+const NAMES: [&str; 2] = ["timerd", "__Host-timerd"];
 
 /// The age at which a session ends.
 const LONGEST: Duration = Duration::from_secs(12 * 3600);
 
-/// The number of sessions. The oldest one ends when there are more.
-const MOST: usize = 1000;
+/// How far the clocks of two instances may differ.
+const SKEW: Duration = Duration::from_secs(60);
 
-/// The sessions by their names in cookies.
-#[derive(Default)]
-pub(super) struct Sessions(Mutex<HashMap<String, Session>>);
-
+/// The cookies of sessions.
 #[derive(Clone)]
+pub(crate) struct Sessions {
+    key: Key,
+    /// `true` if only TLS may carry cookies, whatever a proxy says.
+    is_secure: bool,
+}
+
+/// The session of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Session {
-    begun: Instant,
-    /// The name of the token that began it.
+    /// The name of its token.
     pub(super) token: String,
     /// The secret of the forms, which other sites cannot read.
     pub(super) csrf: String,
@@ -40,43 +49,70 @@ impl Session {
 }
 
 impl Sessions {
-    /// Begins a session by a token, and returns its cookie.
-    pub(super) fn begin(&self, token: &str) -> Result<HeaderValue, getrandom::Error> {
-        let (name, csrf) = (tokens::random()?, tokens::random()?);
-        let cookie = format!("{NAME}={name}; HttpOnly; SameSite=Strict; Path=/");
-        let mut sessions = self.sessions();
-        sessions.retain(|_, session| session.begun.elapsed() < LONGEST);
-        if sessions.len() >= MOST {
-            let oldest = sessions.iter().min_by_key(|(_, session)| session.begun);
-            let oldest = oldest.map(|(name, _)| name.clone());
-            oldest.map(|name| sessions.remove(&name));
-        }
-        sessions.insert(name, Session { begun: Instant::now(), token: token.to_owned(), csrf });
-        // The random part has only characters that are allowed.
-        Ok(HeaderValue::from_str(&cookie).unwrap_or(HeaderValue::from_static("")))
+    /// Derives the key from the configured one, or else from the token in the arguments. Hashes of
+    /// tokens are no secrets, so without both of them the key is random, and other instances do not
+    /// know the sessions of this one.
+    pub(crate) fn new(arguments: &Arguments, config: &Page) -> Result<Self, String> {
+        let secret = match (&config.key, &arguments.token) {
+            (Some(key), _) => key.text().to_owned(),
+            (None, Some(token)) => token.trim_ascii().to_owned(),
+            (None, None) => tokens::random().map_err(|error| error.to_string())?,
+        };
+        let master =
+            Sha256::new().chain_update("timerd sessions\0").chain_update(secret).finalize();
+        Ok(Self { key: Key::derive_from(&master), is_secure: config.secure })
+    }
+
+    /// Begins a session by the mark of a token, and returns its cookie.
+    pub(super) fn begin(
+        &self,
+        headers: &HeaderMap,
+        mark: &str,
+    ) -> Result<SignedCookieJar, getrandom::Error> {
+        let (begun, csrf) = (now().as_secs(), tokens::random()?);
+        let cookie = self.cookie(headers, format!("{mark}.{begun}.{csrf}"));
+        Ok(self.jar(headers).add(cookie))
     }
 
     /// Returns the session of a request.
-    pub(super) fn of(&self, headers: &HeaderMap) -> Option<Session> {
-        let found = self.sessions().get(name(headers)?).cloned();
-        found.filter(|session| session.begun.elapsed() < LONGEST)
+    pub(super) fn of(&self, headers: &HeaderMap, gate: &Gate) -> Option<Session> {
+        let cookie = self.jar(headers).get(self.name(headers))?;
+        let mut parts = cookie.value().splitn(3, '.');
+        let (mark, begun, csrf) = (parts.next()?, parts.next()?, parts.next()?);
+        let begun = Duration::from_secs(begun.parse().ok()?);
+        let is_valid = begun <= now() + SKEW && now() < begun + LONGEST;
+        let token = gate.token_of(mark).filter(|_| is_valid)?;
+        Some(Session { token, csrf: csrf.to_owned() })
     }
 
-    /// Ends the session of a request.
-    pub(super) fn end(&self, headers: &HeaderMap) {
-        if let Some(name) = name(headers) {
-            self.sessions().remove(name);
-        }
+    /// Makes a browser forget its session.
+    pub(super) fn end(&self, headers: &HeaderMap) -> SignedCookieJar {
+        self.jar(headers).remove(self.cookie(headers, String::new()))
     }
 
-    fn sessions(&self) -> MutexGuard<'_, HashMap<String, Session>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn jar(&self, headers: &HeaderMap) -> SignedCookieJar {
+        SignedCookieJar::from_headers(headers, self.key.clone())
+    }
+
+    fn cookie(&self, headers: &HeaderMap, value: String) -> Cookie<'static> {
+        let cookie = Cookie::build((self.name(headers), value)).path("/").http_only(true);
+        cookie.secure(self.is_by_tls(headers)).same_site(SameSite::Strict).build()
+    }
+
+    fn name(&self, headers: &HeaderMap) -> &'static str {
+        NAMES[usize::from(self.is_by_tls(headers))]
+    }
+
+    /// Returns `true` if the browser uses TLS. A peer that lies about it harms only itself.
+    fn is_by_tls(&self, headers: &HeaderMap) -> bool {
+        let first = headers.get("x-forwarded-proto").and_then(|value| value.to_str().ok());
+        let first = first.and_then(|value| value.split(',').next()).unwrap_or_default();
+        self.is_secure || first.trim().eq_ignore_ascii_case("https")
     }
 }
 
-/// Returns the name of the session in a request's cookies.
-fn name(headers: &HeaderMap) -> Option<&str> {
-    let cookies = headers.get_all(COOKIE).into_iter().filter_map(|value| value.to_str().ok());
-    let mut pairs = cookies.flat_map(|value| value.split(';'));
-    pairs.find_map(|pair| pair.trim().strip_prefix(NAME)?.strip_prefix('='))
+/// Returns the time since 1970, which instances share.
+#[allow(clippy::disallowed_methods, reason = "sessions have an age")]
+fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }

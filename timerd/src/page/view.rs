@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::super::history::Run;
+use super::super::problem::Problem;
 use super::super::webhook::Webhook;
 use super::address;
 use maud::{DOCTYPE, Markup, html};
@@ -42,6 +43,18 @@ pub(super) fn login(refused: Option<&str>) -> Markup {
                 label { "Token " input type="password" name="token" required autofocus; }
                 button { "Log in" }
             }
+        },
+    )
+}
+
+/// An error.
+pub(super) fn problem(problem: &Problem) -> Markup {
+    frame(
+        problem.title(),
+        &html! {
+            nav { a href="/" { "timerd" } }
+            h1 { (problem.title()) }
+            p.trouble role="alert" { (printable(problem.detail())) }
         },
     )
 }
@@ -87,10 +100,13 @@ pub(super) fn overview(csrf: &str, stats: &Stats, trouble: Option<&str>, lists: 
                 (button(csrf, "/pause", "Pause the store"))
             }
             h2 { "Running" }
-            (timers(csrf, &lists.running))
+            (timers(csrf, "Planned", |timer| &timer.planned, &lists.running))
             h2 { "Due next" }
-            (timers(csrf, &lists.due))
+            (timers(csrf, "Due", |timer| &timer.due, &lists.due))
             h2 { "Dead letters" }
+            @if stats.dead_letters > lists.letters.len() as u64 {
+                p { "The newest " (lists.letters.len()) " of " (stats.dead_letters) "." }
+            }
             (dead(csrf, &lists.letters))
         },
     )
@@ -120,10 +136,16 @@ fn link(id: &str) -> Markup {
     html! { a href=(address("/timer", id)) { (printable(id)) } }
 }
 
-fn timers(csrf: &str, list: &[DurableTimer]) -> Markup {
+/// A table of timers by one of their times. A running one is not due, but was planned.
+fn timers(
+    csrf: &str,
+    title: &str,
+    of: impl Fn(&TimerView) -> &str,
+    list: &[DurableTimer],
+) -> Markup {
     let row = |timer: TimerView| {
         [
-            time(&timer.due),
+            time(of(&timer)),
             link(&timer.id),
             html! { (timer.state) },
             html! { (timer.attempts) " of " (timer.most_attempts) },
@@ -132,7 +154,7 @@ fn timers(csrf: &str, list: &[DurableTimer]) -> Markup {
         ]
     };
     let rows: Vec<_> = list.iter().map(TimerView::new).map(row).collect();
-    table(["Due", "Id", "State", "Attempts", "Calls", ""], &rows)
+    table([title, "Id", "State", "Attempts", "Calls", ""], &rows)
 }
 
 /// The button that pauses or resumes a timer.
@@ -159,7 +181,7 @@ fn dead(csrf: &str, letters: &[DeadLetter]) -> Markup {
     let row = |letter: LetterView| {
         [
             time(&letter.died),
-            link(&letter.id),
+            html! { a href={ "/letter?number=" (letter.number) } { (printable(&letter.id)) } },
             html! { (letter.reason) },
             html! { (printable(&letter.error)) },
             button(csrf, &format!("/redrive?number={}", letter.number), "Redrive"),
@@ -183,8 +205,39 @@ fn history(runs: &[Run]) -> Markup {
     table(["Ended", "Attempt", "Outcome", "Took", "Error"], &rows)
 }
 
-/// The page of a timer, which may be gone.
-pub(super) fn timer(csrf: &str, id: &str, timer: Option<&DurableTimer>, runs: &[Run]) -> Markup {
+/// The page of a dead letter.
+pub(super) fn letter(csrf: &str, letter: &DeadLetter, runs: &[Run]) -> Markup {
+    let letter = LetterView::new(letter);
+    frame(
+        &printable(&letter.id),
+        &html! {
+            (search(csrf))
+            h1 { "Dead letter " (letter.number) }
+            dl {
+                dt { "Timer" } dd { (link(&letter.id)) }
+                dt { "Died" } dd { (letter.died) }
+                dt { "Planned" } dd { (letter.planned) }
+                dt { "Attempts" } dd { (letter.attempts) }
+                dt { "Reason" } dd { (letter.reason) }
+                @if !letter.error.is_empty() { dt { "Error" } dd { (printable(&letter.error)) } }
+                dt { "Calls" } dd { (target(letter.payload.text().as_bytes())) }
+            }
+            (button(csrf, &format!("/redrive?number={}", letter.number), "Redrive"))
+            h2 { "Runs" }
+            (history(runs))
+        },
+    )
+}
+
+/// The page of a timer, which may be gone, and may have left dead letters.
+pub(super) fn timer(
+    csrf: &str,
+    id: &str,
+    timer: Option<&DurableTimer>,
+    letters: &[DeadLetter],
+    runs: &[Run],
+) -> Markup {
+    let is_running = timer.is_some_and(DurableTimer::is_running);
     frame(
         &printable(id),
         &html! {
@@ -195,8 +248,9 @@ pub(super) fn timer(csrf: &str, id: &str, timer: Option<&DurableTimer>, runs: &[
                 Some(timer) => {
                     dl {
                         dt { "State" } dd { (timer.state) }
-                        dt { "Due" } dd { (timer.due) }
                         dt { "Planned" } dd { (timer.planned) }
+                        @if is_running { dt { "Lease until" } dd { (timer.due) } }
+                        @else { dt { "Due" } dd { (timer.due) } }
                         dt { "Attempts" } dd { (timer.attempts) " of " (timer.most_attempts) }
                         @if let Some(rule) = &timer.repeats { dt { "Repeats" } dd { (rule.words()) } }
                         @if !timer.error.is_empty() { dt { "Error" } dd { (printable(&timer.error)) } }
@@ -204,6 +258,10 @@ pub(super) fn timer(csrf: &str, id: &str, timer: Option<&DurableTimer>, runs: &[
                     }
                     (switch(csrf, &timer))
                 }
+            }
+            @if !letters.is_empty() {
+                h2 { "Dead letters" }
+                (dead(csrf, letters))
             }
             h2 { "Runs" }
             (history(runs))

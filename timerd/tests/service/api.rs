@@ -18,8 +18,7 @@ async fn a_timer_is_put_shown_and_cancelled() {
     assert_eq!(api.put("order%207%2Fa", URL, schedule).await.json(200)["result"], "kept");
     let timer = api.get("/v1/timers/order%207%2Fa").await.json(200);
     assert_eq!((&timer["state"], &timer["due"]), (&json!("resting"), &json!(due)));
-    let webhook: Value = serde_json::from_str(timer["payload"].as_str().unwrap()).unwrap();
-    assert_eq!(webhook, json!({ "version": "1", "url": URL, "method": "POST" }));
+    assert_eq!(timer["webhook"], json!({ "url": URL, "method": "POST" }));
     assert_eq!(
         api.send("DELETE", "/v1/timers/order%207%2Fa", "").await.json(200)["result"],
         "removed"
@@ -194,6 +193,38 @@ async fn the_document_describes_each_operation() {
     ] {
         assert!(operations.contains(operation), "{operation} is not in {operations:?}");
     }
+    let mut names = BTreeSet::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            let name = operation["operationId"].as_str().unwrap();
+            assert!(names.insert(name.to_owned()), "two operations are {name}");
+            let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
+            let in_path = parameters.iter().filter(|parameter| parameter["in"] == "path");
+            let declared: BTreeSet<_> =
+                in_path.map(|found| found["name"].as_str().unwrap()).collect();
+            let parts =
+                path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+            assert_eq!(declared, parts.collect(), "the parameters of {method} {path}");
+            let responses = operation["responses"].as_object().unwrap();
+            assert!(responses.contains_key("503"), "{method} {path}");
+            for (status, response) in responses {
+                let kinds: Vec<_> = response["content"].as_object().unwrap().keys().collect();
+                let is_error = status.starts_with(['4', '5']);
+                let expected =
+                    if is_error { "application/problem+json" } else { "application/json" };
+                assert!(
+                    kinds == [expected] || name == "get_metrics",
+                    "{name}, {status}: {kinds:?}"
+                );
+            }
+        }
+    }
+    // Each reference leads to a schema.
+    let text = document.to_string();
+    for reference in text.split("\"#/components/schemas/").skip(1) {
+        let name = reference.split('"').next().unwrap();
+        assert!(document["components"]["schemas"][name].is_object(), "there is no schema {name}");
+    }
     let schedule = &document["components"]["schemas"]["Schedule"]["properties"];
     assert!(schedule["cron"]["description"].is_string(), "{schedule}");
     // What is documented is routed: none of them is the fallback.
@@ -203,6 +234,96 @@ async fn the_document_describes_each_operation() {
         let reply = bench.api.send(&method.to_uppercase(), &path, "{}").await;
         assert_ne!(reply.status, 405, "{operation}");
         assert!(!reply.text.contains("no such page"), "{operation}: {reply:?}");
+    }
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn lists_show_no_values_of_headers_and_end_at_a_number_of_bytes() {
+    const TIMERS: usize = 50;
+    let bench = Bench::start().await;
+    let api = &bench.api;
+    let headers = json!({ "authorization": "Bearer hunter2" });
+    let webhook = json!({ "url": URL, "headers": &headers, "body": "x".repeat(250_000) });
+    for number in 0..TIMERS {
+        let timer = json!({ "webhook": webhook, "schedule": { "after": "1d" } }).to_string();
+        api.send("PUT", &format!("/v1/timers/{number}"), &timer).await.json(201);
+    }
+    let (mut seen, mut after, mut pages) = (BTreeSet::new(), String::new(), 0);
+    loop {
+        let reply = api.get(&format!("/v1/timers?limit=1000{after}")).await;
+        assert!(reply.text.len() < 9_000_000, "{} bytes", reply.text.len());
+        assert!(!reply.text.contains("hunter2"), "a credential is in the list");
+        let page = reply.json(200);
+        let timers = page["timers"].as_array().unwrap();
+        assert_eq!(timers[0]["webhook"]["headers"], json!({ "authorization": null }));
+        seen.extend(timers.iter().map(|timer| timer["id"].to_string()));
+        pages += 1;
+        let Some(next) = page["next"].as_str() else { break };
+        after = format!("&after={}", next.replace(' ', "%20"));
+    }
+    assert!(seen.len() == TIMERS && pages > 1, "{} timers on {pages} pages", seen.len());
+    let timer = api.get("/v1/timers/0").await.json(200);
+    assert_eq!(timer["webhook"]["headers"], headers);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn each_error_is_a_problem_and_a_page_for_a_person() {
+    let bench = Bench::start().await;
+    let api = &bench.api;
+    for (method, path, status) in [
+        ("PATCH", "/v1/timers", 405),
+        ("POST", "/v1/timers/a", 405),
+        ("GET", "/v1/pause", 405),
+        ("DELETE", "/healthz", 405),
+        ("PUT", "/login", 405),
+        ("GET", "/v1/timers/%FF", 400),
+        ("DELETE", "/v1/timers/%FF", 400),
+        ("POST", "/v1/timers/%FF/pause", 400),
+        ("GET", "/v1/dead-letters/-1", 400),
+        ("GET", "/v1/runs?limit=x", 400),
+        ("PUT", "/v1/timers/a", 422),
+        ("POST", "/login", 415),
+        ("POST", "/pause", 403),
+        ("GET", "/nowhere", 404),
+    ] {
+        let reply = api.send(method, path, "{}").await;
+        reply.problem(status);
+        assert_eq!(reply.headers.contains_key("allow"), status == 405, "{method} {path}");
+        let person = api.send_with(method, path, "{}", "accept", "text/html, */*;q=0.8").await;
+        assert_eq!(person.status, status, "{method} {path}");
+        let kind = person.headers["content-type"].to_str().unwrap();
+        assert_eq!(kind.starts_with("text/html"), !path.starts_with("/v1/"), "{method} {path}");
+        if kind.starts_with("text/html") {
+            assert!(person.text.contains("</html>"), "{person:?}");
+            assert!(person.headers.contains_key("content-security-policy"), "{method} {path}");
+        }
+    }
+    let kind = api.get("/metrics").await.headers["content-type"].clone();
+    assert!(kind.to_str().unwrap().contains("version=0.0.4"), "{kind:?}");
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn a_request_that_is_repeated_inserts_nothing_and_succeeds() {
+    let bench = Bench::start().await;
+    let api = &bench.api;
+    let daily = json!({ "cron": "0 9 * * *", "zone": "Asia/Tokyo", "attempts": 3 });
+    for (id, schedule, other) in [
+        ("once", json!({ "at": "2090-01-01T10:00Z" }), json!({ "at": "2090-01-01T10:01Z" })),
+        ("daily", daily, json!({ "cron": "0 9 * * *", "zone": "Asia/Tokyo", "attempts": 4 })),
+    ] {
+        let put = async |schedule: &Value, url: &str, trace: &str| {
+            let timer = json!({ "webhook": { "url": url }, "schedule": schedule }).to_string();
+            api.send_with("PUT", &format!("/v1/timers/{id}"), &timer, "traceparent", trace).await
+        };
+        let traces = [1, 2].map(|number| format!("00-{number:032}-{number:016}-01"));
+        put(&schedule, URL, &traces[0]).await.json(201);
+        // The answer was lost, and the second request has a trace of its own.
+        assert_eq!(put(&schedule, URL, &traces[1]).await.json(200)["result"], "kept");
+        put(&other, URL, &traces[0]).await.problem(409);
+        put(&schedule, "https://example.org/other", &traces[0]).await.problem(409);
     }
     bench.stop().await;
 }

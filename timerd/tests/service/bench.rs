@@ -134,7 +134,7 @@ impl Api {
         self.with_token("none").request("POST", path, fields, &headers).await
     }
 
-    async fn request(
+    pub(crate) async fn request(
         &self,
         method: &str,
         path: &str,

@@ -184,7 +184,10 @@ fn a_configuration_that_is_misspelt_is_refused() {
 async fn the_configuration_in_the_readme_starts_once_its_secrets_are_set() {
     let readme = include_str!("../../README.md");
     let toml = readme.split("```toml").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
-    let refused = refusal(toml::from_str(toml).unwrap(), None).await;
+    let refused = toml::from_str::<Config>(toml).unwrap_err().to_string();
+    assert!(refused.contains("at least 32 characters"), "{refused}");
+    let toml = toml.replace("<32 random characters or more>", &"k".repeat(32));
+    let refused = refusal(toml::from_str(&toml).unwrap(), None).await;
     assert!(refused.contains("64 hexadecimal digits"), "{refused}");
     let toml = toml.replace("<64 hexadecimal digits>", &hex::encode(Sha256::digest(DEPLOY)));
     let refused = refusal(toml::from_str(&toml).unwrap(), None).await;

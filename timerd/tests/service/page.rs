@@ -4,6 +4,8 @@ use super::bench::{Api, Bench, TOKEN, until};
 use super::calls::allowing;
 use super::receiver::Receiver;
 use serde_json::json;
+use sha2::{Digest, Sha256};
+use timerd::Config;
 
 /// A browser with a session.
 pub(crate) struct Browser<'a> {
@@ -77,10 +79,64 @@ async fn the_page_shows_what_is_due_and_what_died_and_why() {
     })
     .await;
 
+    // From the failure to its cure: the letter, by the overview and by its timer.
+    let link = format!("/letter?number={}", letter["number"]);
+    for path in ["/", "/timer?id=gone%20%3Cb%3E"] {
+        assert!(browser.page(path).await.contains(&link), "{path}");
+    }
+    let page = browser.page(&link).await;
+    assert!(page.contains("410 Gone") && page.contains("Redrive"), "{page}");
     let redrive = format!("/redrive?number={}", letter["number"]);
     assert_eq!(browser.click(&redrive).await, (303, "/".to_owned()));
     receiver.next().await;
     assert!(!browser.page("/").await.contains("410 Gone"), "it was redriven");
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn the_newest_dead_letters_come_first() {
+    const LETTERS: usize = 55;
+    let mut receiver = Receiver::start(|_| Some(super::receiver::status(410))).await;
+    let bench = Bench::with(allowing(receiver.port())).await;
+    let api = &bench.api;
+    for number in 0..LETTERS {
+        api.put(&format!("d{number}"), &receiver.url("/"), json!({ "after": "0s" }))
+            .await
+            .json(201);
+        receiver.next().await;
+        api.letters(number + 1).await;
+    }
+    let numbers = async |query: &str| -> (Vec<u64>, Option<u64>) {
+        let page = api.get(&format!("/v1/dead-letters?{query}")).await.json(200);
+        let letters = page["dead_letters"].as_array().unwrap().iter();
+        (letters.map(|letter| letter["number"].as_u64().unwrap()).collect(), page["next"].as_u64())
+    };
+    let (mut oldest, none) = numbers("").await;
+    assert_eq!(none, None);
+    oldest.reverse();
+    let (newest, next) = numbers("order=newest&limit=40").await;
+    assert_eq!((&newest[..], next), (&oldest[..40], Some(oldest[39])));
+    let rest = numbers(&format!("order=newest&after={}", oldest[39])).await;
+    assert_eq!(rest, (oldest[40..].to_vec(), None));
+    let page = Browser::log_in(api).await.page("/").await;
+    assert!(page.contains("The newest 50 of 55."), "{page}");
+    assert!(page.contains(">d54<") && !page.contains(">d0<"), "{page}");
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn a_running_timer_is_planned_and_not_due() {
+    let mut receiver = Receiver::start(|_| None).await;
+    let bench = Bench::with(allowing(receiver.port())).await;
+    let api = &bench.api;
+    let browser = Browser::log_in(api).await;
+    api.put("busy", &receiver.url("/"), json!({ "at": "2020-01-01T00:00:00Z" })).await.json(201);
+    api.put("later", &receiver.url("/"), json!({ "after": "1d" })).await.json(201);
+    receiver.next().await;
+    let page = browser.page("/").await;
+    let (running, due) = page.split_once("Due next").unwrap();
+    assert!(running.contains("busy") && running.contains("2020-01-01T00:00:00"), "{page}");
+    assert!(due.contains("later") && !due.contains("busy"), "{page}");
     bench.stop().await;
 }
 
@@ -133,8 +189,86 @@ async fn a_click_needs_a_session_and_its_form() {
         }
     }
     assert_eq!(api.get("/v1/timers/a").await.json(200)["state"], "resting");
-    assert_eq!(browser.click("/logout").await.0, 303);
-    assert!(browser.page("/").await.contains("Log in"));
+    let reply = form(api, &browser.cookie, "/logout", &format!("csrf={csrf}")).await;
+    let forgotten = reply.2.starts_with("timerd=;") && reply.2.contains("Max-Age=0");
+    assert!(reply.0 == 303 && forgotten, "{reply:?}");
     assert!(other.page("/").await.contains("Log out"));
+    bench.stop().await;
+}
+
+/// Returns a configuration with a key of sessions, and tokens by their names and texts.
+fn sharing(key: &str, tokens: &[(&str, &str)]) -> Config {
+    let mut config = format!("page.key = \"{key}\"\n");
+    for (name, text) in tokens {
+        let hash = hex::encode(Sha256::digest(text));
+        config += &format!("[[token]]\nname = \"{name}\"\nsha256 = \"{hash}\"\n");
+    }
+    toml::from_str(&config).unwrap()
+}
+
+#[tokio::test]
+async fn a_session_is_known_to_all_instances_until_its_token_is_removed() {
+    let (key, deploy) = ("k".repeat(32), ("deploy", "the token for deploying"));
+    let bench = Bench::with(sharing(&key, &[deploy])).await;
+    let login = form(&bench.api, "", "/login", "token=the+token+for+deploying").await;
+    let cookie = login.2.split(';').next().unwrap();
+    for (config, is_known) in [
+        (sharing(&key, &[deploy]), true),
+        (sharing(&key, &[("other", "another token"), deploy]), true),
+        (sharing(&key, &[]), false),
+        // Another token with the name of the former one.
+        (sharing(&key, &[("deploy", "another token")]), false),
+        (sharing(&"x".repeat(32), &[deploy]), false),
+    ] {
+        let other = Bench::with(config).await;
+        let page = other.api.send_with("GET", "/", "", "cookie", cookie).await.text;
+        assert_eq!(page.contains("Log out"), is_known, "{page}");
+        other.stop().await;
+    }
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn services_with_the_same_token_in_the_environment_share_their_sessions() {
+    let (bench, other) = (Bench::start().await, Bench::start().await);
+    let browser = Browser::log_in(&bench.api).await;
+    let page = other.api.send_with("GET", "/", "", "cookie", &browser.cookie).await.text;
+    assert!(page.contains("Log out"), "{page}");
+    // Nothing in it can be changed.
+    for place in 0..browser.cookie.len() - "timerd=".len() {
+        let mut forged = browser.cookie.clone().into_bytes();
+        let byte = &mut forged["timerd=".len() + place];
+        *byte = if *byte == b'a' { b'b' } else { b'a' };
+        let forged = String::from_utf8(forged).unwrap();
+        let page = bench.api.send_with("GET", "/", "", "cookie", &forged).await.text;
+        assert!(page.contains("Log in"), "{forged}");
+    }
+    bench.stop().await;
+    other.stop().await;
+}
+
+#[tokio::test]
+async fn only_tls_carries_a_session_that_began_by_it() {
+    let bench = Bench::start().await;
+    let api = bench.api.with_token("none");
+    let kind = ("content-type", "application/x-www-form-urlencoded");
+    let token = format!("token={}", TOKEN.replace(' ', "+"));
+    let login = async |protocol| {
+        let headers = [kind, ("x-forwarded-proto", protocol)];
+        let reply = api.request("POST", "/login", &token, &headers).await;
+        assert_eq!(reply.status, 303);
+        reply.headers["set-cookie"].to_str().unwrap().to_owned()
+    };
+    let page = async |protocol, cookie: &str| {
+        let cookie = cookie.split(';').next().unwrap();
+        let headers = [("cookie", cookie), ("x-forwarded-proto", protocol)];
+        api.request("GET", "/", "", &headers).await.text
+    };
+    let (plain, secure) = (login("http").await, login("https").await);
+    assert!(!plain.contains("Secure"), "{plain}");
+    assert!(secure.starts_with("__Host-timerd=") && secure.contains("Secure"), "{secure}");
+    assert!(page("https", &secure).await.contains("Log out"));
+    assert!(page("http", &secure).await.contains("Log in"));
+    assert!(page("https", &plain).await.contains("Log in"));
     bench.stop().await;
 }

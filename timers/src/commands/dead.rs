@@ -99,7 +99,9 @@ async fn show(timers: &DurableTimers, number: u64, screen: &mut Screen) -> Resul
         ("attempts", letter.attempts.to_string()),
         ("error", letter.error.clone()),
     ];
-    fields.extend(letter.headers.iter().map(|(name, value)| ("header", format!("{name}={value}"))));
+    fields.extend(letter.headers.iter().map(|(name, value)| {
+        ("header", format!("{name}={}", value.as_deref().unwrap_or_default()))
+    }));
     fields.push(("payload", letter.payload.text().to_owned()));
     screen.fields(&letter, &fields)
 }

@@ -75,7 +75,9 @@ pub(crate) async fn get(
         ("next", timer.next.clone().unwrap_or_default()),
         ("error", timer.error.clone()),
     ];
-    fields.extend(timer.headers.iter().map(|(name, value)| ("header", format!("{name}={value}"))));
+    fields.extend(timer.headers.iter().map(|(name, value)| {
+        ("header", format!("{name}={}", value.as_deref().unwrap_or_default()))
+    }));
     fields.push(("payload", timer.payload.text().to_owned()));
     screen.fields(&timer, &fields)
 }
