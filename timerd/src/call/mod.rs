@@ -85,7 +85,7 @@ impl Caller {
     }
 
     /// Sends the request. Redirects are not followed.
-    async fn call(&self, target: &Target, delivery: &Delivery) -> Result<Response<()>, Fault> {
+    async fn call(&self, target: &Target, delivery: &Delivery) -> Result<Response<Bytes>, Fault> {
         let limit = target.time_limit.unwrap_or(self.time_limit);
         let end = Instant::now() + limit;
         let request = self.request(target, delivery, now())?;
@@ -96,7 +96,8 @@ impl Caller {
         };
         let route = route.map_err(silent)??;
         let sent = timeout_at(end, self.pool.send(&self.guard, &route, request)).await;
-        sent.map_err(|_| ReceiverFault::TimedOut(limit))?
+        let answer = sent.map_err(|_| ReceiverFault::TimedOut(limit))??;
+        Ok(answer.read_until(end.min(Instant::now() + pool::PATIENCE)).await)
     }
 
     /// Returns the options of timers that set none.

@@ -13,7 +13,8 @@
 
 use super::super::fault::{Fault, ReceiverFault};
 use super::super::guard::{Guard, Heard, Route};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use http::response::Parts;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
@@ -39,8 +40,11 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// The length of a response up to which it is read, so that its connection can be used again.
 const LONGEST_BODY: usize = 64 * 1024;
 
+/// The length of the beginning of a refusal that is shown.
+const EXCERPT: usize = 1024;
+
 /// The time for which the rest of a response is awaited.
-const PATIENCE: Duration = Duration::from_secs(1);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The number of headers in a response.
 const MOST_HEADERS: usize = 1000;
@@ -65,20 +69,28 @@ struct Connection {
     _task: JoinSet<()>,
 }
 
+/// A response whose body has not been read.
+pub(crate) struct Answer {
+    pool: Arc<Pool>,
+    connection: Connection,
+    head: Parts,
+    body: Incoming,
+}
+
 impl Pool {
-    /// Sends a request, and returns the head of the response. If an idle connection ends before the
-    /// first byte of a response, the request is sent again on a new one.
+    /// Sends a request, and returns the response, whose body has not been read. If an idle connection
+    /// ends before the first byte of a response, the request is sent again on a new one.
     pub(crate) async fn send(
         self: &Arc<Self>,
         guard: &Guard,
         route: &Route<'_>,
         request: Request<Full<Bytes>>,
-    ) -> Result<Response<()>, Fault> {
+    ) -> Result<Answer, Fault> {
         if let Some(mut connection) = self.take(route) {
             // The end of the body before it was read with that response.
             connection.heard.take();
             match connection.sender.send_request(request.clone()).await {
-                Ok(response) => return Ok(self.keep(connection, response)),
+                Ok(response) => return Ok(self.answer(connection, response)),
                 Err(error) if connection.heard.take() => {
                     return Err(ReceiverFault::Http(error).into());
                 }
@@ -87,7 +99,12 @@ impl Pool {
         }
         let mut connection = Connection::open(guard, route).await?;
         let sent = connection.sender.send_request(request).await;
-        Ok(self.keep(connection, sent.map_err(ReceiverFault::Http)?))
+        Ok(self.answer(connection, sent.map_err(ReceiverFault::Http)?))
+    }
+
+    fn answer(self: &Arc<Self>, connection: Connection, response: Response<Incoming>) -> Answer {
+        let (head, body) = response.into_parts();
+        Answer { pool: Arc::clone(self), connection, head, body }
     }
 
     /// Closes connections that have been idle for long, again and again.
@@ -110,23 +127,6 @@ impl Pool {
         }
     }
 
-    /// Keeps a connection once the body of its response has been read.
-    fn keep(
-        self: &Arc<Self>,
-        mut connection: Connection,
-        response: Response<Incoming>,
-    ) -> Response<()> {
-        let (head, body) = response.into_parts();
-        let pool = Arc::clone(self);
-        tokio::spawn(tokio::time::timeout(PATIENCE, async move {
-            let read = Limited::new(body, LONGEST_BODY).collect().await;
-            if read.is_ok() && connection.sender.ready().await.is_ok() {
-                pool.put(connection);
-            }
-        }));
-        Response::from_parts(head, ())
-    }
-
     fn put(&self, connection: Connection) {
         let mut all = self.idle();
         all.push_back(Idle { since: Instant::now(), connection });
@@ -137,6 +137,34 @@ impl Pool {
 
     fn idle(&self) -> MutexGuard<'_, VecDeque<Idle>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Answer {
+    /// Returns the head of the response and, unless it is a success, the beginning of its body as far
+    /// as it comes by a time. The connection is kept once the rest of the body has been read.
+    pub(crate) async fn read_until(self, end: tokio::time::Instant) -> Response<Bytes> {
+        let Self { pool, mut connection, head, mut body } = self;
+        let mut beginning = BytesMut::new();
+        if !head.status.is_success() {
+            // What does not come in time is left out.
+            let _ = tokio::time::timeout_at(end, async {
+                while beginning.len() < EXCERPT
+                    && let Some(Ok(frame)) = body.frame().await
+                {
+                    beginning.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
+                }
+            })
+            .await;
+            beginning.truncate(EXCERPT);
+        }
+        tokio::spawn(tokio::time::timeout(PATIENCE, async move {
+            let read = Limited::new(body, LONGEST_BODY).collect().await;
+            if read.is_ok() && connection.sender.ready().await.is_ok() {
+                pool.put(connection);
+            }
+        }));
+        Response::from_parts(head, beginning.freeze())
     }
 }
 

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use bytes::Bytes;
 use http::header::{HeaderMap, RETRY_AFTER};
 use http::{Response, StatusCode};
 use std::collections::BTreeSet;
@@ -24,8 +25,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(86_400);
 /// | another final status | failed for good |
 /// | 429 or 503 with `Retry-After` | again after that time, a second to a day, and the attempt does not count |
 /// | everything else, redirects too | retried |
-pub(super) fn of<B>(
-    response: &Response<B>,
+pub(super) fn of(
+    response: &Response<Bytes>,
     final_statuses: &BTreeSet<u16>,
     now: SystemTime,
 ) -> Verdict {
@@ -33,7 +34,7 @@ pub(super) fn of<B>(
     if status.is_success() {
         return Verdict::Done;
     }
-    let error = format!("the receiver responded with {status}");
+    let error = error(response);
     if final_statuses.contains(&status.as_u16()) {
         return match status {
             StatusCode::GONE => Verdict::Stop(error),
@@ -45,6 +46,17 @@ pub(super) fn of<B>(
         return Verdict::Again { after: after.clamp(SHORTEST_WAIT, LONGEST_WAIT), counted: false };
     }
     Verdict::Retry(error)
+}
+
+/// Returns the status of a refusal, and the beginning of its body on one line.
+fn error(response: &Response<Bytes>) -> String {
+    let text = String::from_utf8_lossy(response.body());
+    let is_space = |character: char| character.is_whitespace() || character.is_control();
+    let words: Vec<&str> = text.split(is_space).filter(|word| !word.is_empty()).collect();
+    match (response.status(), words.is_empty()) {
+        (status, true) => format!("the receiver responded with {status}"),
+        (status, false) => format!("the receiver responded with {status}: {}", words.join(" ")),
+    }
 }
 
 /// Returns the wait that a receiver asks for, in seconds or until a date.
@@ -73,7 +85,7 @@ mod tests {
             response = response.header(RETRY_AFTER, value);
         }
         let finals = Webhooks::default().final_statuses;
-        of(&response.body(()).expect("a response"), &finals, UNIX_EPOCH + NOW)
+        of(&response.body(Bytes::new()).expect("a response"), &finals, UNIX_EPOCH + NOW)
     }
 
     fn again(seconds: u64) -> Verdict {

@@ -377,3 +377,32 @@ async fn a_receiver_by_tls_must_have_a_certificate_that_is_trusted() {
         bench.stop().await;
     }
 }
+
+#[tokio::test]
+async fn the_beginning_of_a_refusal_is_recorded() {
+    let long = || "no such customer\n".repeat(10_000);
+    let receiver = Receiver::start(move |_| {
+        let status = StatusCode::UNPROCESSABLE_ENTITY;
+        Some((status, long()).into_response())
+    })
+    .await;
+    let bench = Bench::with(allowing(receiver.port())).await;
+    bench.api.put("a", &receiver.url("/"), json!({ "after": "0s" })).await.json(201);
+    let letter = bench.api.letters(1).await.remove(0);
+    let beginning =
+        "the receiver responded with 422 Unprocessable Entity: no such customer no such";
+    for error in [&letter["error"], &run_of(&bench.api, "a").await["error"]] {
+        let error = error.as_str().unwrap();
+        assert!(error.starts_with(beginning) && error.len() <= 1100, "{error}");
+    }
+    bench.stop().await;
+}
+
+/// Waits for the run of a timer.
+async fn run_of(api: &Api, id: &str) -> Value {
+    until("the run", async || {
+        let mut runs = api.get(&format!("/v1/runs?id={id}")).await.json(200);
+        runs["runs"].get_mut(0).map(Value::take)
+    })
+    .await
+}

@@ -205,3 +205,19 @@ async fn a_body_that_does_not_end_is_not_awaited() {
     assert_eq!(receiver.requests(), [1, 1, 0, 0]);
     bench.stop().await;
 }
+
+#[tokio::test]
+async fn a_refusal_whose_body_does_not_end_is_still_that_refusal() {
+    let endless = |_, _| Some("HTTP/1.1 422 No\r\ncontent-length: 9999\r\n\r\nno such customer");
+    let receiver = Raw::start(("127.0.0.1", 0), endless).await;
+    let bench = Bench::with(allowing(receiver.port)).await;
+    let url = format!("http://127.0.0.1:{}/", receiver.port);
+    // The body would be awaited for longer than the call may take.
+    let webhook = json!({ "url": url, "timeout": "500ms" });
+    let timer = json!({ "webhook": webhook, "schedule": { "after": "0s" } }).to_string();
+    bench.api.send("PUT", "/v1/timers/a", &timer).await.json(201);
+    let letter = bench.api.letters(1).await.remove(0);
+    let error = letter["error"].as_str().unwrap();
+    assert!(error.ends_with("422 Unprocessable Entity: no such customer"), "{error}");
+    bench.stop().await;
+}
