@@ -2,12 +2,13 @@
 
 #![forbid(unsafe_code)]
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use timerd::{Arguments, Config, NewToken, Service, StartError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
+use tracing_subscriber::EnvFilter;
 
 /// Calls webhooks on time
 ///
@@ -18,8 +19,23 @@ use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 struct Cli {
     #[command(flatten)]
     arguments: Arguments,
+    /// The log's levels, such as `warn` or `info,timerd=debug`
+    #[arg(long, env = "RUST_LOG", value_name = "FILTER", default_value = "info")]
+    #[arg(help_heading = "Log")]
+    log: String,
+    /// The log's format
+    #[arg(long, env = "TIMERD_LOG_FORMAT", default_value = "text", help_heading = "Log")]
+    log_format: LogFormat,
     #[command(subcommand)]
     command: Option<Command>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum LogFormat {
+    /// A line of text for each event, in colours on a terminal
+    Text,
+    /// An object for each event
+    Json,
 }
 
 #[derive(Subcommand)]
@@ -38,9 +54,12 @@ enum End {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let Cli { arguments, command } = Cli::parse();
+    let Cli { arguments, log, log_format, command } = Cli::parse();
     // Dropped at the end, which writes what waits.
-    let log = write_log();
+    let log = match write_log(&log, log_format) {
+        Ok(log) => log,
+        Err(error) => return fail(&error),
+    };
     let done = match command {
         Some(Command::Token) => print_token().map(|()| End::Orderly),
         None => run(&arguments).await,
@@ -53,22 +72,31 @@ async fn main() -> ExitCode {
             // The runtime would wait for its threads.
             std::process::exit(1)
         }
-        Err(error) => {
-            let _ = writeln!(io::stderr(), "timerd: {error}");
-            ExitCode::FAILURE
-        }
+        Err(error) => fail(&error),
     }
+}
+
+fn fail(error: &StartError) -> ExitCode {
+    let _ = writeln!(io::stderr(), "timerd: {error}");
+    ExitCode::FAILURE
 }
 
 /// Writes the log to the standard error by a thread of its own. A reader that has gone, a full
 /// disk, and a reader that is slow lose lines of the log, but delay and end nothing.
-fn write_log() -> WorkerGuard {
+fn write_log(filter: &str, format: LogFormat) -> Result<WorkerGuard, StartError> {
+    let filter = EnvFilter::try_new(filter);
+    let filter =
+        filter.map_err(|error| StartError::Config(format!("{error} in the log's filter")))?;
     let (lines, guard) = NonBlockingBuilder::default().finish(io::stderr());
-    // Colours are for people.
-    let log = tracing_subscriber::fmt().with_writer(lines).with_ansi(io::stderr().is_terminal());
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(lines);
     // It would report a failure by `eprintln!`, which panics for the same reason.
-    log.log_internal_errors(false).init();
-    guard
+    let log = log.log_internal_errors(false);
+    match format {
+        // Colours are for people.
+        LogFormat::Text => log.with_ansi(io::stderr().is_terminal()).init(),
+        LogFormat::Json => log.json().flatten_event(true).init(),
+    }
+    Ok(guard)
 }
 
 async fn run(arguments: &Arguments) -> Result<End, StartError> {

@@ -319,3 +319,28 @@ async fn secrets_are_reloaded_without_a_gap() {
     program.signal("-TERM");
     program.end();
 }
+
+#[tokio::test]
+async fn the_log_has_levels_and_a_format() {
+    let folder = Folder::new();
+    let errors = folder.join("errors");
+    for (filter, format, is_empty) in
+        [("info", "json", false), ("off", "json", true), ("warn", "text", true)]
+    {
+        let file = std::fs::File::create(&errors).unwrap();
+        let log = ["--log", filter, "--log-format", format];
+        let arguments = [&["--token", "a long enough token"], &log[..]].concat();
+        let program = Program::start_with(&folder, &arguments, file.into());
+        program.signal("-TERM");
+        program.end();
+        let text = std::fs::read_to_string(&errors).unwrap();
+        assert_eq!(text.is_empty(), is_empty, "{filter}: {text}");
+        let events =
+            text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        assert!(is_empty || events.last().unwrap()["message"] == "stopping", "{text}");
+    }
+    let ran = Command::new(env!("CARGO_BIN_EXE_timerd")).args(["--log", "timerd=loud"]).output();
+    let ran = ran.unwrap();
+    let errors = String::from_utf8(ran.stderr).unwrap();
+    assert!(!ran.status.success() && errors.contains("in the log's filter"), "{errors}");
+}
