@@ -9,7 +9,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::num::{NonZeroU16, NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,9 +27,9 @@ pub struct Arguments {
     /// The store, by default the file `timers.db` in the working directory.
     #[command(flatten)]
     pub store: StoreArguments,
-    /// The address on which the service listens
-    #[arg(long, env = "TIMERD_LISTEN", default_value = "127.0.0.1:8080")]
-    pub listen: SocketAddr,
+    /// The address on which the service listens, such as `localhost:8080`
+    #[arg(long, env = "TIMERD_LISTEN", default_value = "127.0.0.1:8080", value_name = "HOST:PORT")]
+    pub listen: String,
     /// The configuration file (TOML)
     #[arg(long, env = "TIMERD_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,

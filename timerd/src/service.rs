@@ -76,7 +76,7 @@ pub enum StartError {
     /// The store cannot be opened.
     Store(DurableError),
     /// The address cannot be listened on.
-    Listen(SocketAddr, std::io::Error),
+    Listen(String, std::io::Error),
     /// The configuration cannot be used.
     Config(String),
 }
@@ -122,8 +122,8 @@ impl Service {
         let (pool, caller) = (Arc::clone(&caller.pool), Arc::new(caller));
         let (place, timers) = open_store(arguments, config).await?;
         let history = history::open(&arguments.store, &place, config.history.clone());
-        let failed = |error| StartError::Listen(arguments.listen, error);
-        let listener = TcpListener::bind(arguments.listen).await.map_err(failed)?;
+        let failed = |error| StartError::Listen(arguments.listen.clone(), error);
+        let listener = TcpListener::bind(&arguments.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
 
         let health = Arc::new(Health::new());

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
+use timerd::{Config, Service};
 use tokio::net::TcpStream;
 use tourbillon_durable::DurableTimers;
 
@@ -343,4 +344,17 @@ async fn the_log_has_levels_and_a_format() {
     let ran = ran.unwrap();
     let errors = String::from_utf8(ran.stderr).unwrap();
     assert!(!ran.status.success() && errors.contains("in the log's filter"), "{errors}");
+}
+
+#[tokio::test]
+async fn it_listens_on_a_host_by_its_name() {
+    let folder = Folder::new();
+    let mut arguments = arguments(folder.join("timers").to_str().unwrap());
+    arguments.listen = "localhost:0".to_owned();
+    let service = Service::start(&arguments, &Config::default()).await.unwrap();
+    assert!(service.address().ip().is_loopback());
+    service.stop().await;
+    arguments.listen = "localhost".to_owned();
+    let refused = Service::start(&arguments, &Config::default()).await.unwrap_err().to_string();
+    assert!(refused.starts_with("could not listen on localhost: "), "{refused}");
 }
