@@ -57,6 +57,14 @@ const PART: usize = 16 * 1024;
 /// The pause after a connection could not be accepted.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// What the service serves, and within which bounds. Another one takes its place when the
+/// configuration is reloaded.
+#[derive(Clone)]
+pub(crate) struct Served {
+    pub(crate) router: Router,
+    pub(crate) bounds: Bounds,
+}
+
 /// The settings of the connections.
 #[derive(Clone, Copy)]
 pub(crate) struct Bounds {
@@ -82,7 +90,7 @@ struct Connected {
 
 /// The connections of a service.
 struct Connections {
-    bounds: Bounds,
+    served: watch::Receiver<Served>,
     timer: Timer,
     state: Mutex<State>,
     /// Notified when a connection has ended.
@@ -119,12 +127,11 @@ pub(crate) type Listener = Arc<tokio::sync::Mutex<Option<TcpListener>>>;
 /// Serves connections until the service stops. Requests that have begun are answered.
 pub(crate) async fn serve(
     listener: Listener,
-    router: Router,
-    bounds: Bounds,
+    served: watch::Receiver<Served>,
     stops: watch::Receiver<bool>,
 ) {
     let connections = Connections {
-        bounds,
+        served,
         timer: default_timer(),
         state: Mutex::default(),
         ended: Notify::new(),
@@ -142,7 +149,7 @@ pub(crate) async fn serve(
             () = connections.make_room() => {}
             () = stopped(stops.clone()) => break,
         }
-        connections.begin(stream, address, &router, &stops, &mut talks);
+        connections.begin(stream, address, &stops, &mut talks);
     }
     drop(open.take());
     while talks.join_next().await.is_some() {}
@@ -179,8 +186,9 @@ impl Connections {
     }
 
     fn has_room(&self) -> bool {
+        let most = self.served.borrow().bounds.connections;
         let mut state = self.state();
-        if state.strangers.len() + state.known < self.bounds.connections {
+        if state.strangers.len() + state.known < most {
             return true;
         }
         let Some((_, oldest)) = state.strangers.pop_first() else { return false };
@@ -195,7 +203,6 @@ impl Connections {
         self: &Arc<Self>,
         stream: TcpStream,
         address: SocketAddr,
-        router: &Router,
         stops: &watch::Receiver<bool>,
         talks: &mut JoinSet<()>,
     ) {
@@ -217,7 +224,7 @@ impl Connections {
             is_busy: AtomicBool::new(false),
         }));
         peer.has_until(HEAD);
-        talks.spawn(talk(stream, peer, router.clone(), evicted, stops.clone()));
+        talks.spawn(talk(stream, peer, evicted, stops.clone()));
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -229,11 +236,10 @@ impl Connections {
 async fn talk(
     stream: TimeoutStream<TcpStream>,
     peer: Peer,
-    router: Router,
     evicted: oneshot::Receiver<()>,
     stops: watch::Receiver<bool>,
 ) {
-    let service = service_fn(|request| answer(router.clone(), peer.clone(), request));
+    let service = service_fn(|request| answer(peer.clone(), request));
     let mut builder = http1::Builder::new();
     let connection = builder.max_buf_size(BUFFER).serve_connection(stream, service);
     let mut connection = pin!(connection);
@@ -251,13 +257,11 @@ async fn talk(
     }
 }
 
-async fn answer(
-    mut router: Router,
-    peer: Peer,
-    request: Request<Incoming>,
-) -> Result<Response<Sending>, Infallible> {
+/// Answers a request by what is served when it begins.
+async fn answer(peer: Peer, request: Request<Incoming>) -> Result<Response<Sending>, Infallible> {
     peer.0.is_busy.store(true, Relaxed);
-    let timeout = peer.0.connections.bounds.timeout;
+    let Served { mut router, bounds: Bounds { timeout, .. } } =
+        peer.0.connections.served.borrow().clone();
     peer.has_until(timeout.saturating_mul(2));
     let mut request = request.map(Body::new);
     request.extensions_mut().insert(peer.clone());

@@ -12,10 +12,9 @@ use super::history;
 use super::limits::{Gate, count};
 use super::page::{self, Sessions};
 use super::runs::Runs;
-use super::serve::{Bounds, Listener, serve};
+use super::serve::{Bounds, Listener, Served, serve};
 use super::tasks::{keep, stopped};
 use super::tokens::{NewToken, TokenError, Tokens};
-use axum::Router;
 use axum::middleware::from_fn;
 use metrics_exporter_prometheus::PrometheusHandle;
 use std::fmt;
@@ -52,16 +51,29 @@ const LONGEST_ATTEMPT: Duration = Duration::from_secs(660);
 /// A running service.
 pub struct Service {
     address: SocketAddr,
-    token: Option<String>,
+    front: Front,
+    served: watch::Sender<Served>,
     stop: watch::Sender<bool>,
     serving: JoinHandle<()>,
     working: JoinHandle<()>,
     runs: Arc<Runs>,
     recording: JoinHandle<()>,
     background: JoinSet<()>,
-    timers: DurableTimers,
-    health: Arc<Health>,
-    caller: Arc<Caller>,
+}
+
+/// The parts of what is served that no reload replaces.
+struct Front {
+    app: App,
+    sessions: Sessions,
+    own_token: Option<OwnToken>,
+}
+
+/// A token that is not in the configuration file.
+enum OwnToken {
+    /// The operator has given it to the process.
+    Given(String),
+    /// The service has made it, for as long as the configuration has none.
+    Made(String),
 }
 
 impl fmt::Debug for Service {
@@ -114,9 +126,9 @@ impl Service {
         config: &Config,
         resolver: Resolver,
     ) -> Result<Self, StartError> {
-        let (tokens, token) = accepted(arguments, config)?;
+        let own_token = OwnToken::new(arguments, config)?;
+        let rules = Rules::of(config, own_token.as_ref())?;
         let sessions = Sessions::new(arguments, &config.page).map_err(StartError::Config)?;
-        let connections = connections(config)?;
         let figures = figures::install();
         let caller = Caller::new(config, resolver).map_err(StartError::Config)?;
         let (pool, caller) = (Arc::clone(&caller.pool), Arc::new(caller));
@@ -150,30 +162,11 @@ impl Service {
         };
         let working = keep("worker", stops.clone(), move || work.clone().run());
         let working = tokio::spawn(working);
-        let gate = Arc::new(Gate::new(tokens, &config.limits));
-        let app = App {
-            timers: timers.clone(),
-            health: Arc::clone(&health),
-            caller: Arc::clone(&caller),
-            history,
-            figures,
-        };
-        let router = routes(app, gate, sessions, &config.limits);
-        let bounds = Bounds { connections, timeout: config.limits.timeout };
-        let serving = tokio::spawn(serving(listener, router, bounds, stops));
-        Ok(Self {
-            address,
-            token,
-            stop,
-            serving,
-            working,
-            runs,
-            recording,
-            background,
-            timers,
-            health,
-            caller,
-        })
+        let app = App { timers, health, caller, history, figures };
+        let front = Front { app, sessions, own_token };
+        let (served, serves) = watch::channel(front.served(rules));
+        let serving = tokio::spawn(serving(listener, serves, stops));
+        Ok(Self { address, front, served, stop, serving, working, runs, recording, background })
     }
 
     /// The address on which the service listens.
@@ -185,17 +178,22 @@ impl Service {
     /// The token that the service has made because none was configured.
     #[must_use]
     pub fn token(&self) -> Option<&str> {
-        self.token.as_deref()
+        match &self.front.own_token {
+            Some(OwnToken::Made(token)) => Some(token),
+            Some(OwnToken::Given(_)) | None => None,
+        }
     }
 
-    /// Replaces the secrets by the secrets of another configuration, without a gap. Calls that have
-    /// begun are signed with the old ones.
+    /// Replaces the tokens, the limits of requests and the secrets by those of another
+    /// configuration, without a gap. Requests and calls that have begun end by the old ones.
     ///
     /// # Errors
     ///
     /// Fails if the configuration cannot be used. The service then keeps what it has.
     pub fn reload(&self, config: &Config) -> Result<(), StartError> {
-        self.caller.reload(config).map_err(StartError::Config)?;
+        let rules = Rules::of(config, self.front.own_token.as_ref())?;
+        self.front.app.caller.reload(config).map_err(StartError::Config)?;
+        self.served.send_replace(self.front.served(rules));
         tracing::info!("the configuration was read again");
         Ok(())
     }
@@ -215,8 +213,9 @@ impl Service {
         self.runs.close();
         end(&mut self.recording, RECORDED, "the history may lack the last runs").await;
         self.background.shutdown().await;
+        let App { timers, health, .. } = &self.front.app;
         // The check of the health may have been in the middle of a write.
-        let _ = tokio::time::timeout(RECORDED, self.health.unmark(&self.timers)).await;
+        let _ = tokio::time::timeout(RECORDED, health.unmark(timers)).await;
     }
 }
 
@@ -255,23 +254,41 @@ fn watch_store(
     }));
 }
 
-/// Returns the routes of the API and of the page.
-fn routes(app: App, gate: Arc<Gate>, sessions: Sessions, limits: &Limits) -> Router {
-    let pages = page::router(app.clone(), Arc::clone(&gate), sessions);
-    let router = router(app, gate, limits).merge(pages);
-    router.layer(from_fn(page::show_problems)).layer(from_fn(count))
+/// What a configuration says of requests.
+struct Rules {
+    tokens: Tokens,
+    limits: Limits,
+    /// The maximum number of connections.
+    connections: usize,
+}
+
+impl Rules {
+    fn of(config: &Config, own: Option<&OwnToken>) -> Result<Self, StartError> {
+        let (tokens, connections) = (accepted(config, own)?, connections(config)?);
+        Ok(Self { tokens, limits: config.limits.clone(), connections })
+    }
+}
+
+impl Front {
+    /// Returns the routes of the API and of the page, and the bounds within which they are served.
+    fn served(&self, Rules { tokens, limits, connections }: Rules) -> Served {
+        let gate = Arc::new(Gate::new(tokens, &limits));
+        let pages = page::router(self.app.clone(), Arc::clone(&gate), self.sessions.clone());
+        let router = router(self.app.clone(), gate, &limits).merge(pages);
+        let router = router.layer(from_fn(page::show_problems)).layer(from_fn(count));
+        Served { router, bounds: Bounds { connections, timeout: limits.timeout } }
+    }
 }
 
 /// Serves requests, until the service stops.
 fn serving(
     listener: TcpListener,
-    router: Router,
-    bounds: Bounds,
+    served: watch::Receiver<Served>,
     stops: watch::Receiver<bool>,
 ) -> impl Future<Output = ()> {
     let (listener, ends) = (Listener::new(Some(listener).into()), stops.clone());
     keep("server", stops, move || {
-        let served = serve(Arc::clone(&listener), router.clone(), bounds, ends.clone());
+        let served = serve(Arc::clone(&listener), served.clone(), ends.clone());
         async move {
             served.await;
             Ok(())
@@ -333,20 +350,33 @@ fn connections(config: &Config) -> Result<usize, StartError> {
     Ok(left.min(config.limits.connections.get()))
 }
 
-/// Returns the tokens that are accepted, and the one that was made for that.
-fn accepted(
-    arguments: &Arguments,
-    config: &Config,
-) -> Result<(Tokens, Option<String>), StartError> {
+/// Returns the tokens that are accepted, of which there is at least one.
+fn accepted(config: &Config, own: Option<&OwnToken>) -> Result<Tokens, StartError> {
     let refused = |error: TokenError| StartError::Config(error.to_string());
     let mut tokens = Tokens::new(&config.tokens).map_err(refused)?;
-    if let Some(token) = &arguments.token {
-        tokens.add("TIMERD_TOKEN", token).map_err(refused)?;
+    match own {
+        Some(OwnToken::Given(token)) => tokens.add("TIMERD_TOKEN", token).map_err(refused)?,
+        Some(OwnToken::Made(token)) if tokens.is_empty() => {
+            tokens.add("start", token).map_err(refused)?;
+        }
+        Some(OwnToken::Made(_)) | None => {}
     }
-    if !tokens.is_empty() {
-        return Ok((tokens, None));
+    match tokens.is_empty() {
+        true => Err(StartError::Config("there is no token (expected at least one)".to_owned())),
+        false => Ok(tokens),
     }
-    let token = NewToken::random().map_err(StartError::Config)?.text;
-    tokens.add("start", &token).map_err(refused)?;
-    Ok((tokens, Some(token)))
+}
+
+impl OwnToken {
+    /// Returns the token in the arguments, or makes one if the configuration has none either.
+    fn new(arguments: &Arguments, config: &Config) -> Result<Option<Self>, StartError> {
+        if let Some(token) = &arguments.token {
+            return Ok(Some(Self::Given(token.clone())));
+        }
+        if !config.tokens.is_empty() {
+            return Ok(None);
+        }
+        let made = NewToken::random().map_err(StartError::Config)?;
+        Ok(Some(Self::Made(made.text)))
+    }
 }

@@ -1,6 +1,6 @@
 //! Tokens, and the limits of requests.
 
-use super::bench::{Bench, Folder, TOKEN, arguments, until};
+use super::bench::{Api, Bench, Folder, TOKEN, arguments, until};
 use super::connections::Peer;
 use super::page::Browser;
 use serde_json::json;
@@ -197,4 +197,52 @@ async fn the_configuration_in_the_readme_starts_once_its_secrets_are_set() {
     let bench = Bench::with(toml::from_str(&toml).unwrap()).await;
     assert_eq!(bench.api.with_token(DEPLOY).get("/v1/stats").await.status, 200);
     bench.stop().await;
+}
+
+#[tokio::test]
+async fn tokens_and_limits_are_reloaded_without_a_gap() {
+    let bench = Bench::start().await;
+    let deploy = bench.api.with_token(DEPLOY);
+    let statuses = async |path: &str| {
+        let [own, other] = [bench.api.get(path).await, deploy.get(path).await];
+        [own.status.as_u16(), other.status.as_u16()]
+    };
+    // The connections of the clients stay open.
+    assert_eq!(statuses("/v1/timers").await, [200, 401]);
+    bench.service.reload(&config()).unwrap();
+    for expected in [200, 200, 200, 429] {
+        assert_eq!(statuses("/v1/timers").await, [expected; 2]);
+    }
+    let long = json!({ "webhook": { "url": "https://example.com", "body": "x".repeat(1000) } });
+    bench.service.reload(&config()).unwrap();
+    assert_eq!(deploy.send("PUT", "/v1/timers/a", &long.to_string()).await.status, 413);
+    let mut published = config();
+    published.tokens[0].sha256 = hex::encode(Sha256::digest("sesame"));
+    bench.service.reload(&published).unwrap_err();
+    assert_eq!(statuses("/v1/timers").await, [200; 2]);
+    bench.service.reload(&Config::default()).unwrap();
+    assert_eq!(statuses("/v1/timers").await, [200, 401]);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn a_token_that_the_service_has_made_ends_when_one_is_configured() {
+    let folder = Folder::new();
+    let mut arguments = arguments(folder.join("timers").to_str().unwrap());
+    arguments.token = None;
+    let service = Service::start(&arguments, &Config::default()).await.unwrap();
+    let made = Api::of(&service.address().to_string(), service.token().unwrap());
+    let deploy = made.with_token(DEPLOY);
+    for (config, [of_made, of_deploy]) in [(config(), [401, 200]), (Config::default(), [200, 401])]
+    {
+        service.reload(&config).unwrap();
+        assert_eq!(made.get("/v1/stats").await.status, of_made);
+        assert_eq!(deploy.get("/v1/stats").await.status, of_deploy);
+    }
+    service.stop().await;
+    // Without any token, the service would keep its owner out.
+    let service = Service::start(&arguments, &config()).await.unwrap();
+    let refused = service.reload(&Config::default()).unwrap_err().to_string();
+    assert!(refused.contains("no token"), "{refused}");
+    service.stop().await;
 }
