@@ -64,8 +64,8 @@ pub(super) struct As {
 #[derive(Serialize, ToSchema)]
 pub(super) struct Letters {
     dead_letters: Vec<Letter>,
-    /// The value of `after` for the next page, if there is one. A page with large letters ends before
-    /// its limit.
+    /// The value of `after` for the next page, if there is one. A page with large letters ends
+    /// before its limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<u64>,
 }
@@ -135,8 +135,8 @@ pub(super) struct Deleted {
 
 /// Deletes dead letters, oldest first.
 ///
-/// Of the letters stay the latest `most`, and of these the ones that are not older than `age`. One of
-/// the two is needed.
+/// Of the letters stay the latest `most`, and of these the ones that are not older than `age`. One
+/// of the two is needed.
 #[utoipa::path(delete, path = "/v1/dead-letters", operation_id = "trim_dead_letters",
     tag = "dead letters", params(Kept), responses((status = 200, body = Deleted))
 )]

@@ -70,8 +70,8 @@ pub(super) struct Which {
 #[derive(Serialize, ToSchema)]
 pub(super) struct Timers {
     timers: Vec<Timer>,
-    /// The value of `after` for the next page, if there is one. A page with large timers ends before
-    /// its limit.
+    /// The value of `after` for the next page, if there is one. A page with large timers ends
+    /// before its limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }

@@ -78,8 +78,8 @@ pub(crate) struct Answer {
 }
 
 impl Pool {
-    /// Sends a request, and returns the response, whose body has not been read. If an idle connection
-    /// ends before the first byte of a response, the request is sent again on a new one.
+    /// Sends a request, and returns the response, whose body has not been read. If an idle
+    /// connection ends before the first byte of a response, the request is sent again on a new one.
     pub(crate) async fn send(
         self: &Arc<Self>,
         guard: &Guard,
@@ -141,8 +141,8 @@ impl Pool {
 }
 
 impl Answer {
-    /// Returns the head of the response and, unless it is a success, the beginning of its body as far
-    /// as it comes by a time. The connection is kept once the rest of the body has been read.
+    /// Returns the head of the response and, unless it is a success, the beginning of its body as
+    /// far as it comes by a time. The connection is kept once the rest of the body has been read.
     pub(crate) async fn read_until(self, end: tokio::time::Instant) -> Response<Bytes> {
         let Self { pool, mut connection, head, mut body } = self;
         let mut beginning = BytesMut::new();

@@ -1,5 +1,5 @@
-//! Sessions of the page. A token begins one, and a signed cookie has all of it, so that each instance
-//! of the service with the same key knows it.
+//! Sessions of the page. A token begins one, and a signed cookie has all of it, so that each
+//! instance of the service with the same key knows it.
 //!
 //! The cookie has the mark of its token, the time at which the session began, and the secret of its
 //! forms. A session ends at an age, or with its token.

@@ -336,9 +336,9 @@ async fn the_log_has_levels_and_a_format() {
         program.end();
         let text = std::fs::read_to_string(&errors).unwrap();
         assert_eq!(text.is_empty(), is_empty, "{filter}: {text}");
-        let events =
+        let mut events =
             text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
-        assert!(is_empty || events.last().unwrap()["message"] == "stopping", "{text}");
+        assert!(is_empty || events.next_back().unwrap()["message"] == "stopping", "{text}");
     }
     let ran = Command::new(env!("CARGO_BIN_EXE_timerd")).args(["--log", "timerd=loud"]).output();
     let ran = ran.unwrap();
