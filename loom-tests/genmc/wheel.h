@@ -31,6 +31,7 @@ enum {
   // Fences left out.
   NO_FENCE_AFTER_FILING,
   NO_FENCE_AFTER_REPORTING,
+  NO_FENCE_AFTER_THE_REPORT_OF_ANOTHER,
   NO_FENCE_AFTER_PUBLISHING,
   NO_FENCE_AFTER_ACCEPTING,
   NO_FENCE_BEFORE_RESTING,
@@ -43,6 +44,8 @@ enum {
   DUE_NOT_SUSPENDED,
   TIDIED_NOT_SUSPENDED,
   KEPT_NOT_CHECKED,
+  KEPT_NOT_CHECKED_BY_A_STEP,
+  KEPT_NOT_CHECKED_WHEN_A_SWEEP_BEGINS,
   REDUNDANT_NOT_REVALIDATED,
   NO_CHECK_OF_THE_FLAG,
 };
@@ -248,6 +251,7 @@ static bool reports_accept(void) {
 static bool is_expected(Place place) { return SLOT_OF(place) != OVERDUE && !is_after(AT(place)); }
 
 static void report(void) {
+  if (FAULT == NO_FENCE_AFTER_THE_REPORT_OF_ANOTHER && LOAD(reports, RELAXED)) return;
   if (FAULT != NOT_REPORTED) reports_add();
   if (FAULT != NO_FENCE_AFTER_REPORTING) FULL_FENCE();
 }
@@ -424,6 +428,18 @@ static void arm_and_file(Tick deadline, u32 *spare) {
   mark(slot);
   if (FAULT != NO_FENCE_AFTER_FILING) FULL_FENCE();
   if (is_after(AT(place))) report_filed(place, spare);
+}
+
+// Files a reference to another entry, which holds no timer, in a slot that is empty.
+static void file_other(Place place, u32 block) {
+  u32 slot = SLOT_OF(place), head = 0;
+  STORE(references[block * REFERENCES], OTHER, RELAXED);
+  TRY(heads[slot], head, HEAD(block, 1), ACQ_REL, RELAXED);
+  mark(slot);
+  if (FAULT != NO_FENCE_AFTER_FILING) FULL_FENCE();
+  if (is_expected(place)) return;
+  report();
+  if (!has_passed(place, swept_get())) wakeup_check(AT(place));
 }
 
 // ---- What the sweeper knows of the shard. What is not atomic belongs to the sweeper.
@@ -640,7 +656,7 @@ static void take_next(Tick end) {
   advance(known < end ? known : end);
   for (u32 i = 0; i < taken; i++) visit_all(taken_head[i], taken_slot[i]);
   taken = 0;
-  read_kept(unchecked);
+  if (FAULT != KEPT_NOT_CHECKED_BY_A_STEP) read_kept(unchecked);
 }
 
 // Sweeps to tick `end`.
@@ -650,7 +666,7 @@ static void sweep(Tick end) {
   u32 unchecked = kept;
   if (overdue) visit_all(slot_take(OVERDUE), OVERDUE);
   overdue = false;
-  read_kept(unchecked);
+  if (FAULT != KEPT_NOT_CHECKED_WHEN_A_SWEEP_BEGINS) read_kept(unchecked);
   while (reached < end) take_next(end);
 }
 
