@@ -260,10 +260,10 @@ fn headers(options: &Options) -> BTreeMap<String, Option<String>> {
     headers.map(|(name, value)| (name.to_owned(), Some(value.to_owned()))).collect()
 }
 
-/// Writes the position of a timer in a list, which [`parse_position`] reads.
+/// Writes a position in a list, which [`parse_position`] reads.
 #[must_use]
-pub fn show_position(timer: &DurableTimer) -> String {
-    format!("{} {}", show_time(timer.due), timer.id)
+pub fn show_position(position: &ListPosition) -> String {
+    format!("{} {}", show_time(position.due()), position.id())
 }
 
 /// Reads the position of a timer in a list.

@@ -189,7 +189,7 @@ pub(super) async fn list(
     if let Some(last) = found.last()
         && !page(Some(last.position()), 1).await?.is_empty()
     {
-        next = Some(show_position(last));
+        next = Some(show_position(&last.position()));
     }
     Ok(Json(Timers { timers: found.iter().map(view::listed_timer).collect(), next }))
 }

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::pages;
 use super::read::beginning;
 use crate::arguments::{Dead, Redrive};
 use crate::failure::Failure;
@@ -51,24 +52,12 @@ async fn list(
     limit: usize,
     screen: &mut Screen,
 ) -> Result<(), Failure> {
-    let mut found: Vec<DeadLetter> = Vec::new();
-    // One more than is shown, which tells whether there are more.
-    let enough = limit.saturating_add(1);
-    while found.len() < enough {
-        let last = found.last().map(|letter| letter.number).or(from);
-        let room = enough - found.len();
-        let page = match newest {
-            true => timers.newest_dead_letters(last, room).await?,
-            false => timers.dead_letters(last, room).await?,
-        };
-        if page.is_empty() {
-            break;
-        }
-        found.extend(page);
-    }
-    let is_complete = found.len() <= limit;
-    found.truncate(limit);
-    let next = found.last().filter(|_| !is_complete).map(|letter| letter.number);
+    let page = async |last, room| match newest {
+        true => timers.newest_dead_letters(last, room).await,
+        false => timers.dead_letters(last, room).await,
+    };
+    let number = |letter: &DeadLetter| letter.number;
+    let (found, next) = pages::join(from, limit, number, page).await?;
     let views: Vec<LetterView> = found.iter().map(LetterView::new).collect();
     screen.table(["NUMBER", "DIED", "REASON", "ATTEMPTS", "ID", "ERROR"], &views, |letter| {
         [

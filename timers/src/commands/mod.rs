@@ -4,6 +4,7 @@
 
 pub(crate) mod change;
 pub(crate) mod dead;
+mod pages;
 pub(crate) mod read;
 pub(crate) mod schedule;
 pub(crate) mod shell;

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::pages;
 use crate::arguments::List;
 use crate::failure::Failure;
 use crate::screen::Screen;
@@ -22,24 +23,11 @@ pub(crate) async fn list(
         asked.due_from.map_or(Bound::Unbounded, Bound::Included),
         asked.due_before.map_or(Bound::Unbounded, Bound::Excluded),
     );
-    let mut found: Vec<DurableTimer> = Vec::new();
-    // One more than is shown, which tells whether there are more.
-    let enough = asked.limit.saturating_add(1);
-    while found.len() < enough {
-        let last = found.last().map(DurableTimer::position).or_else(|| asked.after.clone());
-        let room = enough - found.len();
-        let page = match asked.state {
-            Some(state) => timers.list_state(state, last, room).await?,
-            None => timers.list_due(range, last, room).await?,
-        };
-        if page.is_empty() {
-            break;
-        }
-        found.extend(page);
-    }
-    let is_complete = found.len() <= asked.limit;
-    found.truncate(asked.limit);
-    let next = found.last().filter(|_| !is_complete).map(show_position);
+    let page = async |last, room| match asked.state {
+        Some(state) => timers.list_state(state, last, room).await,
+        None => timers.list_due(range, last, room).await,
+    };
+    let (found, next) = pages::join(asked.after, asked.limit, DurableTimer::position, page).await?;
     let views: Vec<TimerView> = found.iter().map(TimerView::new).collect();
     screen.table(["DUE", "STATE", "ATTEMPTS", "REPEATS", "ID", "PAYLOAD"], &views, |timer| {
         [
@@ -52,7 +40,7 @@ pub(crate) async fn list(
             beginning(timer.payload.text()),
         ]
     })?;
-    let Some(next) = next else { return Ok(()) };
+    let Some(next) = next.as_ref().map(show_position) else { return Ok(()) };
     screen.go_on(&json!({ "next": next }), &format!("there are more: list --after {next:?}"))
 }
 
@@ -89,7 +77,9 @@ pub(crate) fn missing(id: &str) -> Failure {
 
 /// Returns the beginning of a payload.
 pub(crate) fn beginning(text: &str) -> String {
-    let text = printable(text);
+    // The rest of a long one is not needed. No character becomes shorter.
+    let text: String = text.chars().take(SHOWN + 1).collect();
+    let text = printable(&text);
     match text.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,

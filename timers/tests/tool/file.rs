@@ -12,6 +12,11 @@ const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
 /// Makes dead letters of the timers with these ids.
 fn kill(store: &Path, ids: &[&str]) {
+    kill_with(store, ids, b"");
+}
+
+/// Makes dead letters of the timers with these ids, whose payloads begin with their ids.
+fn kill_with(store: &Path, ids: &[&str], rest: &[u8]) {
     let timers = DurableTimers::open(store).unwrap();
     let (done, ends) = std::sync::mpsc::channel();
     let (end, ended) = futures_channel::oneshot::channel::<()>();
@@ -20,7 +25,10 @@ fn kill(store: &Path, ids: &[&str]) {
     });
     pollster::block_on(async {
         for id in ids {
-            timers.insert(id, id.as_bytes(), Duration::ZERO, Options::new()).await.unwrap();
+            timers
+                .insert(id, [id.as_bytes(), rest].concat(), Duration::ZERO, Options::new())
+                .await
+                .unwrap();
         }
     });
     std::thread::scope(|scope| {
@@ -187,6 +195,37 @@ fn lists_are_limited_by_state_time_and_number() {
     assert_eq!(tool.json(&["list", "--state", "resting", "--limit", "5000"]).len(), 1199);
     assert!(tool.json(&["list", "--state", "running"]).is_empty());
     assert_eq!(tool.field("state", &["resume", "0600"]), ["resting"]);
+}
+
+/// A store returns up to 8 MiB at once.
+#[test]
+fn lists_are_as_long_as_their_limit_however_long_the_payloads_are() {
+    let folder = Folder::new();
+    let store = folder.join("timers");
+    let ids: Vec<String> = (1..10).map(|number| number.to_string()).collect();
+    let names: Vec<&str> = ids.iter().map(String::as_str).collect();
+    let long = vec![b'.'; (1 << 20) - 8];
+    kill_with(&store, &names, &long);
+    let timers = DurableTimers::open(&store).unwrap();
+    for name in &names {
+        pollster::block_on(timers.insert(name, &*long, YEAR, Options::new())).unwrap();
+    }
+    drop(timers);
+    let tool = Tool::file(&store);
+    for list in [&["list"][..], &["list", "--state", "resting"], &["dead", "list"]] {
+        for limit in [8, 9] {
+            let ran = tool.run(&[list, &["--limit", &limit.to_string()]].concat());
+            let (rows, more) = (ran.out.lines().skip(1).count(), ran.errors);
+            assert_eq!(
+                (rows, more.starts_with("there are more: ")),
+                (limit, limit < 9),
+                "{list:?}"
+            );
+        }
+    }
+    let newest = ["dead", "list", "--newest", "--limit", "8"];
+    let (found, next) = tool.page(&newest);
+    assert_eq!((found.len(), next), (8, Some(found[7]["number"].clone())));
 }
 
 #[test]
