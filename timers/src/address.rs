@@ -152,6 +152,10 @@ pub struct StoreArguments {
         help_heading = "Store"
     )]
     pub store: Option<AddressText>,
+    /// The role that owns a store in PostgreSQL, if it is neither the connected role, nor one that
+    /// this is a member of, nor a superuser
+    #[arg(long, global = true, env = "TIMERS_OWNER", value_name = "ROLE", help_heading = "Store")]
+    pub owner: Option<String>,
     /// The authorities to trust for TLS instead of the platform's (PEM)
     #[arg(
         long,
@@ -283,7 +287,7 @@ impl StoreArguments {
                 return DurableTimers::spawn(Embedded::open_with(path, options)?);
             }
             Address::Postgres { url, name } => {
-                let options = PostgresOptions::new(name).max_dead_letters(most);
+                let options = self.in_postgres(name).max_dead_letters(most);
                 let options = options.max_dead_letter_age(age);
                 let options = match self.certificates()? {
                     Some(certificates) => options.tls(certificates.into()),
@@ -312,6 +316,16 @@ impl StoreArguments {
             }
         }?;
         DurableTimers::spawn(store)
+    }
+
+    /// Returns the options of a store in PostgreSQL.
+    #[must_use]
+    pub fn in_postgres(&self, name: &str) -> PostgresOptions {
+        let options = PostgresOptions::new(name);
+        match &self.owner {
+            Some(role) => options.owner(role),
+            None => options,
+        }
     }
 
     /// Reads the certificates, or returns `None` if the platform's authorities are all that is

@@ -42,7 +42,7 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
     let address = store.store.as_ref().ok_or(none).and_then(AddressText::parse);
     let address = address.map_err(Failure::Usage)?;
     if let Command::Migrate { print_sql: true } = command {
-        return upkeep::print_sql(&address);
+        return upkeep::print_sql(&store, &address);
     }
     let may_create =
         matches!(command, Command::Migrate { .. } | Command::Store(StoreCommand::Schedule(_)));

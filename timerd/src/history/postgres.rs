@@ -52,11 +52,14 @@ impl PostgresHistory {
         Ok(history)
     }
 
-    /// Creates the table, unless it exists. PostgreSQL rejects one of two creations at the same
-    /// time when the other is committed, so the rejected one is repeated. A lock that prevents this
-    /// would be one that any role can hold.
+    /// Creates the table, unless it exists. PostgreSQL asks for the right to create one even if it
+    /// exists, which a role that does not own the store may lack. It rejects one of two creations
+    /// at the same time when the other is committed, so the rejected one is repeated. A lock that
+    /// prevents this would be one that any role can hold.
     async fn create(self) -> Result<(), HistoryError> {
         let Self { table, .. } = &self;
+        let exists = "SELECT FROM pg_catalog.pg_class \
+            WHERE oid = pg_catalog.to_regclass($1::text) AND relkind IN ('r', 'p')";
         // The server executes these statements as one transaction.
         let create = format!(
             "CREATE TABLE IF NOT EXISTS {table} (
@@ -68,6 +71,10 @@ impl PostgresHistory {
              CREATE INDEX IF NOT EXISTS timerd_runs_id ON {table} (id, number)"
         );
         let connection = self.connection().await?;
+        let found = connection.query_opt(exists, &[table]).await;
+        if found.map_err(HistoryError::of)?.is_some() {
+            return Ok(());
+        }
         let mut created = connection.batch_execute(&create).await;
         if created.as_ref().is_err_and(exists_meanwhile) {
             created = connection.batch_execute(&create).await;

@@ -69,6 +69,13 @@ impl Bench {
         Self::of(arguments, config, timerd::system_resolver(), folder).await
     }
 
+    /// Starts a service on a store in PostgreSQL that belongs to another role.
+    pub(crate) async fn owned_by(role: &str, store: &str, config: Config) -> Self {
+        let mut arguments = arguments(store);
+        arguments.store.owner = Some(role.to_owned());
+        Self::of(arguments, config, timerd::system_resolver(), Folder::new()).await
+    }
+
     async fn of(arguments: Arguments, config: Config, resolver: Resolver, folder: Folder) -> Self {
         let service = Service::start_with(&arguments, &config, resolver).await.unwrap();
         let api = Api::of(&service.address().to_string(), TOKEN);

@@ -189,6 +189,29 @@ async fn runs_are_recorded_in_postgres_within_bounds() {
 }
 
 #[tokio::test]
+async fn runs_are_recorded_by_a_role_that_does_not_own_the_store() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let mut receiver = Receiver::with(&[500]).await;
+    server.order(
+        "create role keeper login; create role shop login; \
+         create schema timers authorization keeper",
+    );
+    let url = |role: &str| server.url().replace("postgres@", &format!("{role}@"));
+    let of_owner = Bench::at(&url("keeper"), allowing(receiver.port())).await;
+    // The table of the runs exists from then on.
+    of_owner.api.get("/v1/runs").await.json(200);
+    of_owner.stop().await;
+    server.order(
+        "grant usage on schema timers to shop; \
+         grant select, insert, update, delete on all tables in schema timers to shop; \
+         grant usage, select, update on all sequences in schema timers to shop",
+    );
+    let bench = Bench::owned_by("keeper", &url("shop"), allowing(receiver.port())).await;
+    runs_are_recorded(&bench, &mut receiver).await;
+    bench.stop().await;
+}
+
+#[tokio::test]
 async fn runs_are_recorded_in_postgres_by_tls() {
     let authority = Authority::new();
     let Signed { certificate, key } = authority.sign();

@@ -7,7 +7,7 @@ use crate::screen::Screen;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::time::Duration;
-use timers::{Address, StatsView, counted, show_time};
+use timers::{Address, StatsView, StoreArguments, counted, show_time};
 use tourbillon_durable::{DurableTimers, Finding, Postgres};
 
 pub(crate) async fn check(
@@ -111,12 +111,13 @@ pub(crate) async fn copy(
 }
 
 /// Prints the SQL that creates or upgrades a store.
-pub(crate) fn print_sql(address: &Address) -> Result<(), Failure> {
+pub(crate) fn print_sql(store: &StoreArguments, address: &Address) -> Result<(), Failure> {
     let Address::Postgres { name, .. } = address else {
         let what = "--print-sql needs the address of a store in PostgreSQL".to_owned();
         return Err(Failure::Usage(what));
     };
-    Ok(std::io::stdout().lock().write_all(Postgres::migration(&**name)?.as_bytes())?)
+    let sql = Postgres::migration(store.in_postgres(name))?;
+    Ok(std::io::stdout().lock().write_all(sql.as_bytes())?)
 }
 
 /// Reports that a store has this version.

@@ -53,6 +53,40 @@ fn a_store_in_postgres_is_created_and_upgraded_by_a_role_that_may() {
 }
 
 #[test]
+fn a_store_in_postgres_may_belong_to_a_role_that_is_named() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    server.order(
+        "create role keeper login; create role shop login;
+         create schema timers authorization keeper",
+    );
+    let at = |role: &str| Tool::at(&server.url().replace("postgres@", &format!("{role}@")));
+    let (keeper, shop) = (at("keeper"), at("shop"));
+    keeper.json(&["migrate"]);
+    server.order(
+        "grant usage on schema timers to shop;
+         grant select, insert, update, delete on all tables in schema timers to shop;
+         grant usage, select, update on all sequences in schema timers to shop",
+    );
+    for wrong in [&["list"][..], &["list", "--owner", "shop"]] {
+        let ran = shop.run(wrong);
+        assert!(ran.code == 1 && ran.errors.contains("belongs to \"keeper\""), "{ran:?}");
+    }
+    let schedule = ["schedule", "order 7", "--after", "30d", "--owner", "keeper"];
+    assert_eq!(shop.field("result", &schedule), ["new"]);
+    let by_variable = shop.command(&["get", "order 7"]).env("TIMERS_OWNER", "keeper").output();
+    assert!(by_variable.unwrap().status.success());
+    // Not even a superuser trusts the role until it is named.
+    server.order("update timers.store set revision = 1");
+    let sql = |options: &[&str]| {
+        let sql = shop.run(&[&["migrate", "--print-sql"], options].concat()).out;
+        sql.rsplit_once("VACUUM").unwrap().0.to_owned()
+    };
+    assert_eq!(server.say(&sql(&[])), None);
+    server.order(&sql(&["--owner", "keeper"]));
+    assert_eq!(server.order("select revision > 1 from timers.store"), "t");
+}
+
+#[test]
 fn a_store_in_postgres_is_reached_by_tls_with_certificates_on_both_sides() {
     let authority = Authority::new();
     let Signed { certificate, key } = authority.sign();
