@@ -323,10 +323,18 @@ impl Work {
         let worker = timers.worker().concurrency(concurrency).metrics(&store);
         let worker = worker.time_limit(LONGEST_ATTEMPT);
         let worker = worker.until_within(stopped(stops), STOP);
+        runs.forget();
+        let noted = Arc::clone(&runs);
         let worker = worker.observe(move |event| runs.report(event));
         let run = worker.run(move |delivery| {
-            let caller = Arc::clone(&caller);
-            async move { caller.deliver(&delivery).await }
+            let (caller, runs) = (Arc::clone(&caller), Arc::clone(&noted));
+            async move {
+                let (verdict, status) = caller.deliver(&delivery).await;
+                if let Some(status) = status {
+                    runs.note(&delivery, status);
+                }
+                verdict
+            }
         });
         run.await.map_err(|error| error.to_string())
     }

@@ -14,7 +14,7 @@ use super::fault::{Fault, OwnFault, ReceiverFault, Refusal};
 use super::guard::{Guard, Resolver};
 use super::target::Target;
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Request, Response};
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 pub(crate) use insert::numbered;
 use own::OwnFaults;
@@ -60,15 +60,15 @@ impl Caller {
         self.secrets.replace(&config.secrets)
     }
 
-    /// Makes one attempt, and returns what becomes of the timer.
-    pub(crate) async fn deliver(&self, delivery: &Delivery) -> Verdict {
+    /// Makes one attempt, and returns what becomes of the timer, with the status of the response.
+    pub(crate) async fn deliver(&self, delivery: &Delivery) -> (Verdict, Option<StatusCode>) {
         let target = match Target::from_payload(&delivery.payload) {
             Ok(target) => target,
-            Err(error) => return Verdict::Fail(error.to_string()),
+            Err(error) => return (Verdict::Fail(error.to_string()), None),
         };
         let place = match self.places.enter(&target).await {
             Ok(place) => place,
-            Err(after) => return own::put_off(after),
+            Err(after) => return (own::put_off(after), None),
         };
         let called = self.call(&target, delivery).await;
         match &called {
@@ -76,12 +76,14 @@ impl Caller {
             Ok(_) | Err(Fault::Receiver(_)) => place.note(true),
             Err(Fault::Own(_) | Fault::Refused(_)) => {}
         }
-        match called {
+        let status = called.as_ref().ok().map(Response::status);
+        let verdict = match called {
             Ok(response) => verdict::of(&response, &self.final_statuses, now()),
             Err(Fault::Refused(refusal)) => Verdict::Fail(refusal.to_string()),
             Err(Fault::Own(fault)) => self.faults.give_back(&fault, delivery, now()),
             Err(Fault::Receiver(fault)) => Verdict::Retry(fault.to_string()),
-        }
+        };
+        (verdict, status)
     }
 
     /// Sends the request. Redirects are not followed.

@@ -26,6 +26,9 @@ pub(crate) struct Run {
     /// `acknowledged`, `retry`, `again`, `dead`, `missed`, `cancelled`, `too_late`, `unanswered`
     /// or `unreadable`.
     pub(crate) outcome: String,
+    /// The status of the response, unless there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) status: Option<u16>,
     /// The error of the attempt.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) error: String,
@@ -43,6 +46,7 @@ impl Run {
             millis: 7,
             attempt: 1,
             outcome: "acknowledged".to_owned(),
+            status: Some(204),
             error: String::new(),
         }
     }

@@ -197,12 +197,13 @@ fn history(runs: &[Run]) -> Markup {
             time(&run.ended),
             html! { (run.attempt) },
             html! { (run.outcome) },
+            html! { @if let Some(status) = run.status { (status) } @else { "none" } },
             html! { (run.millis) " ms" },
             html! { (printable(&run.error)) },
         ]
     };
     let rows: Vec<_> = runs.iter().map(row).collect();
-    table(["Ended", "Attempt", "Outcome", "Took", "Error"], &rows)
+    table(["Ended", "Attempt", "Outcome", "Status", "Took", "Error"], &rows)
 }
 
 /// The page of a dead letter.

@@ -30,11 +30,11 @@ async fn runs_are_shown(api: &Api) {
     assert_eq!(runs(api, "/v1/runs?limit=1", 1).await[0]["id"], "b");
     let of_one = runs(api, "/v1/runs?id=a", 2).await;
     let error = "the receiver responded with 500 Internal Server Error";
-    for (run, (outcome, attempt, error)) in
-        of_one.iter().zip([("acknowledged", 2, Value::Null), ("retry", 1, json!(error))])
+    for (run, (outcome, attempt, status, error)) in
+        of_one.iter().zip([("acknowledged", 2, 200, Value::Null), ("retry", 1, 500, json!(error))])
     {
-        let shown = (&run["outcome"], &run["attempt"], &run["error"]);
-        assert_eq!(shown, (&json!(outcome), &json!(attempt), &error));
+        let shown = (&run["outcome"], &run["attempt"], &run["status"], &run["error"]);
+        assert_eq!(shown, (&json!(outcome), &json!(attempt), &json!(status), &error));
         assert_eq!(run["planned"], "2020-01-01T00:00:00.000Z");
         assert!(run["millis"].is_u64() && run["ended"].is_string(), "{run}");
     }

@@ -75,7 +75,7 @@ async fn the_page_shows_what_is_due_and_what_died_and_why() {
     until("the run", async || {
         let page = browser.page("/timer?id=gone%20%3Cb%3E").await;
         page.contains("There is no such timer now").then_some(())?;
-        page.contains("410 Gone").then_some(())
+        (page.contains("410 Gone") && page.contains(r#"data-title="Status">410<"#)).then_some(())
     })
     .await;
 
@@ -90,6 +90,11 @@ async fn the_page_shows_what_is_due_and_what_died_and_why() {
     assert_eq!(browser.click(&redrive).await, (303, "/".to_owned()));
     receiver.next().await;
     assert!(!browser.page("/").await.contains("410 Gone"), "it was redriven");
+    until("the status of the success", async || {
+        let page = browser.page("/timer?id=gone%20%3Cb%3E").await;
+        page.contains(r#"data-title="Status">200<"#).then_some(())
+    })
+    .await;
     bench.stop().await;
 }
 
