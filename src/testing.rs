@@ -20,7 +20,43 @@
 //! ```
 //!
 //! A calendar without its own clock reads the time of day from the world's clock. It starts at
-//! midnight of 1970-01-01 UTC, and [`ManualClock::set_wall`] changes it.
+//! midnight of 1970-01-01 UTC, and [`ManualClock::set_wall`] changes it. Because it may be set, a
+//! calendar reads it at least once a minute, and so a leap ends after a minute. A year of virtual
+//! time thus has half a million leaps and takes a while. For a run that comes rarely, set the time
+//! of day shortly before it, and then schedule:
+//!
+//! ```
+//! # #[cfg(feature = "cron")]
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::sync::mpsc;
+//! use std::time::{Duration, UNIX_EPOCH};
+//! use tourbillon::Builder;
+//! use tourbillon::scheduler::{Calendar, Scheduler};
+//! use tourbillon::testing::World;
+//!
+//! let mut world = World::new();
+//! let (wheel, sweeper) = Builder::new().clock(world.clock().clone()).build()?;
+//! let scheduler = Scheduler::new(wheel);
+//! let fires = scheduler.clone();
+//! world.add(sweeper, move |timer| fires.fire(timer));
+//!
+//! let nine_on_new_year = UNIX_EPOCH + Duration::from_secs(1_767_258_000); // of 2026
+//! world.clock().set_wall(nine_on_new_year - Duration::from_secs(90));
+//! let (send, runs) = mpsc::channel();
+//! let yearly = Calendar::new("0 9 1 1 *", "UTC")?;
+//! scheduler.by(yearly).run(move || drop(send.send(())))?;
+//!
+//! let before = world.timer().sleep(Duration::from_secs(89));
+//! world.block_on(before)?;
+//! assert_eq!(runs.try_iter().count(), 0);
+//! let until_it_has_run = world.timer().sleep(Duration::from_secs(2));
+//! world.block_on(until_it_has_run)?;
+//! assert_eq!(runs.try_iter().count(), 1);
+//! # Ok(())
+//! # }
+//! # #[cfg(not(feature = "cron"))]
+//! # fn main() {}
+//! ```
 
 #![forbid(unsafe_code)]
 

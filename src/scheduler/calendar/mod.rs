@@ -134,7 +134,9 @@ impl WallClock for ManualClock {
 /// A run begins at its second or within two ticks of the wheel after it. To list future times, call
 /// [`times_after`](Self::times_after) on a clone. In virtual time, give the calendar [a
 /// clock](CalendarBuilder::wall_clock) as well, such as the wheel's own [`ManualClock`]. A leap to
-/// the next timer then stops at each check, once a minute, so a test of a year takes many leaps.
+/// the next timer then stops at each check, once a minute, so a test of a year takes half a million
+/// leaps. [Set the time of day](ManualClock::set_wall) shortly before the run that is tested, and
+/// then schedule it.
 ///
 /// # Examples
 ///
