@@ -4,16 +4,21 @@
 #![allow(clippy::disallowed_methods, reason = "real processes and time")]
 
 use crate::common::bench::{SECOND, attempts, wait};
+use crate::common::events::Observed;
 use crate::common::host::Host;
 use crate::common::postgres_server::PostgresServer;
 use crate::common::process::{Process, Work, ids, quick};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::pending;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::sleep;
 use std::time::SystemTime;
-use tourbillon_durable::{Outcome, PostgresOptions};
+use tourbillon_durable::{
+    Attempt, Cancelled, Delivery, Event, Existing, Inserted, Options, Outcome, PostgresOptions,
+    Verdict,
+};
 
 const URL: &str = "TOURBILLON_POSTGRES_URL";
 
@@ -190,4 +195,70 @@ fn punctual_after_a_stop(
     server.wait_for("the other timers", |_| wait(process.timers.len()) == Ok(0));
     delivered();
     punctual
+}
+
+/// Workers that are cut off leave leases, which others take over or find expired.
+#[test]
+fn no_lease_is_left_once_all_timers_have_ended() {
+    const ROUNDS: usize = 2;
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let here = server.process();
+    let rows = |of: &str| server.order(&format!("select count(*) from timers.{of}"));
+    let options = || quick().lease(SECOND).attempts(9);
+    let mut cut_off = Vec::new();
+    for round in 0..ROUNDS {
+        let proxy = server.proxy();
+        let there = server.process_at(proxy.port);
+        let worker = Observed::start(there.timers.worker(), |_| pending::<Verdict>());
+        let all: Vec<String> = ids(20).iter().map(|id| format!("{round} {id}")).collect();
+        for id in &all {
+            let rule = |options: Options| {
+                if repeats(id) { options.every(2 * SECOND) } else { options }
+            };
+            wait(here.timers.insert(id, "", SECOND / 10, rule(options()))).unwrap();
+        }
+        // Their attempts have begun and were renewed.
+        let renewed = format!("leases where id like '{round} %'");
+        server.wait_for("renewals", |_| rows(&renewed) == "20");
+        // Some of the attempts are the last ones, or no longer count.
+        for id in &all {
+            if id.ends_with('2') {
+                assert_eq!(wait(here.timers.cancel(id)), Ok(Cancelled::Running));
+            } else if id.ends_with('3') {
+                let replaces = options().existing(Existing::Replace);
+                let replaced = wait(here.timers.insert(id, "", SECOND, replaces));
+                assert_eq!(replaced, Ok(Inserted::Replaced));
+            }
+        }
+        proxy.leads_to(0);
+        proxy.silence();
+        cut_off.push((worker, there, proxy));
+    }
+    // An attempt that ends soon after it was taken over leaves its lease, too.
+    let work = Observed::start(here.timers.worker(), |delivery: Delivery| async move {
+        match delivery.attempt {
+            1 | 2 => Verdict::Retry("once more".to_owned()),
+            _ => Verdict::Done,
+        }
+    });
+    // Those that repeat end with a cancel. Others may have been ended by the next worker.
+    let mut repeated = BTreeSet::new();
+    while repeated.len() < ROUNDS * 2 {
+        let Event::Attempt(Attempt { id, outcome, .. }) = work.next(|| ()) else { continue };
+        assert!(!matches!(outcome, Outcome::Dead { .. }), "{id}: {outcome:?}");
+        if repeats(&id) && outcome == Outcome::Acknowledged {
+            wait(here.timers.cancel(&id)).unwrap();
+            repeated.insert(id);
+        }
+    }
+    for table in ["timers", "states", "nexts", "leases"] {
+        server.wait_for(table, |_| rows(table) == "0");
+    }
+    assert_eq!(wait(here.timers.dead_len()), Ok(0));
+    work.stop();
+}
+
+/// Returns `true` if the timer with this id repeats.
+fn repeats(id: &str) -> bool {
+    id.ends_with('1')
 }

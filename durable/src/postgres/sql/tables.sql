@@ -67,7 +67,8 @@ CREATE TABLE tb.states (
 CREATE INDEX states_key ON tb.states (key, id COLLATE "POSIX");
 
 -- The ends of leases that were renewed or taken over. A row whose fencing token differs from the
--- token of the state has no effect, and is deleted when the lease is requested again.
+-- token of the state has no effect, and is deleted when the lease is requested again. A worker does this
+-- at the latest when the row ends, because the ends are among its keys.
 CREATE TABLE tb.leases (
   until bigint NOT NULL,
   fence bigint NOT NULL,
