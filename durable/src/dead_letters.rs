@@ -254,7 +254,7 @@ impl DurableTimers {
         settings.time_to_live = None;
         let (id, due, payload) = (id.to_owned(), Due::At(planned), Arc::new(payload));
         let existing = Existing::Refuse;
-        let timer = Insert { id, payload, due, existing, settings };
+        let timer = Insert { id, payload, due, existing, over: None, settings };
         match self.store.insert(timer.clone()).await {
             Err(DurableError::Exists) if self.has(&timer, planned).await? => {}
             inserted => drop(inserted?),

@@ -67,6 +67,10 @@ pub enum DurableError {
     /// A timer with this id exists, and [`Existing::Refuse`](super::Existing::Refuse) was chosen or
     /// a dead letter cannot be redriven because of it.
     Exists,
+    /// There is no timer with this id whose last insert is the one that
+    /// [`only_over`](super::Options::only_over) or
+    /// [`cancel_only`](super::DurableTimers::cancel_only) named. Read the timer again.
+    Changed,
     /// The store must be paused for this.
     NotPaused,
     /// An option is out of range.
@@ -236,6 +240,9 @@ impl fmt::Display for DurableError {
             }
             Self::BeyondRange { .. } => f.write_str("the time is after the end of the year 9999"),
             Self::Exists => f.write_str("a timer with this id already exists"),
+            Self::Changed => {
+                f.write_str("the timer was changed since it was read, or there is no such timer")
+            }
             Self::NotPaused => f.write_str("the store is not paused"),
             Self::Option(what) => write!(f, "invalid option: {what}"),
             Self::Address(what) => write!(f, "invalid address: {what}"),

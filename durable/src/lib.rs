@@ -65,6 +65,7 @@ mod bounds;
 mod check;
 mod checking;
 mod clock;
+mod condition;
 mod copy;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod credentials;

@@ -4,6 +4,7 @@
 
 use super::backoff::Backoff;
 use super::clock::{Millis, millis_up};
+use super::condition::Condition;
 use super::error::DurableError;
 use super::record::Settings;
 use super::rule::{Misfire, Rule};
@@ -144,6 +145,8 @@ pub enum Existing {
 pub struct Options {
     /// Not stored. A timer that was read has the default.
     pub(super) existing: Existing,
+    /// Not stored either.
+    pub(super) over: Option<Condition>,
     pub(super) settings: Settings,
 }
 
@@ -161,13 +164,56 @@ impl Options {
             window: None,
             headers: Vec::new(),
         };
-        Self { existing: Existing::default(), settings }
+        Self::of(settings)
     }
 
     /// Sets the treatment of an existing timer with the same id.
     #[must_use]
     pub fn existing(mut self, existing: Existing) -> Self {
         self.existing = existing;
+        self
+    }
+
+    /// Inserts the timer only over an existing one whose last insert has set a
+    /// [header](Self::header) to this value or, with `None`, has not set it. Otherwise, or if there
+    /// is no timer with this id, or if it was cancelled and its last attempt is running, the insert
+    /// fails with [`DurableError::Changed`] and changes nothing.
+    ///
+    /// The store compares the header in the step that changes the timer. If each insert sets a
+    /// header to a value of its own, no two writers that have read the same timer
+    /// ([`DurableTimer::last_insert`](super::DurableTimer::last_insert)) overwrite each other.
+    /// Attempts, resets and pauses do not count as changes.
+    ///
+    /// Needs [`Existing::Keep`], [`Existing::Replace`] or [`Existing::Update`]. In Redis the timer
+    /// is read first, and again whenever it changes meanwhile.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon_durable::{DurableError, DurableTimers, Existing, Options};
+    ///
+    /// # let file = std::env::temp_dir().join(format!("tourbillon-over-{}", std::process::id()));
+    /// let timers = DurableTimers::open(&file)?;
+    /// pollster::block_on(async {
+    ///     let day = Duration::from_secs(86_400);
+    ///     timers.insert("order 7", "tea", day, Options::new().header("version", "1")).await?;
+    ///
+    ///     // Two writers have read the same timer.
+    ///     let options = Options::new().existing(Existing::Replace).only_over("version", Some("1"));
+    ///     let (one, other) = (options.clone().header("version", "2a"), options.header("version", "2b"));
+    ///     timers.insert("order 7", "milk", day, one).await?;
+    ///     let refused = timers.insert("order 7", "sugar", day, other).await.unwrap_err();
+    ///     assert_eq!(refused.reason, DurableError::Changed);
+    ///     Ok::<(), Box<dyn std::error::Error>>(())
+    /// })?;
+    /// # drop(timers);
+    /// # std::fs::remove_file(&file)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn only_over(mut self, name: impl Into<String>, value: Option<&str>) -> Self {
+        self.over = Some(Condition::new(name, value));
         self
     }
 
@@ -353,11 +399,15 @@ impl Options {
 
     /// Returns the options of a timer that was read from a store.
     pub(super) fn of(settings: Settings) -> Self {
-        Self { existing: Existing::default(), settings }
+        Self { existing: Existing::default(), over: None, settings }
     }
 
     pub(super) fn check(&self, now: Millis) -> Result<(), DurableError> {
         let Settings { attempts, lease, rule, window, headers, .. } = &self.settings;
+        if self.over.is_some() && self.existing == Existing::Refuse {
+            let what = "an insert over an existing timer must keep, replace or update it";
+            return Err(DurableError::Option(what));
+        }
         if *attempts == 0 {
             return Err(DurableError::Option("the number of attempts must be at least 1"));
         }
@@ -391,6 +441,9 @@ impl fmt::Debug for Options {
         let mut shown = formatter.debug_struct("Options");
         if self.existing != Existing::default() {
             shown.field("existing", &self.existing);
+        }
+        if let Some(over) = &self.over {
+            shown.field("over", over);
         }
         shown.field("settings", &self.settings).finish()
     }

@@ -10,6 +10,7 @@
 use super::bounds::LetterBounds;
 use super::check::{Checked, Cursor};
 use super::clock::{LATEST, Millis, system};
+use super::condition::Condition;
 use super::durability::Durability;
 use super::error::DurableError;
 use super::event::Event;
@@ -42,12 +43,13 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
 
     /// Nothing → resting. If the id exists, the chosen [`Existing`](super::Existing) policy
     /// decides. If an existing timer is kept but may end with its running attempt, the new timer is
-    /// scheduled after it.
+    /// scheduled after it. Nothing changes if the existing timer does not meet the condition of the
+    /// new one.
     fn insert(&self, timer: Insert) -> Answer<Inserted>;
 
     /// Resting → nothing. Leased → leased and cancelled, without its repetition rule and its next
-    /// delivery.
-    fn cancel(&self, id: &str) -> Answer<Cancelled>;
+    /// delivery. Nothing changes if the timer does not meet the condition.
+    fn cancel(&self, id: &str, only: Option<Condition>) -> Answer<Cancelled>;
 
     /// Resting → resting with another due and planned time and no attempts, `true`.
     fn reset(&self, id: &str, due: Due) -> Answer<bool>;
@@ -251,6 +253,7 @@ pub(super) struct Insert {
     pub(super) payload: Arc<Vec<u8>>,
     pub(super) due: Due,
     pub(super) existing: super::options::Existing,
+    pub(super) over: Option<Condition>,
     pub(super) settings: Settings,
 }
 

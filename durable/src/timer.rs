@@ -61,6 +61,8 @@ pub struct DurableTimer {
     /// The due time of the delivery that was inserted while this one was running
     /// ([`Inserted::Next`](super::Inserted::Next)).
     pub next: Option<SystemTime>,
+    /// The options of that delivery.
+    next_options: Option<Options>,
 }
 
 /// The state of a timer in the store.
@@ -108,8 +110,52 @@ impl DurableTimer {
         let state = TimerState::of(&record);
         let Record { due, planned, attempt, settings, error, payload, next, .. } = record;
         let (planned, due, options) = (system(planned), system(due), Options::of(settings));
-        let next = next.map(|next| system(next.planned));
-        Self { id, payload, planned, due, attempts: attempt, state, options, error, next }
+        let next = next.map(|next| (system(next.planned), Options::of(next.settings)));
+        let (next, next_options) = next.unzip();
+        Self {
+            id,
+            payload,
+            planned,
+            due,
+            attempts: attempt,
+            state,
+            options,
+            error,
+            next,
+            next_options,
+        }
+    }
+
+    /// Returns the options of the last insert, or `None` if the timer was cancelled and its last
+    /// attempt is running. They differ from [`options`](Self::options) if another delivery comes
+    /// [next](Self::next).
+    ///
+    /// Their headers are those that [`Options::only_over`] and
+    /// [`cancel_only`](DurableTimers::cancel_only) compare.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon_durable::{DurableTimers, Options};
+    ///
+    /// # let file = std::env::temp_dir().join(format!("tourbillon-last-{}", std::process::id()));
+    /// let timers = DurableTimers::open(&file)?;
+    /// pollster::block_on(async {
+    ///     let options = Options::new().header("version", "1");
+    ///     timers.insert("order 7", "tea", Duration::from_secs(60), options.clone()).await?;
+    ///     let found = timers.get("order 7").await?;
+    ///     assert_eq!(found.as_ref().and_then(|timer| timer.last_insert()), Some(&options));
+    ///     Ok::<(), Box<dyn std::error::Error>>(())
+    /// })?;
+    /// # drop(timers);
+    /// # std::fs::remove_file(&file)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn last_insert(&self) -> Option<&Options> {
+        let current = (self.state != TimerState::Cancelling).then_some(&self.options);
+        self.next_options.as_ref().or(current)
     }
 
     /// Returns `true` if an attempt is running, or was running when its worker died.

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::clock::{due, millis_up};
+use super::condition::Condition;
 use super::durability::Durability;
 use super::error::{DurableError, LONGEST_ID, LONGEST_PAYLOAD};
 use super::feed::Shared;
@@ -181,8 +182,8 @@ impl DurableTimers {
             when => plain(when),
         };
         let (id, payload) = (id.to_owned(), Arc::clone(payload));
-        let Options { existing, settings } = options;
-        self.store.insert(Insert { id, payload, due, existing, settings }).await
+        let Options { existing, over, settings } = options;
+        self.store.insert(Insert { id, payload, due, existing, over, settings }).await
     }
 
     /// Cancels a timer. No attempt begins after this.
@@ -196,7 +197,46 @@ impl DurableTimers {
     /// Fails if the store fails. If the reply was lost, the timer may have been cancelled, and
     /// another call returns [`NotFound`](Cancelled::NotFound).
     pub async fn cancel(&self, id: &str) -> Result<Cancelled, DurableError> {
-        self.store.cancel(id).await
+        self.store.cancel(id, None).await
+    }
+
+    /// Cancels a timer whose last insert has set a header to this value or, with `None`, has not
+    /// set it. The store compares the header in the step that cancels the timer, as for
+    /// [`Options::only_over`].
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`DurableError::Changed`] if there is no such timer, or it was cancelled before,
+    /// and as [`cancel`](Self::cancel).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon_durable::{Cancelled, DurableError, DurableTimers, Options};
+    ///
+    /// # let file = std::env::temp_dir().join(format!("tourbillon-only-{}", std::process::id()));
+    /// let timers = DurableTimers::open(&file)?;
+    /// pollster::block_on(async {
+    ///     let options = Options::new().header("version", "2");
+    ///     timers.insert("order 7", "tea", Duration::from_secs(60), options).await?;
+    ///     let cancelled = timers.cancel_only("order 7", "version", Some("1")).await;
+    ///     assert_eq!(cancelled, Err(DurableError::Changed));
+    ///     let cancelled = timers.cancel_only("order 7", "version", Some("2")).await;
+    ///     assert_eq!(cancelled, Ok(Cancelled::Removed));
+    ///     Ok::<(), Box<dyn std::error::Error>>(())
+    /// })?;
+    /// # drop(timers);
+    /// # std::fs::remove_file(&file)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn cancel_only(
+        &self,
+        id: &str,
+        name: &str,
+        value: Option<&str>,
+    ) -> Result<Cancelled, DurableError> {
+        self.store.cancel(id, Some(Condition::new(name, value))).await
     }
 
     /// Moves a resting timer to another time, and returns `true` if there was one. The timer is

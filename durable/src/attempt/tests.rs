@@ -50,7 +50,7 @@ fn delivered(less: Millis, ends: bool) -> Result<Delivered, Box<dyn std::error::
     let now = Reading { store: 0, asked: timer.now(), answered: timer.now() };
     let settings = Options::new().lease(Duration::from_millis(LEASE)).settings;
     let (id, payload, existing) = ("id".to_owned(), Arc::default(), Existing::Keep);
-    let insert = Insert { id, payload, due: Due::At(0), existing, settings };
+    let insert = Insert { id, payload, due: Due::At(0), existing, over: None, settings };
     block_on(store.insert(insert))?;
 
     let (outcomes, calls) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(0)));

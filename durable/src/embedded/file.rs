@@ -288,7 +288,7 @@ mod tests {
         let mut transaction = file.begin()?;
         let (payload, settings) = (Arc::new(vec![7; 1 << 20]), Options::new().settings);
         let (due, existing) = (Due::After(1), Existing::Keep);
-        let insert = Insert { id: "id".to_owned(), payload, due, existing, settings };
+        let insert = Insert { id: "id".to_owned(), payload, due, existing, over: None, settings };
         transaction.insert(&insert, 0)?;
         transaction.commit()?;
         assert!(!file.needs_less_than(MEGABYTE)?);

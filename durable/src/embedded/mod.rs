@@ -20,6 +20,7 @@ mod threads;
 use super::bounds::LetterBounds;
 use super::check::{Checked, Cursor};
 use super::clock::{Millis, Present, StoreClock, SystemClock, millis_up, present};
+use super::condition::Condition;
 use super::durability::{Durability, Loss};
 use super::error::DurableError;
 use super::key::{Key, Page};
@@ -285,9 +286,9 @@ impl Store for Embedded {
         })
     }
 
-    fn cancel(&self, id: &str) -> Answer<Cancelled> {
+    fn cancel(&self, id: &str, only: Option<Condition>) -> Answer<Cancelled> {
         let id = id.to_owned();
-        self.write(OnFailure::Report, move |transaction, _| transaction.cancel(&id))
+        self.write(OnFailure::Report, move |transaction, _| transaction.cancel(&id, only.as_ref()))
     }
 
     fn reset(&self, id: &str, due: Due) -> Answer<bool> {

@@ -22,6 +22,7 @@
 
 use super::super::bounds::LetterBounds;
 use super::super::clock::{LATEST, Millis, Present};
+use super::super::condition::Condition;
 use super::super::error::DurableError;
 use super::super::key::{Change, Key, Page};
 use super::super::options::Existing;
@@ -226,6 +227,9 @@ impl Transaction {
     ) -> Result<Inserted, TransitionError> {
         let due = timer.due.time(now)?;
         let before = self.find(&timer.id)?;
+        if let Some(over) = &timer.over {
+            over.check(before.as_ref())?;
+        }
         let new = || Record::new(timer, due);
         let scheduled = match (&before, timer.existing) {
             (None, _) => Inserted::New,
@@ -250,8 +254,16 @@ impl Transaction {
         Ok(scheduled)
     }
 
-    pub(super) fn cancel(&mut self, id: &str) -> Result<Cancelled, TransitionError> {
-        let Some(mut found) = self.find(id)? else { return Ok(Cancelled::NotFound) };
+    pub(super) fn cancel(
+        &mut self,
+        id: &str,
+        only: Option<&Condition>,
+    ) -> Result<Cancelled, TransitionError> {
+        let found = self.find(id)?;
+        if let Some(only) = only {
+            only.check(found.as_ref())?;
+        }
+        let Some(mut found) = found else { return Ok(Cancelled::NotFound) };
         let before = Some(Former::of(&found));
         if found.fence.is_none() {
             self.write(id, before, None)?;

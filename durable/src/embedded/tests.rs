@@ -13,7 +13,7 @@ use pollster::block_on;
 fn insert(id: &str, due: Due) -> Insert {
     let payload = Arc::new(b"payload".to_vec());
     let settings = Options::new().settings;
-    Insert { id: id.to_owned(), payload, due, existing: Existing::Replace, settings }
+    Insert { id: id.to_owned(), payload, due, existing: Existing::Replace, over: None, settings }
 }
 
 /// Returns a key that leases a timer although it is stale.
@@ -89,7 +89,7 @@ fn step(store: &Embedded, random: &mut fastrand::Rng) -> Result<(), DurableError
     let due = Due::After(random.u64(..2) * 60_000);
     match random.u8(..5) {
         0 => drop(block_on(store.insert(insert(&id, due)))?),
-        1 => drop(block_on(store.cancel(&id))?),
+        1 => drop(block_on(store.cancel(&id, None))?),
         2 => drop(block_on(store.reset(&id, due))?),
         3 => {
             let letter = block_on(store.dead(Letters::After(None), 1))?.pop();
@@ -108,7 +108,7 @@ fn step(store: &Embedded, random: &mut fastrand::Rng) -> Result<(), DurableError
                 }
             };
             if random.bool() {
-                assert_eq!(block_on(store.cancel(&id))?, Cancelled::Running);
+                assert_eq!(block_on(store.cancel(&id, None))?, Cancelled::Running);
             }
             if random.bool() {
                 assert!(matches!(block_on(store.renew(&id, lease.fence))?, Renewed::Held { .. }));
@@ -168,7 +168,7 @@ fn a_file_that_is_mostly_free_is_made_smaller() -> Result<(), Box<dyn std::error
     let store = Embedded::open(&path)?;
     // The timers at the end of the file stay.
     for id in 0..22 {
-        assert_eq!(block_on(store.cancel(&id.to_string()))?, Cancelled::Removed);
+        assert_eq!(block_on(store.cancel(&id.to_string(), None))?, Cancelled::Removed);
     }
     drop(store);
     let sparse = length()?;

@@ -292,7 +292,7 @@ mod tests {
     fn insert(id: usize, length: usize) -> Box<dyn Work<Transaction>> {
         let (payload, settings) = (Arc::new(vec![7; length]), Options::new().settings);
         let (id, due, existing) = (id.to_string(), Due::After(1), Existing::Replace);
-        let insert = Insert { id, payload, due, existing, settings };
+        let insert = Insert { id, payload, due, existing, over: None, settings };
         call(move |to| to.insert(&insert, 0))
     }
 

@@ -38,7 +38,7 @@ use super::super::error::DurableError;
 use super::fault::Fault;
 use super::link::{ANSWER, LONGEST_ANSWER, PAUSES, Retry};
 use super::operations::Operations;
-use super::queue::{HELD, LANES, LOCKED, Lane, Operation, Reply, Request};
+use super::queue::{HELD, LANES, LOCKED, Lane, Operation, Reply, Request, ZERO};
 use super::rows::{Columns, reply};
 use crate::panics::ignore_poison;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -339,8 +339,7 @@ fn check_text(operation: &Operation) -> Result<(), DurableError> {
     let settings = operation.body.as_ref().map(|body| &body.settings);
     let has_zero = settings.is_some_and(super::rows::has_zero);
     if has_zero || operation.id.contains('\0') {
-        let what = "PostgreSQL cannot store the character U+0000 in an id, a header or a rule";
-        return Err(DurableError::Option(what));
+        return Err(DurableError::Option(ZERO));
     }
     Ok(())
 }

@@ -91,7 +91,12 @@ impl PostgresInsert {
         store.check()?;
         let now = present(SystemClock.now());
         options.check(now)?;
-        let Options { existing, settings } = options;
+        let Options { existing, over, settings } = options;
+        if over.is_some() {
+            return Err(DurableError::Option(
+                "a call in a transaction cannot be `only_over` a timer",
+            ));
+        }
         if has_zero(&settings) || id.contains('\0') {
             return Err(DurableError::Option("PostgreSQL cannot store the character U+0000"));
         }

@@ -56,6 +56,7 @@ mod tls;
 use super::bounds::LetterBounds;
 use super::check::{Checked, Cursor};
 use super::clock::Millis;
+use super::condition::Condition;
 use super::durability::Durability;
 use super::error::DurableError;
 use super::event::Event;
@@ -166,9 +167,9 @@ impl Store for Postgres {
         self.ask(move |operations| async move { operations.insert(timer).await })
     }
 
-    fn cancel(&self, id: &str) -> Answer<Cancelled> {
+    fn cancel(&self, id: &str, only: Option<Condition>) -> Answer<Cancelled> {
         let id = id.to_owned();
-        self.ask(move |operations| async move { operations.cancel(id).await })
+        self.ask(move |operations| async move { operations.cancel(id, only).await })
     }
 
     fn reset(&self, id: &str, due: Due) -> Answer<bool> {

@@ -5,6 +5,7 @@
 
 use super::super::bounds::LetterBounds;
 use super::super::clock::{LATEST, Millis, StoreClock, present, system};
+use super::super::condition::Condition;
 use super::super::error::DurableError;
 use super::super::event::Event;
 use super::super::key::Change;
@@ -16,7 +17,7 @@ use super::super::store::{
 };
 use super::link::{Link, Param, Retry};
 use super::listen::Subscriber;
-use super::queue::{Body, HeldIds, LANES, LOCKED, Lane, Operation, Reply};
+use super::queue::{Body, CHANGED, HeldIds, LANES, LOCKED, Lane, Operation, Reply};
 use super::rows::{self, RECORD, named_record, signed, storable};
 use super::schema::Schema;
 use std::sync::Arc;
@@ -118,7 +119,7 @@ impl Operations {
     }
 
     pub(super) async fn insert(self: &Arc<Self>, timer: Insert) -> Result<Inserted, DurableError> {
-        let Insert { id, payload, due, existing, settings } = timer;
+        let Insert { id, payload, due, existing, over, settings } = timer;
         let how = match existing {
             Existing::Keep => "keep",
             Existing::Replace => "replace",
@@ -129,6 +130,7 @@ impl Operations {
         let operation = Operation::new("insert", id).due(due);
         let body = Some(Body { settings, payload });
         let operation = Operation { how: Some(how), flag: Some(by_rule), body, ..operation };
+        let operation = operation.only(over)?;
         match self.change(Retry::Caller, operation).await?.answer {
             0 => Ok(Inserted::New),
             1 => Ok(Inserted::Kept),
@@ -137,15 +139,22 @@ impl Operations {
             4 => Err(beyond()),
             5 => Ok(Inserted::Next),
             6 => Ok(Inserted::Updated),
+            CHANGED => Err(DurableError::Changed),
             _ => Err(unexpected_reply()),
         }
     }
 
-    pub(super) async fn cancel(self: &Arc<Self>, id: String) -> Result<Cancelled, DurableError> {
-        match self.change(Retry::Caller, Operation::new("cancel", id)).await?.answer {
+    pub(super) async fn cancel(
+        self: &Arc<Self>,
+        id: String,
+        only: Option<Condition>,
+    ) -> Result<Cancelled, DurableError> {
+        let operation = Operation::new("cancel", id).only(only)?;
+        match self.change(Retry::Caller, operation).await?.answer {
             0 => Ok(Cancelled::NotFound),
             1 => Ok(Cancelled::Removed),
             2 => Ok(Cancelled::Running),
+            CHANGED => Err(DurableError::Changed),
             _ => Err(unexpected_reply()),
         }
     }

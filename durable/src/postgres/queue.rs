@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 use super::super::clock::Millis;
+use super::super::condition::Condition;
 use super::super::error::DurableError;
 use super::super::record::{Record, Settings};
 use super::super::store::Due;
@@ -23,6 +24,13 @@ pub(super) const HELD: usize = LANES;
 /// The answer of an operation that another transaction keeps from being executed.
 pub(super) const LOCKED: i32 = -1;
 
+/// The answer of an operation on a timer that does not meet its condition.
+pub(super) const CHANGED: i32 = 7;
+
+/// The error of a text that the server cannot store.
+pub(super) const ZERO: &str =
+    "PostgreSQL cannot store the character U+0000 in an id, a header or a rule";
+
 /// An operation of `sql/batch.sql`, with its arguments.
 #[derive(Debug, Default)]
 pub(super) struct Operation {
@@ -33,6 +41,7 @@ pub(super) struct Operation {
     /// A fencing token, or the number of a dead letter.
     pub(super) fence: Option<u64>,
     pub(super) how: Option<&'static str>,
+    /// The error of an attempt, or the condition of an insert or a cancel.
     pub(super) note: Option<String>,
     pub(super) flag: Option<bool>,
     pub(super) reason: Option<i32>,
@@ -57,6 +66,15 @@ impl Operation {
             Due::At(time) | Due::ByRule(time) => Self { due: Some(time), ..self },
             Due::After(delay) => Self { due: Some(0), wait: Some(delay), ..self },
         }
+    }
+
+    /// Sets the condition that the timer must meet.
+    pub(super) fn only(self, only: Option<Condition>) -> Result<Self, DurableError> {
+        let Some(Condition { name, value }) = only else { return Ok(self) };
+        if [Some(&name), value.as_ref()].into_iter().flatten().any(|text| text.contains('\0')) {
+            return Err(DurableError::Option(ZERO));
+        }
+        Ok(Self { note: Some(serde_json::json!([name, value]).to_string()), ..self })
     }
 
     /// Returns `true` if it can be kept waiting by a lock that it cannot see, such as the lock of

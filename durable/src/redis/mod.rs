@@ -53,6 +53,7 @@ mod update;
 use super::bounds::LetterBounds;
 use super::check::{Checked, Cursor};
 use super::clock::Millis;
+use super::condition::Condition;
 use super::durability::Durability;
 use super::error::DurableError;
 use super::event::Event;
@@ -158,14 +159,17 @@ impl Store for Redis {
     }
 
     fn insert(&self, timer: Insert) -> Answer<Inserted> {
-        match timer.existing {
-            Existing::Update => self.ask(move |operations| operations.update(timer)),
-            _ => self.operations.insert(timer),
+        if timer.existing == Existing::Update || timer.over.is_some() {
+            self.ask(move |operations| operations.insert_over(timer))
+        } else {
+            self.operations.insert(timer, None)
         }
     }
 
-    fn cancel(&self, id: &str) -> Answer<Cancelled> {
-        self.operations.cancel(id)
+    fn cancel(&self, id: &str, only: Option<Condition>) -> Answer<Cancelled> {
+        let Some(only) = only else { return self.operations.cancel(id, None) };
+        let id = id.to_owned();
+        self.ask(move |operations| operations.cancel_only(id, only))
     }
 
     fn reset(&self, id: &str, due: Due) -> Answer<bool> {

@@ -187,9 +187,14 @@ impl Operations {
     }
 
     /// Inserts a timer. An update refuses an id that exists, because the existing record has to be
-    /// read for it.
-    pub(super) fn insert(self: &Arc<Self>, timer: Insert) -> Answer<Inserted> {
-        let Insert { id, payload, due, existing, settings } = timer;
+    /// read for it. If the record is given, the timer must exist with this one, and has otherwise
+    /// [changed](DurableError::Changed).
+    pub(super) fn insert(
+        self: &Arc<Self>,
+        timer: Insert,
+        found: Option<&[u8]>,
+    ) -> Answer<Inserted> {
+        let Insert { id, payload, due, existing, settings, .. } = timer;
         let existing: &[u8] = match existing {
             Existing::Keep => b"keep",
             Existing::Replace => b"replace",
@@ -204,6 +209,7 @@ impl Operations {
             Due::After(_) => operation.text(b""),
         };
         let operation = operation.text(&record).text(payload);
+        let operation = operation.text(found.unwrap_or_default());
         self.change(RetryPolicy::Caller, operation, move |operations, answer, now| {
             let (answer, due): (u8, Millis) = match answer {
                 Value::Int(_) => (read(answer)?, time),
@@ -216,6 +222,7 @@ impl Operations {
                 3 => return Err(DurableError::Exists),
                 4 => return Err(beyond()),
                 5 => return Ok(Inserted::Next),
+                6 => return Err(DurableError::Changed),
                 _ => return Err(unexpected_reply()),
             };
             // The damaged timer with this id was replaced.
@@ -225,12 +232,15 @@ impl Operations {
         })
     }
 
-    pub(super) fn cancel(self: &Arc<Self>, id: &str) -> Answer<Cancelled> {
-        let operation = self.of_id("cancel", id);
+    /// Cancels a timer. If the record is given, the timer must exist with this one, and has
+    /// otherwise [changed](DurableError::Changed).
+    pub(super) fn cancel(self: &Arc<Self>, id: &str, found: Option<&[u8]>) -> Answer<Cancelled> {
+        let operation = self.of_id("cancel", id).text(found.unwrap_or_default());
         self.change(RetryPolicy::Caller, operation, |_, answer, _| match read(answer)? {
             0 => Ok(Cancelled::NotFound),
             1 => Ok(Cancelled::Removed),
             2 => Ok(Cancelled::Running),
+            3 => Err(DurableError::Changed),
             _ => Err(unexpected_reply()),
         })
     }

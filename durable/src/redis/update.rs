@@ -1,40 +1,84 @@
-//! [`Existing::Update`](crate::Existing::Update), which reads a changes it here because
-//! scripts cannot compare rules, and writes it unless it was changed meanwhile.
+//! Operations that depend on the existing record. It is read here, because scripts can compare
+//! neither rules nor headers, and the operation is executed unless the record changed meanwhile.
 
 #![forbid(unsafe_code)]
 
+use super::super::condition::Condition;
 use super::super::error::DurableError;
+use super::super::options::Existing;
 use super::super::record::Record;
-use super::super::store::{Due, Insert, Inserted};
-use super::bytes::{self, Stored};
+use super::super::store::{Cancelled, Due, Insert, Inserted};
+use super::bytes;
 use super::link::RetryPolicy;
 use super::operations::{Operations, known};
 use std::sync::Arc;
 
 impl Operations {
-    /// Updates a timer, or inserts it if there is none.
-    pub(super) async fn update(self: Arc<Self>, timer: Insert) -> Result<Inserted, DurableError> {
+    /// Updates a timer, or inserts it if there is none, or inserts it over one that meets its
+    /// condition.
+    pub(super) async fn insert_over(
+        self: Arc<Self>,
+        timer: Insert,
+    ) -> Result<Inserted, DurableError> {
         loop {
-            let Some(found) = self.stored(&timer.id).await? else {
-                match self.insert(timer.clone()).await {
-                    Err(DurableError::Exists) => continue,
-                    inserted => return inserted,
+            let found = self.read_if(&timer.id, timer.over.as_ref()).await?;
+            let inserted = match (found, timer.existing) {
+                (None, _) => self.insert(timer.clone(), None).await,
+                (Some((found, before)), Existing::Update) => {
+                    self.update_found(&timer, &found, &before).await
                 }
+                (Some((found, _)), _) => self.insert(timer.clone(), Some(&found)).await,
             };
-            if self.update_found(&timer, found).await? {
-                return Ok(Inserted::Updated);
+            match inserted {
+                // It was inserted or changed meanwhile.
+                Err(DurableError::Exists | DurableError::Changed) => {}
+                inserted => return inserted,
             }
         }
     }
 
-    /// Updates a record. Returns `false` if it was changed meanwhile.
+    /// Cancels a timer that meets a condition.
+    pub(super) async fn cancel_only(
+        self: Arc<Self>,
+        id: String,
+        only: Condition,
+    ) -> Result<Cancelled, DurableError> {
+        loop {
+            let found = self.read_if(&id, Some(&only)).await?;
+            let found = found.as_ref().map(|(found, _)| &found[..]);
+            match self.cancel(&id, found).await {
+                // It was changed meanwhile.
+                Err(DurableError::Changed) => {}
+                cancelled => return cancelled,
+            }
+        }
+    }
+
+    /// Reads a timer, as it is stored and as it is. Fails with [`DurableError::Changed`] if it does
+    /// not meet a condition.
+    async fn read_if(
+        &self,
+        id: &str,
+        condition: Option<&Condition>,
+    ) -> Result<Option<(Vec<u8>, Record)>, DurableError> {
+        let found = match self.stored(id).await? {
+            Some(stored) => Some((stored.record.clone(), self.record(id, stored)?)),
+            None => None,
+        };
+        if let Some(condition) = condition {
+            condition.check(found.as_ref().map(|(_, record)| record))?;
+        }
+        Ok(found)
+    }
+
+    /// Updates a timer. Fails with [`DurableError::Changed`] if its record was changed meanwhile.
     async fn update_found(
         self: &Arc<Self>,
         timer: &Insert,
-        found: Stored,
-    ) -> Result<bool, DurableError> {
-        let operation = self.of_id("update", &timer.id).text(&found.record);
-        let before = self.record(&timer.id, found)?;
+        found: &[u8],
+        before: &Record,
+    ) -> Result<Inserted, DurableError> {
+        let operation = self.of_id("update", &timer.id).text(found);
         // Only a rule needs the current time.
         let now = match timer.due {
             Due::ByRule(_) => {
@@ -58,6 +102,6 @@ impl Operations {
             self.change(RetryPolicy::Caller, operation, move |operations, answer, now| {
                 operations.is_moved(&id, answer, now)
             });
-        updated.await
+        if updated.await? { Ok(Inserted::Updated) } else { Err(DurableError::Changed) }
     }
 }

@@ -9,7 +9,7 @@ use crate::common::postgres_server::PostgresServer;
 use crate::common::process::{Process, ids, quick};
 use std::collections::BTreeSet;
 use std::time::{Duration, UNIX_EPOCH};
-use tourbillon_durable::{DurableError, Existing, Inserted, Options};
+use tourbillon_durable::{Cancelled, DurableError, Existing, Inserted, Options};
 
 /// The planner counts a small table that is read as a whole as if it was expensive, because it has
 /// to avoid such plans for large ones. It must not compile code for it in each call, or read all
@@ -119,6 +119,40 @@ fn an_operation_on_a_locked_timer_waits_for_nothing() {
     assert_eq!((server.order(&renew), server.order(&end)), ("2".to_owned(), "1".to_owned()));
     assert_eq!(server.order("select count(*) from timers.timers where id = 'held'"), "0");
 }
+
+/// Two writers have read the same timer, and the second comes before the first has ended.
+#[test]
+fn a_timer_is_locked_from_the_check_of_a_condition_on() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    let [one, other] = [(); 2].map(|()| client(&process, &server));
+    let condition = r#"'["version", "1"]'"#;
+    let check = format!("select timers.check_last('id', {condition})");
+    let cancel = |writer: u32, number| {
+        batch(number, false, "cancel", &["id"], "null")
+            .replace("a_process => 1", &format!("a_process => {writer}"))
+            .replace("notes => '{}'::text[]", &format!("notes => array[{condition}]"))
+    };
+    let insert = |headers: &str| {
+        let values = format!("'id', '', delay => '1 day', headers => '{headers}'");
+        server.order(&format!("select timers.insert({values})"));
+    };
+    assert_eq!(server.order(&check), "7", "there is no timer");
+    insert(r#"{"version": "1"}"#);
+    assert_eq!(process.execute(&one, &format!("begin; {check}")), Ok(Some("0".to_owned())));
+    assert_eq!(process.execute(&other, &check), Ok(Some("-1".to_owned())));
+    assert_eq!(process.execute(&one, &cancel(1, 1)), Ok(Some("1".to_owned())));
+    assert_eq!(process.execute(&other, &cancel(2, 1)), Ok(Some("-1".to_owned())));
+    process.execute(&one, "commit").unwrap();
+    assert_eq!(process.execute(&other, &cancel(2, 2)), Ok(Some("7".to_owned())));
+    // Another client may have written a header twice, and the first one counts.
+    insert(r#"[["other", "1"], ["version", "1"], ["version", "2"]]"#);
+    assert_eq!(wait(process.timers.cancel_only("id", "version", Some("2"))), CHANGED);
+    let cancelled = wait(process.timers.cancel_only("id", "version", Some("1")));
+    assert_eq!(cancelled, Ok(Cancelled::Removed));
+}
+
+const CHANGED: Result<Cancelled, DurableError> = Err(DurableError::Changed);
 
 /// The lock of an id that was inserted and not committed is not seen before it is waited for.
 #[test]

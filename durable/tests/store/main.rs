@@ -5,6 +5,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod conditions;
 mod copies;
 mod crash;
 #[cfg(feature = "cron")]

@@ -164,6 +164,11 @@ BEGIN
       live, misfire, attempts, lease, jitter, cron, zone, headers, payload, place)
     ORDER BY o.id COLLATE "C", o.place
   LOOP
+    -- A condition on the timer, which is locked from then on.
+    IF op.kind IN ('insert', 'cancel') AND op.note IS NOT NULL THEN
+      reply.answers[op.place] := tb.check_last(op.id, op.note::jsonb);
+      CONTINUE WHEN reply.answers[op.place] <> 0;
+    END IF;
     CASE op.kind
       WHEN 'insert' THEN
         one := tb.insert_row((op.due, op.due, op.first, op.most, op.every, op.live, op.misfire,

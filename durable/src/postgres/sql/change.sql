@@ -26,6 +26,35 @@ BEGIN
   RETURN (2, NULL, NULL, NULL)::tb.answer;
 END $$;
 
+-- Locks a timer, and compares its last insert with a condition.
+--
+-- condition: the name of a header and its value, or null if it must not be set
+-- returns 0 the condition is met | 7 it is not met, or no such timer | -1 locked
+CREATE OR REPLACE FUNCTION tb.check_last(an_id text, condition jsonb) RETURNS integer
+LANGUAGE plpgsql AS $$
+DECLARE
+  last jsonb;
+  value text;
+  state tb.states;
+BEGIN
+  SELECT headers INTO last FROM tb.timers WHERE id = an_id FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN RETURN CASE WHEN tb.is_there(an_id) THEN -1 ELSE 7 END; END IF;
+  state := tb.state_of(an_id);
+  IF state.follows THEN
+    SELECT headers INTO last FROM tb.nexts WHERE id = an_id;
+  ELSIF state.cancelled THEN
+    -- It ends with its attempt.
+    RETURN 7;
+  END IF;
+  IF jsonb_typeof(last) = 'array' THEN
+    SELECT pair ->> 1 INTO value FROM jsonb_array_elements(last) AS pair
+      WHERE pair ->> 0 = condition ->> 0 LIMIT 1;
+  ELSE
+    value := last ->> (condition ->> 0);
+  END IF;
+  RETURN CASE WHEN value IS NOT DISTINCT FROM condition ->> 1 THEN 0 ELSE 7 END;
+END $$;
+
 -- Resting → resting with another due and planned time and no attempts.
 --
 -- returns 1 done | 0 no such timer, or it is leased | 4 out of range | -1 locked

@@ -14,7 +14,7 @@ local FORGET = 3600000  -- the minimum time for which a reply is kept, in millis
 local AT_A_GO = 10      -- the number of old replies that a new process checks
 local function taking(words, operation) return {operation, '<' .. string.rep('I4c0', words)} end
 local OPERATIONS = {
-  insert = taking(7, insert), cancel = taking(2, cancel), reset = taking(3, reset),
+  insert = taking(8, insert), cancel = taking(3, cancel), reset = taking(3, reset),
   lease = taking(4, lease), renew = taking(3, renew), finish = taking(8, finish),
   finish_bounded = taking(10, finish),
   redrive = taking(5, redrive),

@@ -7,10 +7,11 @@
 -- place: the number of the slice, or '' with a delay
 -- record: the whole record, into which the due and planned time are written with a delay
 -- own: its payload if that is long, or ''
--- returns 0 new | 1 kept | 2 replaced | 3 refused | 4 out of range | 5 next; {0 or 2, due} for a
---   delay
+-- over: the record that must be there, or ''; not with 'refuse'
+-- returns 0 new | 1 kept | 2 replaced | 3 refused | 4 out of range | 5 next | 6 changed;
+--   {0 or 2, due} for a delay
 
-local function insert(id, bucket, existing, given, place, record, own)
+local function insert(id, bucket, existing, given, place, record, own, over)
   local due, answer = time(given), 0
   if due > LATEST then return 4 end
   local delayed = place == ''
@@ -20,6 +21,7 @@ local function insert(id, bucket, existing, given, place, record, own)
   end
   bucket = PREFIX .. 'b:' .. bucket
   local found = existing ~= 'refuse' and call('HGET', bucket, id)
+  if over ~= '' and found ~= over then return 6 end
   if found and existing == 'keep' then
     local flags, before, planned, leased = head(found)
     if not flags then return CORRUPT end

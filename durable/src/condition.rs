@@ -1,0 +1,32 @@
+//! [`Condition`], by which a store compares the last insert of a timer in the step that changes it.
+
+#![forbid(unsafe_code)]
+
+use super::error::DurableError;
+use super::record::Record;
+
+/// What the last insert of a timer must have set for an operation to be executed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Condition {
+    /// The name of a header.
+    pub(super) name: String,
+    /// The value of the header, or `None` if it must not be set.
+    pub(super) value: Option<String>,
+}
+
+impl Condition {
+    pub(super) fn new(name: impl Into<String>, value: Option<&str>) -> Self {
+        Self { name: name.into(), value: value.map(str::to_owned) }
+    }
+
+    /// Fails with [`DurableError::Changed`] unless the last insert of this timer meets the
+    /// condition.
+    pub(super) fn check(&self, found: Option<&Record>) -> Result<(), DurableError> {
+        let last = found.map(|found| found.next.as_deref().unwrap_or(found));
+        // The one that was cancelled ends with its attempt.
+        let last = last.filter(|last| !last.cancelled).ok_or(DurableError::Changed)?;
+        let mut headers = last.settings.headers.iter();
+        let value = headers.find(|(name, _)| *name == self.name).map(|(_, value)| value);
+        if value == self.value.as_ref() { Ok(()) } else { Err(DurableError::Changed) }
+    }
+}
