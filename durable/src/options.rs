@@ -200,9 +200,11 @@ impl Options {
     ///     timers.insert("order 7", "tea", day, Options::new().header("version", "1")).await?;
     ///
     ///     // Two writers have read the same timer.
-    ///     let options = Options::new().existing(Existing::Replace).only_over("version", Some("1"));
-    ///     let (one, other) = (options.clone().header("version", "2a"), options.header("version", "2b"));
+    ///     let options = Options::new().existing(Existing::Replace);
+    ///     let options = options.only_over("version", Some("1"));
+    ///     let one = options.clone().header("version", "2a");
     ///     timers.insert("order 7", "milk", day, one).await?;
+    ///     let other = options.header("version", "2b");
     ///     let refused = timers.insert("order 7", "sugar", day, other).await.unwrap_err();
     ///     assert_eq!(refused.reason, DurableError::Changed);
     ///     Ok::<(), Box<dyn std::error::Error>>(())

@@ -71,6 +71,7 @@ impl From<DurableError> for Problem {
             | DurableError::Option(_)
             | DurableError::Rule(_)
             | DurableError::Json(_) => StatusCode::BAD_REQUEST,
+            DurableError::Changed => StatusCode::PRECONDITION_FAILED,
             DurableError::Exists | DurableError::NotPaused => StatusCode::CONFLICT,
             DurableError::ReadOnly(_)
             | DurableError::Locked(_)

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod condition;
 mod letters;
 mod runs;
 mod store;

@@ -2,30 +2,35 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::call::numbered;
+use super::super::call::{INSERT, numbered};
 use super::super::extract::{InBody, InPath, InQuery};
 use super::super::problem::Problem;
 use super::super::target::Target;
 use super::super::trace;
 use super::super::webhook::Webhook;
 use super::App;
+use super::condition::{Condition, is_known, tag};
 use super::view::{self, Timer};
 use axum::Json;
 use axum::extract::State;
-use http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use headers::HeaderMapExt;
+use http::header::CACHE_CONTROL;
+use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
 use std::ops::Bound;
 use timers::{
-    Settings, Switch, parse_position, parse_state, parse_time, show_position, show_time, state_name,
+    ExistingName, Settings, Switch, parse_position, parse_state, parse_time, show_position,
+    show_time, state_name,
 };
-use tourbillon_durable::{Cancelled, DurableError, Existing, Inserted, Options, When};
+use tourbillon_durable::{Cancelled, DurableError, Existing, Inserted, Options, TimerState, When};
 use utoipa::{IntoParams, ToSchema};
 
 /// The maximum number of timers in a response.
 const LONGEST_PAGE: usize = 1000;
 
 /// The headers of a timer that differ between two requests for the same timer.
-const OF_REQUEST: [&str; 3] = ["traceparent", "tracestate", "webhook-insert"];
+const OF_REQUEST: [&str; 3] = ["traceparent", "tracestate", INSERT];
 
 /// A timer to insert.
 #[derive(Deserialize, ToSchema)]
@@ -80,33 +85,65 @@ pub(super) struct Timers {
 ///
 /// The option `existing` decides what happens if the id exists. A request that is repeated is
 /// answered with `kept`, even if the option is `refuse`, unless its time is relative by `after`.
+///
+/// With `If-Match` the timer is only inserted over one whose `ETag` is given, and `existing` is
+/// `replace` by default. Of several requests with the same tag one succeeds. With
+/// `If-None-Match: *` the timer is only inserted if the id is free. A repeated request is answered
+/// with `kept` here as well.
 #[utoipa::path(put, path = "/v1/timers/{id}", operation_id = "put_timer", tag = "timers",
-    params(("id" = String, Path, description = "The id of the timer")), request_body = NewTimer,
+    params(
+        ("id" = String, Path, description = "The id of the timer"),
+        ("If-Match" = Option<String>, Header, description = "Tags of the timer, or `*` for any timer"),
+        ("If-None-Match" = Option<String>, Header, description = "`*`"),
+    ),
+    request_body = NewTimer,
     responses(
         (status = 201, description = "The timer is new", body = Done),
         (status = 200, description = "A timer with this id existed", body = Done),
         (status = 409, description = "Another timer has this id, and `existing` is `refuse`", body = Problem),
+        (status = 412, description = "The timer does not exist or has another tag, or exists with \
+            `If-None-Match: *`. Nothing was changed", body = Problem),
     )
 )]
 pub(super) async fn put(
     State(app): State<App>,
     InPath(id): InPath<String>,
+    condition: Condition,
     headers: HeaderMap,
-    InBody(NewTimer { webhook, schedule }): InBody<NewTimer>,
+    InBody(NewTimer { webhook, mut schedule }): InBody<NewTimer>,
 ) -> Result<(StatusCode, Json<Done>), Problem> {
     let target = Target::try_from(&webhook);
     let target = target.map_err(|error| Problem::invalid(error.to_string()))?;
     app.caller.check(&target).map_err(|fault| Problem::invalid(fault.to_string()))?;
+    match condition {
+        Condition::Any => {}
+        Condition::New => schedule.existing = Some(ExistingName::Refuse),
+        Condition::Over(_) => drop(schedule.existing.get_or_insert(ExistingName::Replace)),
+    }
     let (when, plain) = schedule.read_over(app.caller.options())?;
     let options = trace::carried(&headers, plain.clone());
     let options = numbered(options).map_err(|error| {
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("no random number: {error}"))
     })?;
     let payload = webhook.to_payload()?;
-    let inserted = app.timers.insert(&id, payload.clone(), when, options).await;
-    let inserted = match inserted.map_err(DurableError::from) {
-        Err(DurableError::Exists) if is_equal(&app, &id, &payload, when, plain).await? => {
+    let insert = |options| app.timers.insert(&id, payload.clone(), when, options);
+    let inserted = match &condition {
+        Condition::Any | Condition::New => insert(options).await.map_err(DurableError::from),
+        Condition::Over(tags) => {
+            let over = async |number: Option<String>| {
+                Ok(insert(options.clone().only_over(INSERT, number.as_deref())).await?)
+            };
+            tags.change(&app.timers, &id, over).await
+        }
+    };
+    let inserted = match inserted {
+        Err(DurableError::Exists | DurableError::Changed)
+            if is_equal(&app, &id, &payload, when, plain.clone()).await? =>
+        {
             Inserted::Kept
+        }
+        Err(error @ DurableError::Exists) if matches!(condition, Condition::New) => {
+            return Err(Problem::new(StatusCode::PRECONDITION_FAILED, error.to_string()));
         }
         inserted => inserted?,
     };
@@ -132,6 +169,10 @@ async fn is_equal(
     options: Options,
 ) -> Result<bool, Problem> {
     let Some(timer) = app.timers.get(id).await? else { return Ok(false) };
+    // What comes next was put later, and what was cancelled ends with its attempt.
+    if timer.next.is_some() || timer.state == TimerState::Cancelling {
+        return Ok(false);
+    }
     let is_same_time = match when {
         When::At(at) => show_time(at) == show_time(timer.planned),
         When::ByRule => true,
@@ -144,17 +185,39 @@ async fn is_equal(
 }
 
 /// Shows a timer.
+///
+/// Its `ETag` changes with each request that puts the timer, and not with attempts and pauses. A
+/// response without a body therefore says that the webhook and the schedule are the same, and
+/// nothing about the state. A timer that another program has inserted has no `ETag`.
 #[utoipa::path(get, path = "/v1/timers/{id}", operation_id = "get_timer", tag = "timers",
-    params(("id" = String, Path, description = "The id of the timer")), responses(
-    (status = 200, body = Timer),
-    (status = 404, body = Problem),
-))]
+    params(
+        ("id" = String, Path, description = "The id of the timer"),
+        ("If-None-Match" = Option<String>, Header, description = "Tags of the timer that are known"),
+    ),
+    responses(
+        (status = 200, body = Timer, headers(("ETag" = String, description = "The tag of what was put"))),
+        (status = 304, description = "What was put has one of the tags that are known",
+            headers(("ETag" = String, description = "The tag of what was put"))),
+        (status = 404, body = Problem),
+    )
+)]
 pub(super) async fn get(
     State(app): State<App>,
     InPath(id): InPath<String>,
-) -> Result<Json<Timer>, Problem> {
-    let found = app.timers.get(&id).await?;
-    found.map(|timer| Json(view::timer(&timer))).ok_or_else(|| missing(&id))
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let timer = app.timers.get(&id).await?.ok_or_else(|| missing(&id))?;
+    let tag = tag(&timer);
+    let mut response = match &tag {
+        Some(tag) if is_known(&headers, tag)? => StatusCode::NOT_MODIFIED.into_response(),
+        _ => Json(view::timer(&timer)).into_response(),
+    };
+    if let Some(tag) = tag {
+        response.headers_mut().typed_insert(tag);
+    }
+    // A cache would revalidate an old state with the tag.
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
 }
 
 /// Lists timers in the order of their due times.
@@ -198,15 +261,33 @@ pub(super) async fn list(
 ///
 /// An attempt that is running continues, but is not retried.
 #[utoipa::path(delete, path = "/v1/timers/{id}", operation_id = "cancel_timer", tag = "timers",
-    params(("id" = String, Path, description = "The id of the timer")), responses(
-    (status = 200, body = Done),
-    (status = 404, body = Problem),
-))]
+    params(
+        ("id" = String, Path, description = "The id of the timer"),
+        ("If-Match" = Option<String>, Header, description = "Tags of the timer, or `*` for any timer"),
+    ),
+    responses(
+        (status = 200, body = Done),
+        (status = 404, body = Problem),
+        (status = 412, description = "There is `If-Match`, and the timer does not exist or has another \
+            tag", body = Problem),
+    )
+)]
 pub(super) async fn cancel(
     State(app): State<App>,
     InPath(id): InPath<String>,
+    condition: Condition,
 ) -> Result<Json<Done>, Problem> {
-    let result = match app.timers.cancel(&id).await? {
+    let cancelled = match condition {
+        Condition::Any => app.timers.cancel(&id).await?,
+        Condition::New => return Err(Problem::invalid("if-none-match: expected if-match")),
+        Condition::Over(tags) => {
+            let only = async |number: Option<String>| {
+                app.timers.cancel_only(&id, INSERT, number.as_deref()).await
+            };
+            tags.change(&app.timers, &id, only).await?
+        }
+    };
+    let result = match cancelled {
         Cancelled::NotFound => return Err(missing(&id)),
         Cancelled::Running => "running",
         _ => "removed",

@@ -2,7 +2,7 @@
 //!
 //! A timer can be inserted again under the same id and for the same time. Each insert therefore has
 //! a number, which is kept in a header of the timer and becomes a part of the key. Retries,
-//! redrives and copies keep it.
+//! redrives and copies keep it. It also tells one version of a timer from the next.
 
 #![forbid(unsafe_code)]
 
@@ -10,7 +10,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tourbillon_durable::{Delivery, Options};
 
 /// The header of a timer that has the number of its insert. It is not sent.
-const INSERT: &str = "webhook-insert";
+pub(crate) const INSERT: &str = "webhook-insert";
 
 /// The characters of a token that are not encoded. The dot is encoded, because it separates the
 /// parts of what is signed.
@@ -21,6 +21,11 @@ pub(crate) fn numbered(options: Options) -> Result<Options, getrandom::Error> {
     let mut number = [0; 8];
     getrandom::fill(&mut number)?;
     Ok(options.header(INSERT, hex::encode(number)))
+}
+
+/// Returns the number of the insert that has set these options.
+pub(crate) fn number(options: &Options) -> Option<&str> {
+    options.get_headers().find(|(name, _)| *name == INSERT).map(|(_, number)| number)
 }
 
 /// Returns the idempotency key of a delivery. Other programs insert timers without a number.

@@ -16,7 +16,7 @@ use super::target::Target;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
-pub(crate) use insert::numbered;
+pub(crate) use insert::{INSERT, number, numbered};
 use own::OwnFaults;
 use places::Places;
 pub(crate) use pool::POOLED;
