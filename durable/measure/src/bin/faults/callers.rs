@@ -68,15 +68,19 @@ pub(crate) async fn open_transaction() -> Result<bool, Failure> {
     let before = Lateness::of(&seen, begun);
     println!("without the transaction: {before}");
 
-    let ids = (0..LOCKED).map(|number| format!("locked {number}"));
-    let (due, options) = (SystemTime::now() + Duration::from_secs(12), Options::new());
-    let locked = insert(&other, ids, due, &options).await?;
-    let sql = format!(
-        "begin; select count(timers.cancel('locked ' || number)) from generate_series(0, {}) number; \
-         select pg_sleep({OPEN}); rollback",
-        LOCKED - 1
-    );
-    let mut holder = server.begin(&sql);
+    let locked: BTreeSet<String> = (0..LOCKED).map(|number| format!("locked {number}")).collect();
+    let each = format!("from generate_series(0, {}) number", LOCKED - 1);
+    server.order(&format!(
+        "select count(timers.insert('locked ' || number, '', delay => '12 s')) {each}"
+    ));
+    let mut holder = server.begin(&format!(
+        "begin; select count(timers.cancel('locked ' || number)) {each}; \
+         select pg_sleep({OPEN}); rollback"
+    ));
+    server.wait_for("the locks", |server| {
+        let free = "select from timers.timers where id like 'locked %' for update skip locked";
+        server.order(&format!("select count(*) = 0 from ({free}) as free")) == "t"
+    });
     seen.clear();
     // They fall due.
     sleep(Duration::from_secs(15)).await;

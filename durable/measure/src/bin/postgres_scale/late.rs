@@ -1,9 +1,9 @@
 //! Timers that are due long before their transaction is committed, as in an import.
 
 use crate::Options;
-use crate::held::Work;
 use crate::postgres_server::PostgresServer;
 use crate::report::Late;
+use crate::stream::Work;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 use tourbillon_durable_measure::subject::Subject;

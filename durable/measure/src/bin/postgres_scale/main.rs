@@ -12,6 +12,7 @@
 
 mod held;
 mod late;
+mod locked;
 #[path = "../../../../tests/common/postgres_server.rs"]
 #[allow(dead_code, reason = "it serves the tests too")]
 mod postgres_server;
@@ -19,6 +20,7 @@ mod report;
 #[path = "../../../../tests/common/servers.rs"]
 #[allow(dead_code, reason = "it serves the tests too")]
 mod servers;
+mod stream;
 
 use clap::Parser;
 use postgres_server::PostgresServer;
@@ -71,6 +73,10 @@ struct Options {
     /// The number of timers that are inserted and fire per second meanwhile.
     #[arg(long, default_value_t = 500)]
     held_rate: usize,
+    /// The duration of each stream of timers beside a transaction that has locked others, in seconds,
+    /// or 0.
+    #[arg(long, default_value_t = 10)]
+    locked: u64,
     /// The number of timers of a transaction that is committed after they were due, or 0.
     #[arg(long, default_value_t = 100_000)]
     late: usize,
@@ -173,6 +179,9 @@ async fn measure(options: &Options, report: &mut Report) {
     }
     if options.held > 0 {
         report.held = Some(held::measure(&subject, options).await);
+    }
+    if options.locked > 0 {
+        report.locked = locked::measure(&subject, options).await;
     }
 }
 

@@ -14,6 +14,7 @@ pub(crate) struct Report {
     pub(crate) overdue: Option<CatchUp>,
     pub(crate) late: Option<Late>,
     pub(crate) held: Option<Held>,
+    pub(crate) locked: Vec<Locked>,
 }
 
 /// The seconds from the commit of a transaction to the delivery of its timers, which were due
@@ -45,6 +46,16 @@ pub(crate) struct Held {
     pub(crate) held: Side,
     /// Dead rows that could not be vacuumed away.
     pub(crate) dead: u64,
+}
+
+/// The lateness of a stream beside a transaction that has locked so many timers which are due. Each
+/// round has the 99th percentile in milliseconds, without the transaction and with it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Locked {
+    pub(crate) level: &'static str,
+    pub(crate) rows: usize,
+    pub(crate) rate: usize,
+    pub(crate) p99: Vec<[f64; 2]>,
 }
 
 /// Milliseconds of lateness at the end of a stream, and the timers per second that are possible
@@ -96,6 +107,18 @@ impl fmt::Display for Report {
                 let Side { p50, p99, most, throughput } = side;
                 writeln!(f, "| {name} | {p50:.2} | {p99:.2} | {most:.2} | {throughput:.0} |")?;
             }
+        }
+        if !self.locked.is_empty() {
+            writeln!(
+                f,
+                "\n| locked | isolation | due a second | late p99, ms | beside it | factor |"
+            )?;
+            writeln!(f, "|---:|---|---:|---:|---:|---:|")?;
+        }
+        for Locked { level, rows, rate, p99 } in &self.locked {
+            let [free, beside] = [0, 1].map(|side| median(p99.iter().map(|round| round[side])));
+            let factor = beside / free;
+            writeln!(f, "| {rows} | {level} | {rate} | {free:.1} | {beside:.1} | {factor:.2} |")?;
         }
         Ok(())
     }
