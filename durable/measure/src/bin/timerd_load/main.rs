@@ -10,6 +10,7 @@
 #![allow(clippy::disallowed_methods, reason = "real time is measured here")]
 #![allow(clippy::print_stdout, reason = "the table is the output")]
 
+mod attack;
 #[path = "../../../../tests/common/servers.rs"]
 #[allow(dead_code, reason = "it serves the tests too")]
 mod servers;
@@ -17,15 +18,12 @@ mod service;
 mod sink;
 
 use clap::{Parser, ValueEnum};
-use serde_json::json;
 use servers::Server;
-use service::{Client, Service};
+use service::{Planned, Service};
 use sink::Sink;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
-use tokio::task::JoinSet;
 
 /// The service `timerd` under load.
 #[derive(Debug, Parser)]
@@ -33,15 +31,24 @@ struct Options {
     /// The stores, one after another.
     #[arg(long, value_delimiter = ',', default_value = "redis,file")]
     stores: Vec<Kind>,
-    /// The number of timers that are due per second.
-    #[arg(long, default_value_t = 2000)]
-    rate: usize,
-    /// The number of seconds.
-    #[arg(long, default_value_t = 60)]
-    seconds: usize,
+    /// The number of timers that are due per second. By default 2,000, and 100 under attack.
+    #[arg(long)]
+    rate: Option<usize>,
+    /// The number of seconds. By default 60, and 600 for the attack by all at once.
+    #[arg(long)]
+    seconds: Option<usize>,
     /// The number of concurrent calls of the service.
     #[arg(long, default_value_t = 256)]
     concurrency: usize,
+    /// Runs the service on a file, beside strangers, a receiver and a resolver that do harm: each
+    /// for a twentieth of the time, then all at once, with runs in peace between them. Fails if
+    /// this makes a webhook to another receiver much later, lost or dead, or if it costs the owner
+    /// a request. Takes 17 minutes, and three with `--seconds 30`.
+    #[arg(long)]
+    attack: bool,
+    /// The harms of an attack.
+    #[arg(long, value_delimiter = ',', default_value = "idle,logins,hanging,away")]
+    harms: Vec<attack::Harm>,
     /// The host by which the receiver is called.
     #[arg(long, default_value = "127.0.0.1")]
     host: String,
@@ -61,8 +68,9 @@ struct Options {
 }
 
 impl Options {
-    fn program(&self) -> PathBuf {
-        let beside = || std::env::current_exe().unwrap().with_file_name("timerd");
+    /// Returns the program of the service.
+    fn program(&self, name: &str) -> PathBuf {
+        let beside = || std::env::current_exe().unwrap().with_file_name(name);
         self.program.clone().unwrap_or_else(beside)
     }
 }
@@ -91,52 +99,34 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(options: &Options) -> Self {
-        let count = options.rate * options.seconds;
-        let inserting = Duration::from_secs(2 + (count / options.inserts) as u64);
-        let step = Duration::from_secs(1) / u32::try_from(options.rate).unwrap();
-        Self { first: SystemTime::now() + inserting, step, count }
+    fn new(first: SystemTime, rate: usize, count: usize) -> Self {
+        Self { first, step: Duration::from_secs(1) / u32::try_from(rate).unwrap(), count }
     }
 
     fn due(&self, number: usize) -> SystemTime {
         self.first + self.step * u32::try_from(number).unwrap()
     }
 
-    /// Returns the idempotency key of a delivery, without the number of its insert.
-    fn key(&self, number: usize) -> String {
-        let since = self.due(number).duration_since(SystemTime::UNIX_EPOCH).unwrap();
-        format!("{}:{number}", since.as_millis())
-    }
-
-    /// Returns the remaining time until a timer is due.
-    fn until(&self, number: usize) -> Duration {
-        self.due(number).duration_since(SystemTime::now()).unwrap_or_default()
+    /// Returns the timers, whose ids begin with a name.
+    fn timers(&self, name: &str, url: &str) -> impl Iterator<Item = Planned> {
+        (0..self.count).map(move |number| Planned {
+            id: format!("{name}{number}"),
+            url: url.to_owned(),
+            due: self.due(number),
+        })
     }
 }
 
-/// Inserts all timers, and returns how many there were per second.
-async fn insert(plan: Plan, service: &Service, url: &str, callers: usize) -> f64 {
-    let (begun, next, mut inserting) =
-        (Instant::now(), Arc::new(AtomicUsize::new(0)), JoinSet::new());
-    for _ in 0..callers {
-        let (next, url) = (Arc::clone(&next), url.to_owned());
-        let mut client = Client::connect(service.address()).await;
-        inserting.spawn(async move {
-            loop {
-                // Relaxed: each number is handed out once, and nothing else is needed.
-                let number = next.fetch_add(1, Relaxed);
-                if number >= plan.count {
-                    return;
-                }
-                let at = humantime::format_rfc3339_millis(plan.due(number)).to_string();
-                let webhook = json!({ "url": url, "body": "order 7 is unpaid" });
-                let timer = json!({ "webhook": webhook, "schedule": { "at": at } });
-                client.put(&format!("/v1/timers/{number}"), timer.to_string()).await;
-            }
-        });
-    }
-    inserting.join_all().await;
-    plan.count as f64 / begun.elapsed().as_secs_f64()
+/// Returns the time at which the first timer is due, so that so many can be inserted before.
+fn first(options: &Options, count: usize) -> SystemTime {
+    SystemTime::now() + Duration::from_secs(2 + (count / options.inserts) as u64)
+}
+
+/// Waits for the time at which the first timer is due.
+async fn until_first(first: SystemTime) {
+    let left = first.duration_since(SystemTime::now());
+    let late = "the first is due before all are inserted: lower --inserts";
+    tokio::time::sleep(left.expect(late)).await;
 }
 
 /// Measures the service on a store, and prints a row.
@@ -148,49 +138,57 @@ async fn measure(kind: Kind, options: &Options) {
         Kind::File => None,
     };
     let store = server.as_ref().map_or("timers.db".to_owned(), Server::url);
-    let sink = Sink::start(options.rate * options.seconds).await;
-    let service =
-        Service::start(&options.program(), &folder.0, &store, &config(options, sink.port()));
-    let plan = Plan::new(options);
+    let (rate, seconds) = (options.rate.unwrap_or(2000), options.seconds.unwrap_or(60));
+    let count = rate * seconds;
+    let sink = Sink::start(count).await;
+    let config = config(options, sink.port());
+    let service = Service::start(&options.program("timerd"), &folder.0, &store, &config);
+    let plan = Plan::new(first(options, count), rate, count);
     let url = format!("http://{}:{}/hook", options.host, sink.port());
-    let inserts = insert(plan, &service, &url, options.callers).await;
-    assert!(!plan.until(0).is_zero(), "the first is due before all are inserted: lower --inserts");
+    let timers: Vec<_> = plan.timers("", &url).collect();
+    let keys: Vec<_> = timers.iter().map(Planned::key).collect();
+    let inserts = service.insert(timers, options.callers).await;
 
-    tokio::time::sleep(plan.until(0)).await;
+    until_first(plan.first).await;
     let (begun, cpu) = (Instant::now(), service.cpu());
-    tokio::time::sleep(plan.until(plan.count)).await;
+    tokio::time::sleep(plan.step * u32::try_from(count).unwrap()).await;
     let cpu = (service.cpu() - cpu) / begun.elapsed().as_secs_f64();
     let in_time = sink.calls();
-    let counts = service.settle(plan.count).await;
-    let audit = sink.audit((0..plan.count).map(|number| plan.key(number)));
+    let counts = service.settle(count).await;
+    let audit = sink.audit(keys.into_iter());
     let name = match kind {
         Kind::Redis => "Redis",
         Kind::File => "file",
     };
-    let rate = in_time as f64 / options.seconds as f64;
+    let rate = in_time as f64 / seconds as f64;
     let millis = |quantile| audit.late.value_at_quantile(quantile) as f64 / 1000.0;
     let [p50, p99, most] = [0.5, 0.99, 1.0].map(millis);
     println!(
         "| {name} | {inserts:.0} | {rate:.0} | {} | {} | {} | {} | {p50:.1} | {p99:.1} | {most:.1} | {cpu:.2} |",
         audit.once, audit.more, audit.lost, counts.acknowledged
     );
-    assert_eq!((audit.once, audit.more, audit.lost), (plan.count, 0, 0), "each is called once");
-    assert_eq!(counts.acknowledged, plan.count, "each is acknowledged once");
+    assert_eq!((audit.once, audit.more, audit.lost), (count, 0, 0), "each is called once");
+    assert_eq!(counts.acknowledged, count, "each is acknowledged once");
     assert_eq!((counts.timers, counts.letters), (0, 0), "nothing is left");
 }
 
 fn config(options: &Options, port: u16) -> String {
     format!(
         "[limits]\nrequests_per_second = 1000000\nburst = 1000000\n\
-         [webhooks]\nconcurrency = {}\nallow = [\"127.0.0.0/8\", \"::1/128\"]\nports = [{port}]\n",
+         [webhooks]\nconcurrency = {0}\nper_receiver = {0}\n\
+         allow = [\"127.0.0.0/8\", \"::1/128\"]\nports = [{port}]\n",
         options.concurrency
     )
 }
 
-fn main() {
+fn main() -> ExitCode {
     let options = Options::parse();
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads(2).enable_all().build().unwrap();
+    if options.attack {
+        let folder = Folder(options.folder.join(format!("tourbillon-load-{}", std::process::id())));
+        return runtime.block_on(attack::compare(&options, &folder.0));
+    }
     println!(
         "| store | inserts per second | webhooks per second | called once | more often | lost \
          | acknowledged | p50, ms | p99, ms | longest, ms | processors |"
@@ -199,4 +197,5 @@ fn main() {
     for kind in &options.stores {
         runtime.block_on(measure(*kind, &options));
     }
+    ExitCode::SUCCESS
 }

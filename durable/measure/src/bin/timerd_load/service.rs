@@ -1,19 +1,22 @@
-//! [`Service`], the running program, and [`Client`], a connection to its API.
+//! [`Service`], the running program, and [`Planned`], a timer that it has.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 
 /// The token of the API.
-const TOKEN: &str = "load";
+pub(crate) const TOKEN: &str = "load";
 
 /// The time that the service has for what is left at the end.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -24,15 +27,28 @@ pub(crate) struct Service {
     address: String,
 }
 
+/// A timer that calls a receiver.
+pub(crate) struct Planned {
+    pub(crate) id: String,
+    pub(crate) url: String,
+    pub(crate) due: SystemTime,
+}
+
 /// The counts of the service.
 pub(crate) struct Counts {
     pub(crate) acknowledged: usize,
     pub(crate) timers: u64,
     pub(crate) letters: u64,
+    /// The connections of strangers that had to go.
+    pub(crate) evicted: usize,
+    /// The calls for which their receivers had no place.
+    pub(crate) put_off: usize,
+    /// The calls whose hosts could not be resolved.
+    pub(crate) unresolved: usize,
 }
 
 /// A connection to the API.
-pub(crate) struct Client {
+struct Client {
     sender: SendRequest<Full<Bytes>>,
     address: String,
 }
@@ -68,6 +84,35 @@ impl Service {
         (ticks(11) + ticks(12)) / 100.0
     }
 
+    /// Returns the number of files that the program has open.
+    pub(crate) fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.process.id())).unwrap().count()
+    }
+
+    /// Inserts all timers, and returns how many there were per second.
+    pub(crate) async fn insert(&self, timers: Vec<Planned>, callers: usize) -> f64 {
+        let (begun, count) = (Instant::now(), timers.len());
+        let (timers, next) = (Arc::new(timers), Arc::new(AtomicUsize::new(0)));
+        let mut inserting = JoinSet::new();
+        for _ in 0..callers {
+            let (timers, next) = (Arc::clone(&timers), Arc::clone(&next));
+            let mut client = Client::connect(&self.address).await;
+            inserting.spawn(async move {
+                // Relaxed: each number is handed out once, and nothing else is needed.
+                while let Some(timer) = timers.get(next.fetch_add(1, Relaxed)) {
+                    client.put(timer).await;
+                }
+            });
+        }
+        inserting.join_all().await;
+        count as f64 / begun.elapsed().as_secs_f64()
+    }
+
+    /// Returns the counts of the service.
+    pub(crate) async fn counts(&self) -> Counts {
+        Client::connect(&self.address).await.counts().await
+    }
+
     /// Waits until a number of deliveries is acknowledged and no timer is left, or returns what
     /// there is after a minute.
     pub(crate) async fn settle(&self, count: usize) -> Counts {
@@ -91,7 +136,7 @@ impl Drop for Service {
 }
 
 impl Client {
-    pub(crate) async fn connect(address: &str) -> Self {
+    async fn connect(address: &str) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
         tokio::spawn(connection);
@@ -99,24 +144,32 @@ impl Client {
     }
 
     /// Inserts a timer.
-    pub(crate) async fn put(&mut self, path: &str, timer: String) {
-        let (status, text) = self.send("PUT", path, timer).await;
+    async fn put(&mut self, Planned { id, url, due }: &Planned) {
+        let at = humantime::format_rfc3339_millis(*due).to_string();
+        let webhook = json!({ "url": url, "body": "order 7 is unpaid" });
+        let timer = json!({ "webhook": webhook, "schedule": { "at": at } }).to_string();
+        let (status, text) = self.send("PUT", &format!("/v1/timers/{id}"), timer).await;
         assert_eq!(status, StatusCode::CREATED, "{text}");
     }
 
     async fn counts(&mut self) -> Counts {
         let (_, figures) = self.send("GET", "/metrics", String::new()).await;
-        let is_acknowledged = |line: &&str| {
-            line.starts_with("tourbillon_durable_attempts_total{")
-                && line.contains("outcome=\"acknowledged\"")
+        let figure = |name: &str, label: &str| {
+            let is_it = |line: &&str| line.starts_with(name) && line.contains(label);
+            let line = figures.lines().find(is_it);
+            line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0)
         };
-        let line = figures.lines().find(is_acknowledged);
-        let acknowledged = line.and_then(|line| line.rsplit(' ').next()?.parse().ok());
         let (_, stats) = self.send("GET", "/v1/stats", String::new()).await;
         let stats: Value = serde_json::from_str(&stats).unwrap();
         let number = |name: &str| stats[name].as_u64().unwrap();
-        let (timers, letters) = (number("timers"), number("dead_letters"));
-        Counts { acknowledged: acknowledged.unwrap_or(0), timers, letters }
+        Counts {
+            acknowledged: figure("tourbillon_durable_attempts_total", "outcome=\"acknowledged\""),
+            timers: number("timers"),
+            letters: number("dead_letters"),
+            evicted: figure("timerd_connections_evicted_total", ""),
+            put_off: figure("timerd_calls_not_made_total", "reason=\"places\""),
+            unresolved: figure("timerd_calls_not_made_total", "reason=\"resolver\""),
+        }
     }
 
     async fn send(&mut self, method: &str, path: &str, body: String) -> (StatusCode, String) {
@@ -133,5 +186,13 @@ impl Client {
         let status = response.status();
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
         (status, String::from_utf8(bytes.to_vec()).unwrap())
+    }
+}
+
+impl Planned {
+    /// Returns the idempotency key of the delivery, without the number of its insert.
+    pub(crate) fn key(&self) -> String {
+        let since = self.due.duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        format!("{}:{}", since.as_millis(), self.id)
     }
 }
