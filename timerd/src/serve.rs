@@ -2,8 +2,9 @@
 //!
 //! A connection belongs to a **stranger** until one of its requests has a valid token or session.
 //! If there are as many connections as allowed, a new one takes the place of the stranger that was
-//! connected first. Strangers therefore never keep others out, however many and however slow they
-//! are.
+//! connected first, once that one has had [`GRACE`]. Strangers therefore never keep others out,
+//! however many and however slow they are, and a burst of them pushes out no connection whose first
+//! request is on its way.
 //!
 //! Each connection has one deadline, which is moved as it goes on:
 //!
@@ -36,9 +37,13 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot, watch};
 use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
 use tourbillon::future::{Timer, default_timer};
 use tourbillon::io::{StreamHandle, TimeoutStream};
 use tower_service::Service;
+
+/// How long a new connection keeps its place in any case. Until then others wait to be accepted.
+const GRACE: Duration = Duration::from_millis(100);
 
 /// How long a new connection may take to send the head of its first request.
 const HEAD: Duration = Duration::from_secs(10);
@@ -101,10 +106,27 @@ struct Connections {
 struct State {
     /// The number of the latest connection.
     latest: u64,
-    /// The connections of strangers by their numbers, the oldest one first, and what ends them.
-    strangers: BTreeMap<u64, oneshot::Sender<()>>,
+    /// The connections of strangers by their numbers, the oldest one first.
+    strangers: BTreeMap<u64, Stranger>,
     /// The number of the other connections.
     known: usize,
+}
+
+/// The connection of a stranger.
+struct Stranger {
+    accepted: Instant,
+    /// Ends the connection.
+    evict: oneshot::Sender<()>,
+}
+
+/// Whether another connection is allowed.
+enum Room {
+    /// There is a place.
+    Free,
+    /// A stranger has to go at this time.
+    At(Instant),
+    /// All connections are known.
+    Full,
 }
 
 /// A place among the concurrent requests. A response has it among its extensions and keeps it until
@@ -178,24 +200,34 @@ fn is_of_peer(error: &io::Error) -> bool {
 
 impl Connections {
     /// Waits until another connection is allowed. If there are strangers, the one that was
-    /// connected first has to go, and nothing is waited for.
+    /// connected first has to go, and no more than its grace is waited for.
     async fn make_room(&self) {
-        while !self.has_room() {
-            self.ended.notified().await;
+        loop {
+            match self.room() {
+                Room::Free => return,
+                // The time has come, or there is a place before.
+                Room::At(at) => drop(timeout_at(at, self.ended.notified()).await),
+                Room::Full => self.ended.notified().await,
+            }
         }
     }
 
-    fn has_room(&self) -> bool {
+    /// Makes room for another connection, if it can be made now.
+    fn room(&self) -> Room {
         let most = self.served.borrow().bounds.connections;
         let mut state = self.state();
         if state.strangers.len() + state.known < most {
-            return true;
+            return Room::Free;
         }
-        let Some((_, oldest)) = state.strangers.pop_first() else { return false };
+        let Some(oldest) = state.strangers.first_entry() else { return Room::Full };
+        let at = oldest.get().accepted + GRACE;
+        if Instant::now() < at {
+            return Room::At(at);
+        }
         // It may have ended by itself.
-        let _ = oldest.send(());
+        let _ = oldest.remove().evict.send(());
         metrics::counter!("timerd_connections_evicted_total").increment(1);
-        true
+        Room::Free
     }
 
     /// Begins to serve a connection.
@@ -213,7 +245,7 @@ impl Connections {
         let mut state = self.state();
         state.latest += 1;
         let number = state.latest;
-        state.strangers.insert(number, evict);
+        state.strangers.insert(number, Stranger { accepted: Instant::now(), evict });
         drop(state);
         let peer = Peer(Arc::new(Connected {
             address,

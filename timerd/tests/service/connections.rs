@@ -110,6 +110,36 @@ async fn strangers_keep_nobody_out_and_hold_up_no_call() {
 }
 
 #[tokio::test]
+async fn a_burst_of_strangers_pushes_out_no_request_on_its_way() {
+    const MOST: usize = 8;
+    let mut config = Config::default();
+    config.limits.connections = connections(MOST);
+    let bench = Bench::with(config).await;
+    bench.api.get("/v1/stats").await.json(200);
+    // A busy machine may take longer than the grace for one of the bursts, but not for all.
+    for _ in 0..10 {
+        let mut own = Peer::connect(&bench).await;
+        let mut strangers = Vec::new();
+        for _ in 0..MOST {
+            strangers.push(Peer::connect(&bench).await);
+        }
+        // Meanwhile the service could accept all of them.
+        for _ in 0..3 {
+            bench.api.get("/v1/stats").await.json(200);
+        }
+        let head = format!("authorization: Bearer {TOKEN}\r\nconnection: close\r\n\r\n");
+        let head = format!("GET /v1/stats HTTP/1.1\r\nhost: localhost\r\n{head}");
+        // It fails if the connection has ended.
+        let _ = own.0.write_all(head.as_bytes()).await;
+        if own.rest().await > 0 {
+            bench.stop().await;
+            return;
+        }
+    }
+    panic!("each burst has ended the connection");
+}
+
+#[tokio::test]
 async fn a_stranger_that_sends_no_whole_head_is_disconnected() {
     let bench = Bench::start().await;
     let (mut silent, mut half) = (Peer::connect(&bench).await, Peer::connect(&bench).await);
