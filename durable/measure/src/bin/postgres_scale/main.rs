@@ -73,8 +73,7 @@ struct Options {
     /// The number of timers that are inserted and fire per second meanwhile.
     #[arg(long, default_value_t = 500)]
     held_rate: usize,
-    /// The duration of each stream of timers beside a transaction that has locked others, in seconds,
-    /// or 0.
+    /// The duration of each stream beside a transaction that has locked others, in seconds, or 0.
     #[arg(long, default_value_t = 10)]
     locked: u64,
     /// The number of timers of a transaction that is committed after they were due, or 0.
