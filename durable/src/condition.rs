@@ -1,11 +1,13 @@
-//! [`Condition`], by which a store compares the last insert of a timer in the step that changes it.
+//! [`Condition`], which a store checks against the last insert of a timer in the step that changes
+//! the timer.
 
 #![forbid(unsafe_code)]
 
 use super::error::DurableError;
 use super::record::Record;
 
-/// What the last insert of a timer must have set for an operation to be executed.
+/// A header that the last insert of a timer must, or must not, have set for an operation to be
+/// executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Condition {
     /// The name of a header.
@@ -23,7 +25,7 @@ impl Condition {
     /// condition.
     pub(super) fn check(&self, found: Option<&Record>) -> Result<(), DurableError> {
         let last = found.map(|found| found.next.as_deref().unwrap_or(found));
-        // The one that was cancelled ends with its attempt.
+        // A cancelled timer ends with its attempt.
         let last = last.filter(|last| !last.cancelled).ok_or(DurableError::Changed)?;
         let mut headers = last.settings.headers.iter();
         let value = headers.find(|(name, _)| *name == self.name).map(|(_, value)| value);

@@ -174,18 +174,18 @@ impl Options {
         self
     }
 
-    /// Inserts the timer only over an existing one whose last insert has set a
-    /// [header](Self::header) to this value or, with `None`, has not set it. Otherwise, or if there
-    /// is no timer with this id, or if it was cancelled and its last attempt is running, the insert
-    /// fails with [`DurableError::Changed`] and changes nothing.
+    /// Inserts the timer only over an existing timer whose last insert set a [header](Self::header)
+    /// to this value or, with `None`, did not set it. Otherwise the insert fails with
+    /// [`DurableError::Changed`] and changes nothing. It also fails if there is no timer with this
+    /// id, or if the timer was cancelled and its last attempt is running.
     ///
-    /// The store compares the header in the step that changes the timer. If each insert sets a
-    /// header to a value of its own, no two writers that have read the same timer
-    /// ([`DurableTimer::last_insert`](super::DurableTimer::last_insert)) overwrite each other.
-    /// Attempts, resets and pauses do not count as changes.
+    /// The store compares the header in the step that changes the timer. If each insert sets the
+    /// header to a unique value, two writers that have read the same timer
+    /// ([`DurableTimer::last_insert`](super::DurableTimer::last_insert)) cannot overwrite each
+    /// other. Attempts, resets and pauses do not count as changes.
     ///
-    /// Needs [`Existing::Keep`], [`Existing::Replace`] or [`Existing::Update`]. In Redis the timer
-    /// is read first, and again whenever it changes meanwhile.
+    /// This requires [`Existing::Keep`], [`Existing::Replace`] or [`Existing::Update`]. In Redis,
+    /// the timer is read first, and read again whenever it changes meanwhile.
     ///
     /// # Examples
     ///

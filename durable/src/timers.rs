@@ -200,14 +200,14 @@ impl DurableTimers {
         self.store.cancel(id, None).await
     }
 
-    /// Cancels a timer whose last insert has set a header to this value or, with `None`, has not
+    /// Cancels a timer only if its last insert set a header to this value or, with `None`, did not
     /// set it. The store compares the header in the step that cancels the timer, as for
     /// [`Options::only_over`].
     ///
     /// # Errors
     ///
-    /// Fails with [`DurableError::Changed`] if there is no such timer, or it was cancelled before,
-    /// and as [`cancel`](Self::cancel).
+    /// Fails with [`DurableError::Changed`] if there is no such timer, or if it was already
+    /// cancelled. Also fails like [`cancel`](Self::cancel).
     ///
     /// # Examples
     ///

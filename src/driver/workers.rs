@@ -1,20 +1,22 @@
-//! [`Workers`]: the default executor, with threads of the driver's own that take batches from one
+//! [`Workers`], the default executor. Its threads belong to the driver and take batches from one
 //! queue.
 //!
-//! The first thread starts with the driver. Another one starts if a batch is handed over while no
-//! thread is free, up to [`most_workers`]. It ends after [`KEEP`] without a batch. Three rules keep
-//! batches from waiting behind a handler that blocks:
+//! The first thread starts with the driver. Another thread starts if a batch is handed over while
+//! no thread is free, up to [`most_workers`]. It ends after [`KEEP`] without a batch. Three rules
+//! keep batches from waiting behind a handler that blocks:
 //!
-//! - A thread counts as free from before it looks at the queue until it has taken a batch. A new
-//!   thread is free from the start. While the queue has no more batches than there are free
-//!   threads, each batch is taken, because a free thread does not wait while the queue has a batch.
-//! - The hand-over of a batch that exceeds the number of free threads starts a thread.
-//! - A thread that has run a batch looks at the queue before it waits. It therefore takes what was
-//!   handed over while all threads were busy.
+//! - A thread counts as free from before it checks the queue until it has taken a batch. A new
+//!   thread is free from the start. As long as the queue has at most as many batches as there are
+//!   free threads, every batch is taken, because a free thread does not wait while the queue has a
+//!   batch.
+//! - Handing over a batch starts a thread if the queue then has more batches than there are free
+//!   threads.
+//! - A thread that has run a batch checks the queue before it waits. It therefore takes batches
+//!   that were handed over while all threads were busy.
 //!
-//! The threads belong to the driver, so handlers of one driver that block never delay another
-//! driver. They are no threads of a rayon pool, where a thread that waits in `join` under a lock
-//! could run a batch whose handler takes the lock.
+//! Each driver has its own threads, so handlers that block never delay another driver. The threads
+//! do not belong to a rayon pool, where a thread that waits in `join` while it holds a lock could
+//! run a batch whose handler takes the same lock.
 
 #![forbid(unsafe_code)]
 
@@ -30,7 +32,7 @@ use std::time::{Duration, Instant};
 /// How long a thread, except the first, waits for a batch before it ends.
 const KEEP: Duration = Duration::from_secs(10);
 
-/// How long the driver makes do with the threads that it has after one could not be started.
+/// How long the driver waits after a failure to start a thread before it tries again.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The capacity up to which an empty queue keeps its memory.
@@ -44,11 +46,11 @@ pub(super) struct Workers {
     most: usize,
 }
 
-/// Starts a thread with a number, which is 1 for the first.
+/// Starts the thread with this number, which is 1 for the first thread.
 type Start = dyn Fn(usize, Arc<Queue>) -> io::Result<()> + Send + Sync;
 
 impl Workers {
-    /// Starts the first thread, which is called `name-worker`. The others are called
+    /// Starts the first thread, which is called `name-worker`. Later threads are called
     /// `name-worker-2` and so on.
     ///
     /// # Errors
@@ -76,7 +78,8 @@ impl Workers {
         Ok(Self { queue, start: Box::new(start), clock: Box::new(clock), most })
     }
 
-    /// Starts another thread. Returns `false` if there are enough, or if one could not be started.
+    /// Starts another thread. Returns `false` if there are enough threads, or if a thread could not
+    /// be started.
     fn grow(&self, mut state: MutexGuard<'_, State>) -> bool {
         let recently = |now: Instant, failed| now.saturating_duration_since(failed) < RETRY;
         if state.threads >= self.most
@@ -85,7 +88,7 @@ impl Workers {
             return false;
         }
         let number = state.add_thread();
-        // A new thread takes the lock.
+        // The new thread takes the lock.
         drop(state);
         let started = (self.start)(number, Arc::clone(&self.queue));
         if started.is_err() {
@@ -109,8 +112,8 @@ impl Executor for Workers {
         if self.grow(state) {
             return;
         }
-        // All threads are busy, and the next one that is free takes the batch. If no thread but the
-        // first could be started, its handler may wait for this batch.
+        // All threads are busy, and the next free thread takes the batch. If only the first thread
+        // could be started, its handler may be waiting for this batch.
         let mut state = self.queue.lock();
         if state.threads == 1 {
             let oldest = state.take();
@@ -150,7 +153,7 @@ struct State {
     /// The number of threads that wait for a batch or are about to look for one.
     free: usize,
     is_closed: bool,
-    /// When a thread could last not be started.
+    /// When a thread last failed to start.
     failed: Option<Instant>,
 }
 
@@ -159,8 +162,8 @@ impl Queue {
         ignore_poison(self.state.lock())
     }
 
-    /// Runs batches until the executor is dropped and no batch is left, or until a wait for a batch
-    /// has lasted as long as `keep`.
+    /// Runs batches until the executor is dropped and no batch is left, or until no batch has come
+    /// for as long as `keep`.
     fn work(&self, keep: Option<Duration>) {
         let mut state = self.lock();
         loop {
@@ -182,7 +185,7 @@ impl Queue {
         }
     }
 
-    /// Waits for a change. Returns `true` if the wait has lasted as long as `keep`.
+    /// Waits for a change, and returns `true` if the wait has lasted as long as `keep`.
     fn wait<'a>(
         &self,
         state: MutexGuard<'a, State>,
@@ -210,7 +213,7 @@ impl State {
         self.threads -= 1;
     }
 
-    /// Takes the oldest batch. A queue that is empty gives back the memory of a burst.
+    /// Takes the oldest batch. If this empties the queue, the memory of a burst is freed.
     fn take(&mut self) -> Option<ExecutorJob> {
         let job = self.jobs.pop_front();
         if self.jobs.is_empty() && self.jobs.capacity() > SMALL {
@@ -233,7 +236,7 @@ mod tests {
     use std::thread::{self, ThreadId};
     use std::time::Duration;
 
-    /// Workers of which only the first can be started while `refuses` is set, and the number of
+    /// Workers that can start only their first thread while `refuses` is set, and the number of
     /// attempts to start another.
     struct Scarce {
         workers: Workers,
@@ -269,7 +272,8 @@ mod tests {
     }
 
     impl Scarce {
-        /// Keeps all threads busy that there may be, until what it returns is dropped.
+        /// Starts the maximum number of threads, and keeps them busy until the returned senders are
+        /// dropped.
         fn busy(&self) -> [Sender<()>; 3] {
             self.refuses.store(false, Relaxed);
             let held = [(); 3].map(|()| hand_over(&self.workers));
@@ -280,7 +284,8 @@ mod tests {
         }
     }
 
-    /// Hands a batch over. Returns the thread that runs it, and what it waits for before it ends.
+    /// Hands over a batch. The receiver gets the thread that runs it, and dropping the sender ends
+    /// it.
     fn hand_over(workers: &Workers) -> (Receiver<ThreadId>, Sender<()>) {
         let (send, began) = mpsc::channel();
         let (release, released) = mpsc::channel::<()>();
@@ -304,7 +309,7 @@ mod tests {
         let scarce = scarce(Duration::from_secs(60));
         let (began, _held) = hand_over(&scarce.workers);
         let first = began.recv().unwrap();
-        // The only thread is busy, and batches run where they are handed over.
+        // The only thread is busy, so each batch runs on the thread that hands it over.
         for _ in 0..3 {
             assert_eq!(thread_of_a_batch(&scarce.workers), thread::current().id());
         }
@@ -336,14 +341,13 @@ mod tests {
         let held = scarce.busy();
         drop(held);
         (0..2).for_each(|_| scarce.ended.recv_timeout(Duration::from_secs(60)).unwrap());
-        // The first one is still there, and ends with the executor.
+        // The first thread is still there, and ends with the executor.
         assert_eq!(scarce.workers.queue.lock().threads, 1);
         drop(scarce.workers);
         scarce.ended.recv_timeout(Duration::from_secs(60)).unwrap();
     }
 
-    /// A batch that comes after the end of the wait, when a notification reaches no worker any
-    /// more.
+    /// A batch comes after the wait has ended, when a notification no longer reaches the worker.
     #[test]
     #[allow(clippy::disallowed_methods, reason = "a thread of an executor")]
     fn a_worker_that_is_about_to_end_takes_a_batch() {
@@ -364,7 +368,7 @@ mod tests {
                 thread::yield_now();
                 state = queue.lock();
             }
-            // It waits, unless this thread was held up for that long.
+            // The worker is waiting, unless this thread was delayed for that long.
             let waits = state.threads > 0;
             state.jobs.push_back(Box::new(move || send.send(2).unwrap()));
             drop(state);

@@ -1,11 +1,11 @@
-//! [`Fault`], the reason why a call brought no response. It is one of three kinds, and the kind
-//! alone decides if the attempt counts.
+//! [`Fault`], the reason why a call got no response. There are three kinds, and the kind alone
+//! decides whether the attempt counts.
 //!
 //! | kind | attempt |
 //! |---|---|
-//! | [`Refusal`]: no attempt can succeed | the last one |
-//! | [`OwnFault`]: the receiver was not asked | does not count |
-//! | [`ReceiverFault`]: the receiver was asked, and did not respond | counts |
+//! | [`Refusal`]: no attempt can succeed | is the last |
+//! | [`OwnFault`]: the call could not be made | does not count |
+//! | [`ReceiverFault`]: the receiver was called, but did not respond | counts |
 
 #![forbid(unsafe_code)]
 
@@ -13,7 +13,7 @@ use std::fmt;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
-/// The reason why a call brought no response.
+/// The reason why a call got no response.
 #[derive(Debug)]
 pub(crate) enum Fault {
     Refused(Refusal),
@@ -21,10 +21,10 @@ pub(crate) enum Fault {
     Receiver(ReceiverFault),
 }
 
-/// A reason why the service makes no such call at all.
+/// A reason why the service refuses to make a call.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// The timer is no webhook that can be called.
+    /// The timer is not a webhook that can be called.
     Webhook(String),
     /// The port is not allowed.
     Port(u16),
@@ -39,7 +39,7 @@ pub(crate) enum OwnFault {
     Resolver { host: String, why: String },
     /// A connection could not be attempted.
     Network { host: String, error: io::Error },
-    /// There are no authorities by which certificates could be checked.
+    /// There are no authorities to check certificates with.
     Authorities,
     /// The configuration lacks a secret.
     Secret(String),
@@ -52,15 +52,15 @@ pub(crate) enum ReceiverFault {
     NoSuchName(String),
     /// The connection was refused or broken.
     Connection { host: String, error: io::Error },
-    /// The response is none.
+    /// The receiver did not send a valid response.
     Http(hyper::Error),
     /// There was no response in time.
     TimedOut(Duration),
 }
 
 impl Fault {
-    /// Classifies an error of an attempt to connect. A receiver can refuse a connection or leave it
-    /// open until it times out. Whatever else went wrong did so before the receiver was asked.
+    /// Classifies an error of an attempt to connect. A receiver can refuse or break a connection,
+    /// or let it time out. All other errors occur before the receiver is reached.
     pub(crate) fn of_connecting(host: &str, error: io::Error) -> Self {
         let host = host.to_owned();
         match error.kind() {
@@ -74,7 +74,7 @@ impl Fault {
 }
 
 impl OwnFault {
-    /// All names.
+    /// The names of all variants.
     pub(crate) const NAMES: [&str; 4] = ["resolver", "network", "authorities", "secret"];
 
     /// Returns the name of the variant, for logs and labels.

@@ -1,8 +1,9 @@
-//! [`Health`], the state of the store. It is asked each second and written every ten seconds, so
-//! that a request for the state never waits for the store.
+//! [`Health`], the state of the store. The service reads the store every second and writes to it
+//! every ten seconds, so a request for the state never waits for the store.
 //!
-//! A write inserts a timer for the next century and cancels it, because a full disk or a server
-//! that is read-only still replies to reads. While the store fails, it is written each second.
+//! A write inserts a timer for the next century and cancels it. Reads alone are not enough, because
+//! a store on a full disk or a read-only server still replies to them. While the store fails, the
+//! service writes to it every second.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "the age of a reply is measured")]
@@ -11,19 +12,20 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tourbillon_durable::{DurableError, DurableTimers, Existing, Options};
 
-/// How often the store is asked.
+/// How often the service reads the store.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often a store that does not fail is written.
+/// How often the service writes to a store that does not fail.
 const WRITES: Duration = Duration::from_secs(10);
 
 /// The id of the timer that is inserted and cancelled. All services of a store use the same one.
 const MARK: &str = "timerd:health";
 
-/// The delay of that timer, after which no service is left to deliver it.
+/// The delay of that timer. No service runs long enough to deliver it.
 const FAR: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-/// The time in which the store must reply. With the interval it stays below five seconds.
+/// How long the store may take to reply. Together with the interval, this is less than five
+/// seconds.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 pub(crate) struct Health(Mutex<State>);
@@ -31,7 +33,7 @@ pub(crate) struct Health(Mutex<State>);
 struct State {
     replied: Instant,
     trouble: Option<String>,
-    /// `true` from the insert of the mark until it is cancelled.
+    /// `true` from the insert of the timer until it is cancelled.
     is_marked: bool,
 }
 
@@ -41,7 +43,7 @@ impl Health {
         Self(Mutex::new(State { replied: Instant::now(), trouble: None, is_marked: false }))
     }
 
-    /// Returns the reason for which the store is unusable, or `None`.
+    /// Returns the reason why the store is unusable, or `None` if it is usable.
     pub(crate) fn trouble(&self) -> Option<String> {
         let state = self.state();
         let silent = state.replied.elapsed();
@@ -49,7 +51,7 @@ impl Health {
         state.trouble.clone().or_else(|| (silent > INTERVAL + PATIENCE).then(late).flatten())
     }
 
-    /// Asks and writes the store, again and again.
+    /// Reads and writes the store periodically.
     pub(crate) async fn watch(&self, timers: &DurableTimers) -> ! {
         let mut written = Instant::now();
         loop {
@@ -79,7 +81,7 @@ impl Health {
         self.unmark(timers).await
     }
 
-    /// Cancels the timer that a write has left, if any.
+    /// Cancels the timer if an interrupted write has left it in the store.
     pub(crate) async fn unmark(&self, timers: &DurableTimers) -> Result<(), DurableError> {
         if self.state().is_marked {
             timers.cancel(MARK).await?;

@@ -1,9 +1,9 @@
-//! The gate of requests: the token, the rate of that token, the number of concurrent requests, and
-//! their time limit. Requests of the page have a session in place of a token.
+//! [`Gate`], which admits requests. It checks the token and its rate, and limits the number of
+//! concurrent requests and their time. Requests of the page have a session instead of a token.
 //!
-//! Only requests with a valid token or session take a place. A valid token passes however many
-//! wrong ones there are, so strangers cannot keep its owner out. Wrong tokens have a rate of their
-//! own.
+//! Only requests with a valid token or session take a place. Wrong tokens have a separate rate
+//! limit, and a valid token is accepted however many wrong tokens arrive. Strangers therefore
+//! cannot lock out the owner of a token.
 
 #![forbid(unsafe_code)]
 
@@ -27,14 +27,14 @@ use tokio::sync::Semaphore;
 
 type Rates = RateLimiter<String, HashMapStateStore<String>, DefaultClock>;
 
-/// The number of wrong tokens in a second that are answered with 401. The others are answered with
-/// 429.
+/// The number of wrong tokens per second that are answered with 401. Further wrong tokens are
+/// answered with 429.
 const WRONG_TOKENS: NonZeroU32 = NonZeroU32::new(5).unwrap();
 
-/// The number of warnings about wrong tokens in a minute.
+/// The maximum number of warnings about wrong tokens per minute.
 const WARNINGS: NonZeroU32 = NonZeroU32::new(6).unwrap();
 
-/// The length in characters up to which a header is logged.
+/// The maximum length in characters of a header in the log.
 const LOGGED: usize = 100;
 
 pub(crate) struct Gate {
@@ -45,7 +45,7 @@ pub(crate) struct Gate {
     timeout: Duration,
 }
 
-/// The wrong tokens of strangers.
+/// The limits on wrong tokens, which strangers send.
 struct Wrong {
     rate: DefaultDirectRateLimiter,
     warnings: DefaultDirectRateLimiter,
@@ -53,7 +53,7 @@ struct Wrong {
     unreported: AtomicU64,
 }
 
-/// The way by which a token comes.
+/// The part of the service that receives a token.
 #[derive(Clone, Copy)]
 pub(crate) enum Door {
     Api,
@@ -76,7 +76,7 @@ impl Gate {
         }
     }
 
-    /// Returns the name of a token, if it is valid and its rate allows another request.
+    /// Returns the name of a token if it is valid and its rate allows another request.
     pub(crate) fn admit(
         &self,
         token: Option<&str>,
@@ -93,7 +93,7 @@ impl Gate {
         Ok(name)
     }
 
-    /// Returns what stands for a token in cookies.
+    /// Returns the mark that stands for a token in cookies.
     pub(crate) fn mark_of(&self, name: &str) -> Option<String> {
         self.tokens.mark_of(name).map(str::to_owned)
     }
@@ -108,14 +108,14 @@ impl Gate {
         self.timeout
     }
 
-    /// Fails if a token has had too many requests.
+    /// Fails if a token has exceeded its rate.
     pub(crate) fn check_rate(&self, name: &str) -> Result<(), Problem> {
         let checked = self.rates.check_key(&name.to_owned());
         checked.map_err(|until| too_many("too many requests with this token", &until))
     }
 
-    /// Serves a request within the limits of concurrency and time. It keeps its place until its
-    /// response is sent.
+    /// Serves a request within the limits of concurrency and time. The request keeps its place
+    /// until its response is sent.
     pub(crate) async fn serve(&self, request: Request, next: Next) -> Response {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
             let detail = "too many concurrent requests";
@@ -170,7 +170,7 @@ fn token(request: &Request) -> Option<&str> {
 }
 
 /// Returns the label of a method. Strangers may send any method, and each label stays in memory, so
-/// all methods that no route has share one.
+/// all methods without a route share one label.
 fn method_label(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
@@ -193,7 +193,7 @@ pub(crate) async fn count(path: Option<MatchedPath>, request: Request, next: Nex
     response
 }
 
-/// Serves a request of the API, if it has a token, within the limits.
+/// Serves a request of the API within the limits if its token is valid.
 pub(crate) async fn pass(
     State(gate): State<Arc<Gate>>,
     Extension(peer): Extension<Peer>,
@@ -206,7 +206,7 @@ pub(crate) async fn pass(
     }
 }
 
-/// Serves a request within a limit of time.
+/// Serves a request within a time limit.
 pub(crate) async fn within(limit: Duration, request: Request, next: Next) -> Response {
     tokio::time::timeout(limit, next.run(request)).await.unwrap_or_else(|_| {
         let detail = format!("the request took longer than {limit:?}");

@@ -1,19 +1,19 @@
-//! The connections of the service: how many there are, and how long each may take.
+//! Serves connections, and limits how many there are and how long each may take.
 //!
 //! A connection belongs to a **stranger** until one of its requests has a valid token or session.
-//! If there are as many connections as allowed, a new one takes the place of the stranger that was
-//! connected first, once that one has had [`GRACE`]. Strangers therefore never keep others out,
-//! however many and however slow they are, and a burst of them pushes out no connection whose first
-//! request is on its way.
+//! At the maximum number of connections, a new connection replaces the oldest connection of a
+//! stranger, once that has been open for [`GRACE`]. Strangers therefore cannot lock other peers
+//! out, however many and however slow they are, and a burst of strangers does not push out a
+//! connection whose first request is on its way.
 //!
-//! Each connection has one deadline, which is moved as it goes on:
+//! Each connection has one deadline, which moves as the connection progresses:
 //!
 //! | once | the connection has |
 //! |---|---|
-//! | it was accepted | [`HEAD`] for the head of its first request |
-//! | it has sent a head | the time limit of requests for the handler, and once more for the response |
-//! | the response has begun | the time limit of requests for all of it |
-//! | the response was sent | [`IDLE`] for the head of the next request |
+//! | it is accepted | [`HEAD`] for the head of its first request |
+//! | the head of a request has arrived | the time limit of requests for the handler, and as long again for the response |
+//! | the response has begun | the time limit of requests for the whole response |
+//! | the response is sent | [`IDLE`] for the head of the next request |
 
 #![forbid(unsafe_code)]
 
@@ -42,7 +42,7 @@ use tourbillon::future::{Timer, default_timer};
 use tourbillon::io::{StreamHandle, TimeoutStream};
 use tower_service::Service;
 
-/// How long a new connection keeps its place in any case. Until then others wait to be accepted.
+/// How long a new connection is safe from eviction. Newer connections wait meanwhile.
 const GRACE: Duration = Duration::from_millis(100);
 
 /// How long a new connection may take to send the head of its first request.
@@ -51,35 +51,34 @@ const HEAD: Duration = Duration::from_secs(10);
 /// How long a connection may wait for its next request.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// The length in bytes up to which the head of a request is read, and a response is kept for a peer
-/// that does not read it.
+/// The maximum length in bytes of the head of a request, and of the part of a response that waits
+/// for the peer to read it.
 const BUFFER: usize = 64 * 1024;
 
-/// The length in bytes of a part of a response. The rest stays in its body until a part is sent, so
-/// that the body ends when the peer has read nearly all of it.
+/// The length in bytes of the parts in which a response is sent. The rest stays in the body, so the
+/// body does not end before the peer has read nearly all of it.
 const PART: usize = 16 * 1024;
 
-/// The pause after a connection could not be accepted.
+/// The pause after a failure to accept a connection.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What the service serves, and within which bounds. Another one takes its place when the
-/// configuration is reloaded.
+/// The routes that the service serves, and their bounds. Reloading the configuration replaces both.
 #[derive(Clone)]
 pub(crate) struct Served {
     pub(crate) router: Router,
     pub(crate) bounds: Bounds,
 }
 
-/// The settings of the connections.
+/// The limits of connections.
 #[derive(Clone, Copy)]
 pub(crate) struct Bounds {
     /// The maximum number of connections.
     pub(crate) connections: usize,
-    /// How long a handler may take, and a peer to read the response.
+    /// How long a handler may take, and how long a peer may take to read the response.
     pub(crate) timeout: Duration,
 }
 
-/// The peer of a connection. Its requests have it among their extensions.
+/// The peer of a connection, which requests carry in their extensions.
 #[derive(Clone)]
 pub(crate) struct Peer(Arc<Connected>);
 
@@ -98,7 +97,7 @@ struct Connections {
     served: watch::Receiver<Served>,
     timer: Timer,
     state: Mutex<State>,
-    /// Notified when a connection has ended.
+    /// Notified when a connection ends.
     ended: Notify,
 }
 
@@ -106,9 +105,9 @@ struct Connections {
 struct State {
     /// The number of the latest connection.
     latest: u64,
-    /// The connections of strangers by their numbers, the oldest one first.
+    /// The connections of strangers by number, oldest first.
     strangers: BTreeMap<u64, Stranger>,
-    /// The number of the other connections.
+    /// The count of all other connections.
     known: usize,
 }
 
@@ -119,18 +118,18 @@ struct Stranger {
     evict: oneshot::Sender<()>,
 }
 
-/// Whether another connection is allowed.
+/// The room for another connection.
 enum Room {
-    /// There is a place.
+    /// There is a free place.
     Free,
-    /// A stranger has to go at this time.
+    /// A stranger can be evicted at this time.
     At(Instant),
-    /// All connections are known.
+    /// All connections belong to known peers.
     Full,
 }
 
-/// A place among the concurrent requests. A response has it among its extensions and keeps it until
-/// it is sent.
+/// A place among the concurrent requests. The response carries it in its extensions, and holds it
+/// until the response is sent.
 #[derive(Clone)]
 pub(crate) struct Place(#[allow(dead_code, reason = "it is held")] Arc<OwnedSemaphorePermit>);
 
@@ -143,10 +142,11 @@ struct Sending {
     _place: Option<Place>,
 }
 
-/// The listener, which outlives a task that serves. It is `None` once the service stops.
+/// The listener, which outlives each run of the task that serves. It is `None` once the service
+/// stops.
 pub(crate) type Listener = Arc<tokio::sync::Mutex<Option<TcpListener>>>;
 
-/// Serves connections until the service stops. Requests that have begun are answered.
+/// Serves connections until the service stops. Requests that have begun are still answered.
 pub(crate) async fn serve(
     listener: Listener,
     served: watch::Receiver<Served>,
@@ -199,20 +199,20 @@ fn is_of_peer(error: &io::Error) -> bool {
 }
 
 impl Connections {
-    /// Waits until another connection is allowed. If there are strangers, the one that was
-    /// connected first has to go, and no more than its grace is waited for.
+    /// Waits until another connection is allowed. If there are strangers, this evicts the oldest,
+    /// and waits no longer than its grace period.
     async fn make_room(&self) {
         loop {
             match self.room() {
                 Room::Free => return,
-                // The time has come, or there is a place before.
+                // Either the stranger can be evicted now, or a connection has ended.
                 Room::At(at) => drop(timeout_at(at, self.ended.notified()).await),
                 Room::Full => self.ended.notified().await,
             }
         }
     }
 
-    /// Makes room for another connection, if it can be made now.
+    /// Makes room for another connection, if that is possible now.
     fn room(&self) -> Room {
         let most = self.served.borrow().bounds.connections;
         let mut state = self.state();
@@ -224,7 +224,7 @@ impl Connections {
         if Instant::now() < at {
             return Room::At(at);
         }
-        // It may have ended by itself.
+        // The connection may have ended by itself.
         let _ = oldest.remove().evict.send(());
         metrics::counter!("timerd_connections_evicted_total").increment(1);
         Room::Free
@@ -238,7 +238,7 @@ impl Connections {
         stops: &watch::Receiver<bool>,
         talks: &mut JoinSet<()>,
     ) {
-        // Responses are written in parts. A socket without this option still works.
+        // Sends the parts of a response without delay. A socket without this option still works.
         let _ = stream.set_nodelay(true);
         let stream = TimeoutStream::new(&self.timer, stream);
         let (evict, evicted) = oneshot::channel();
@@ -276,20 +276,20 @@ async fn talk(
     let connection = builder.max_buf_size(BUFFER).serve_connection(stream, service);
     let mut connection = pin!(connection);
     tokio::select! {
-        // The peer has gone, or its deadline has passed.
+        // The peer is gone, or its deadline has passed.
         _ = connection.as_mut() => return,
-        // The sender of a peer that is known is gone.
+        // This branch is disabled once the peer is known, because its sender is dropped.
         Ok(()) = evicted => return,
         () = stopped(stops) => {}
     }
-    // Others have not sent a whole head, and may never do it.
+    // Other peers have not sent a whole head, and may never do so.
     if peer.0.is_busy.load(Relaxed) {
         connection.as_mut().graceful_shutdown();
         let _ = connection.await;
     }
 }
 
-/// Answers a request by what is served when it begins.
+/// Answers a request with the routes and bounds that apply when it begins.
 async fn answer(peer: Peer, request: Request<Incoming>) -> Result<Response<Sending>, Infallible> {
     peer.0.is_busy.store(true, Relaxed);
     let Served { mut router, bounds: Bounds { timeout, .. } } =
@@ -314,14 +314,14 @@ impl Peer {
         self.0.address
     }
 
-    /// Makes it no stranger.
+    /// Marks the peer as known.
     pub(crate) fn becomes_known(&self) {
         let peer = &*self.0;
         if peer.is_known.load(Relaxed) {
             return;
         }
         let mut state = peer.connections.state();
-        // One that had to go stays a stranger.
+        // A peer that was evicted stays a stranger.
         if state.strangers.remove(&peer.number).is_some() {
             state.known += 1;
             peer.is_known.store(true, Relaxed);

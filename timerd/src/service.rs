@@ -1,4 +1,4 @@
-//! [`Service`], the parts put together and running.
+//! [`Service`], which runs all parts together.
 
 #![forbid(unsafe_code)]
 
@@ -27,25 +27,25 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tourbillon_durable::{DurableError, DurableTimers};
 
-/// The store of a service to which none was named.
+/// The store of a service that is started without one.
 const STORE: &str = "timers.db";
 
-/// The time for which a stopping service waits for requests and calls.
+/// How long a stopping service waits for requests and calls.
 const STOP: Duration = Duration::from_secs(10);
 
-/// The time after which a stopping service ends in any case.
+/// How long a stopping service waits for the store to accept the outcomes of calls.
 const END: Duration = Duration::from_secs(13);
 
-/// The time for which a stopping service waits for its history.
+/// How long a stopping service waits for its history.
 const RECORDED: Duration = Duration::from_secs(1);
 
-/// The number of descriptors that are left for the store, the history and the process itself.
+/// The number of descriptors that are reserved for the store, the history and the process itself.
 const RESERVED: usize = 128;
 
-/// The smallest number of connections with which a service starts.
+/// The number of connections below which a service does not start.
 const LEAST_CONNECTIONS: usize = 16;
 
-/// The longest duration of an attempt, a minute more than the longest time limit of a call.
+/// The maximum duration of an attempt, a minute more than the maximum time limit of a call.
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(660);
 
 /// A running service.
@@ -61,7 +61,7 @@ pub struct Service {
     background: JoinSet<()>,
 }
 
-/// The parts of what is served that no reload replaces.
+/// The parts of the API and the page that a reload does not replace.
 struct Front {
     app: App,
     sessions: Sessions,
@@ -70,9 +70,9 @@ struct Front {
 
 /// A token that is not in the configuration file.
 enum OwnToken {
-    /// The operator has given it to the process.
+    /// The operator passed the token to the process.
     Given(String),
-    /// The service has made it, for as long as the configuration has none.
+    /// The service created the token, and accepts it while the configuration has none.
     Made(String),
 }
 
@@ -82,12 +82,12 @@ impl fmt::Debug for Service {
     }
 }
 
-/// The reason for which a service does not start.
+/// The reason why a service does not start.
 #[derive(Debug)]
 pub enum StartError {
     /// The store cannot be opened.
     Store(DurableError),
-    /// The address cannot be listened on.
+    /// The service cannot listen on the address.
     Listen(String, std::io::Error),
     /// The configuration cannot be used.
     Config(String),
@@ -106,17 +106,17 @@ impl fmt::Display for StartError {
 impl std::error::Error for StartError {}
 
 impl Service {
-    /// Opens the store and starts to serve.
+    /// Opens the store and starts serving.
     ///
     /// # Errors
     ///
-    /// Fails if the store cannot be opened, the address cannot be listened on, or the configuration
-    /// cannot be used.
+    /// Fails if the store cannot be opened, the service cannot listen on the address, or the
+    /// configuration cannot be used.
     pub async fn start(arguments: &Arguments, config: &Config) -> Result<Self, StartError> {
         Self::start_with(arguments, config, system_resolver()).await
     }
 
-    /// Like [`start`](Self::start), with another resolver for the hosts of webhooks.
+    /// Starts like [`start`](Self::start), with another resolver for the hosts of webhooks.
     ///
     /// # Errors
     ///
@@ -169,13 +169,13 @@ impl Service {
         Ok(Self { address, front, served, stop, serving, working, runs, recording, background })
     }
 
-    /// The address on which the service listens.
+    /// Returns the address on which the service listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The token that the service has made because none was configured.
+    /// Returns the token that the service created, if none was configured.
     #[must_use]
     pub fn token(&self) -> Option<&str> {
         match &self.front.own_token {
@@ -184,12 +184,13 @@ impl Service {
         }
     }
 
-    /// Replaces the tokens, the limits of requests and the secrets by those of another
-    /// configuration, without a gap. Requests and calls that have begun end by the old ones.
+    /// Applies the tokens, request limits and secrets of another configuration, without
+    /// interrupting the service. Requests and calls that have begun end under the old
+    /// configuration.
     ///
     /// # Errors
     ///
-    /// Fails if the configuration cannot be used. The service then keeps what it has.
+    /// Fails if the configuration cannot be used. The service then keeps its current configuration.
     pub fn reload(&self, config: &Config) -> Result<(), StartError> {
         let rules = Rules::of(config, self.front.own_token.as_ref())?;
         self.front.app.caller.reload(config).map_err(StartError::Config)?;
@@ -198,8 +199,8 @@ impl Service {
         Ok(())
     }
 
-    /// Ends the service. Requests and calls that have begun have ten seconds to end. Calls that run
-    /// longer are given back to the store, so that they are made again.
+    /// Stops the service. Requests and calls that have begun have ten seconds to end. Calls that
+    /// run longer are given back to the store and made again.
     pub async fn stop(mut self) {
         self.stop.send_replace(true);
         tokio::join!(
@@ -214,12 +215,12 @@ impl Service {
         end(&mut self.recording, RECORDED, "the history may lack the last runs").await;
         self.background.shutdown().await;
         let App { timers, health, .. } = &self.front.app;
-        // The check of the health may have been in the middle of a write.
+        // The health check may have been in the middle of a write.
         let _ = tokio::time::timeout(RECORDED, health.unmark(timers)).await;
     }
 }
 
-/// Opens the store, and returns its address.
+/// Opens the store, and returns it with its address.
 async fn open_store(
     arguments: &Arguments,
     config: &Config,
@@ -233,7 +234,7 @@ async fn open_store(
     Ok((place, timers.map_err(StartError::Store)?))
 }
 
-/// Watches the health and the figures of the store, until the service stops.
+/// Watches the health and the figures of the store until the service stops.
 fn watch_store(
     tasks: &mut JoinSet<()>,
     timers: &DurableTimers,
@@ -254,7 +255,7 @@ fn watch_store(
     }));
 }
 
-/// What a configuration says of requests.
+/// The settings of a configuration that apply to requests.
 struct Rules {
     tokens: Tokens,
     limits: Limits,
@@ -270,7 +271,7 @@ impl Rules {
 }
 
 impl Front {
-    /// Returns the routes of the API and of the page, and the bounds within which they are served.
+    /// Returns the routes of the API and the page, and their bounds.
     fn served(&self, Rules { tokens, limits, connections }: Rules) -> Served {
         let gate = Arc::new(Gate::new(tokens, &limits));
         let pages = page::router(self.app.clone(), Arc::clone(&gate), self.sessions.clone());
@@ -280,7 +281,7 @@ impl Front {
     }
 }
 
-/// Serves requests, until the service stops.
+/// Serves requests until the service stops.
 fn serving(
     listener: TcpListener,
     served: watch::Receiver<Served>,
@@ -296,7 +297,7 @@ fn serving(
     })
 }
 
-/// Waits for the end of a task, which is aborted if it takes longer.
+/// Waits for a task to end, and aborts it after a time limit.
 async fn end<T>(task: &mut JoinHandle<T>, limit: Duration, aborted: &str) {
     if tokio::time::timeout(limit, &mut *task).await.is_err() {
         tracing::warn!("{aborted}");
@@ -317,7 +318,7 @@ struct Work {
 }
 
 impl Work {
-    /// Calls what is due, until the service stops.
+    /// Calls due webhooks until the service stops.
     async fn run(self) -> Result<(), String> {
         let Self { timers, caller, runs, store, concurrency, stops } = self;
         let worker = timers.worker().concurrency(concurrency).metrics(&store);
@@ -341,7 +342,7 @@ impl Work {
 }
 
 /// Returns the maximum number of connections. It leaves enough descriptors for the store and for
-/// calls, each of which may have a connection and a resolver.
+/// calls, each of which may need one for its connection and one for its resolver.
 fn connections(config: &Config) -> Result<usize, StartError> {
     let failed = |error: std::io::Error| StartError::Config(error.to_string());
     let (open, _) = rlimit::Resource::NOFILE.get().map_err(failed)?;
@@ -358,7 +359,7 @@ fn connections(config: &Config) -> Result<usize, StartError> {
     Ok(left.min(config.limits.connections.get()))
 }
 
-/// Returns the tokens that are accepted, of which there is at least one.
+/// Returns the accepted tokens. Fails if there is none.
 fn accepted(config: &Config, own: Option<&OwnToken>) -> Result<Tokens, StartError> {
     let refused = |error: TokenError| StartError::Config(error.to_string());
     let mut tokens = Tokens::new(&config.tokens).map_err(refused)?;
@@ -376,7 +377,7 @@ fn accepted(config: &Config, own: Option<&OwnToken>) -> Result<Tokens, StartErro
 }
 
 impl OwnToken {
-    /// Returns the token in the arguments, or makes one if the configuration has none either.
+    /// Returns the token in the arguments, or creates a token if the configuration has none either.
     fn new(arguments: &Arguments, config: &Config) -> Result<Option<Self>, StartError> {
         if let Some(token) = &arguments.token {
             return Ok(Some(Self::Given(token.clone())));

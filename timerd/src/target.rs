@@ -1,5 +1,5 @@
-//! [`Target`], a webhook in the form in which it is called. A [`Webhook`] that has become a target
-//! can be sent: its request consists of parsed parts only.
+//! [`Target`], a webhook that is ready to be called. Its request consists only of parsed parts, so
+//! a [`Webhook`] that has become a target can always be sent.
 
 #![forbid(unsafe_code)]
 
@@ -39,7 +39,7 @@ const OWN: &str = "webhook-";
 /// The maximum number of headers of a webhook. Many servers refuse more than 100 in a request.
 const MOST_HEADERS: usize = 64;
 
-/// The maximum length of all headers of a webhook in bytes.
+/// The maximum total length in bytes of the headers of a webhook.
 const LONGEST_HEADERS: usize = 16 * 1024;
 
 /// A webhook that can be called.
@@ -47,10 +47,10 @@ const LONGEST_HEADERS: usize = 16 * 1024;
 pub(crate) struct Target {
     pub(crate) host: Host<String>,
     pub(crate) port: u16,
-    /// The name in the certificate of the receiver, if it is called by TLS.
+    /// The name in the certificate of the receiver, if it is called over TLS.
     pub(crate) tls: Option<ServerName<'static>>,
     pub(crate) time_limit: Option<Duration>,
-    /// The name of the secret, if it is not the default one.
+    /// The name of the secret, unless it is the default.
     pub(crate) secret: Option<String>,
     pub(crate) body: Bytes,
     method: Method,
@@ -66,11 +66,11 @@ pub(crate) struct Target {
 /// The reason why a webhook cannot be called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TargetError {
-    /// The payload of a timer is no webhook.
+    /// The payload of a timer is not a webhook.
     Payload(String),
     /// The URL cannot be parsed.
     Url(String),
-    /// The URL has another scheme, or none.
+    /// The URL has no scheme, or an unsupported one.
     Scheme,
     /// The URL has a user name or a password.
     Credentials,
@@ -89,20 +89,20 @@ pub(crate) enum TargetError {
 pub(crate) enum HeaderError {
     Name,
     Value,
-    /// The service sets it itself.
+    /// The service sets this header itself.
     Reserved,
-    /// Another header has this name in another spelling.
+    /// Another header has the same name in different case.
     Repeated,
 }
 
 impl Target {
-    /// Reads the target of a timer.
+    /// Reads a target from the payload of a timer.
     pub(crate) fn from_payload(payload: &[u8]) -> Result<Self, TargetError> {
         let webhook = Webhook::from_payload(payload).map_err(TargetError::Payload)?;
         Self::try_from(&webhook)
     }
 
-    /// Returns the address of a host that is no name.
+    /// Returns the host if it is an address and not a name.
     pub(crate) fn literal(&self) -> Option<IpAddr> {
         match self.host {
             Host::Ipv4(address) => Some(address.into()),
@@ -111,8 +111,8 @@ impl Target {
         }
     }
 
-    /// Returns the request. The headers of the timer come before those of the webhook, which
-    /// replace them, and the headers of the service replace both.
+    /// Returns the request. Headers of the webhook replace headers of the timer, and headers of the
+    /// service replace both.
     pub(crate) fn request<'a>(
         &self,
         of_timer: impl Iterator<Item = (&'a str, &'a str)>,
@@ -127,7 +127,7 @@ impl Target {
         if let Some(kind) = self.content_type {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
         }
-        // They may be written by other programs, and those that cannot be sent are left out.
+        // Other programs may have written these headers. Headers that cannot be sent are left out.
         let stored = of_timer.flat_map(|(name, value)| checked_header(name, value));
         let own = self.headers.iter().map(|(name, value)| (name.clone(), value.clone()));
         let host = (HOST, self.authority.clone());
@@ -176,10 +176,10 @@ impl TryFrom<&Webhook> for Target {
     }
 }
 
-/// Parses the URL of a webhook. Names of hosts are converted to their form in the DNS, and other
-/// spellings of an address of IPv4 to that address.
+/// Parses the URL of a webhook. Host names are converted to their form in the DNS, and other
+/// spellings of an IPv4 address to the usual form.
 fn parse_url(text: &str) -> Result<Url, TargetError> {
-    // The parser would leave them out.
+    // The parser would drop these characters.
     if text.contains(|character: char| character.is_control() || character == ' ') {
         return Err(TargetError::Url("spaces and control characters are not allowed".to_owned()));
     }
@@ -222,7 +222,7 @@ fn parse_headers(webhook: &Webhook) -> Result<HeaderMap, TargetError> {
     Ok(headers)
 }
 
-/// Returns a header of a call, unless it is set by the service.
+/// Parses a header of a call. Fails if the service sets this header itself.
 fn checked_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), HeaderError> {
     let name = HeaderName::from_str(name).map_err(|_| HeaderError::Name)?;
     if RESERVED.contains(&name.as_str()) || name.as_str().starts_with(OWN) {
@@ -231,7 +231,7 @@ fn checked_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), 
     Ok((name, HeaderValue::from_str(value).map_err(|_| HeaderError::Value)?))
 }
 
-/// Returns the type of a body that is sent without one of the webhook.
+/// Returns the type of a body for which the webhook sets none.
 fn content_type(body: &str) -> Option<&'static str> {
     match body.is_empty() {
         true => None,
@@ -305,7 +305,7 @@ mod tests {
             let request = sent(&target);
             assert_eq!(request.headers()[HOST], host, "{url}");
             assert_eq!(target.port, port, "{url}");
-            // hyper writes these bytes, and parses none of them.
+            // hyper writes these bytes without parsing them.
             let written = request.uri().path_and_query().map(|path| path.as_str());
             assert!(written.is_some_and(|written| written.starts_with('/')), "{url}: {written:?}");
             assert_eq!(

@@ -1,4 +1,4 @@
-//! [`keep`], which watches a task of the service, so that no task ends unseen.
+//! [`keep`], which watches a task of the service, so that no task ends unnoticed.
 
 #![forbid(unsafe_code)]
 
@@ -6,11 +6,11 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// The pause before a task that has ended starts again.
+/// The pause before a task that has ended is restarted.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Runs a task until the service stops. A task that panics, fails, or ends before that is logged
-/// and counted, and starts again after a pause.
+/// Runs a task until the service stops. If the task panics, fails or ends before then, its end is
+/// logged and counted, and it is restarted after a pause.
 pub(crate) async fn keep<F>(
     name: &'static str,
     stops: watch::Receiver<bool>,
@@ -19,7 +19,7 @@ pub(crate) async fn keep<F>(
     F: Future<Output = Result<(), String>> + Send + 'static,
 {
     loop {
-        // Dropping the set aborts the task with its watcher.
+        // If the watcher is dropped, the set is dropped too and aborts the task.
         let mut running = JoinSet::new();
         running.spawn(task());
         let end = match running.join_next().await {
@@ -36,9 +36,9 @@ pub(crate) async fn keep<F>(
     }
 }
 
-/// Completes when the service is to stop.
+/// Completes when the service is asked to stop.
 pub(crate) async fn stopped(mut stops: watch::Receiver<bool>) {
-    // A sender that is gone is a service that was dropped.
+    // The wait fails if the sender is gone, because the service was dropped.
     let _ = stops.wait_for(|stop| *stop).await;
 }
 

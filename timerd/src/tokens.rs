@@ -14,7 +14,8 @@ use subtle::ConstantTimeEq;
 /// The length in characters below which a token is easy to guess.
 const SHORT: usize = 16;
 
-/// Texts that are not secret: examples in documentation, and the rest of a variable that is unset.
+/// Texts that are not secret: examples in the documentation, and the expansion of a variable that
+/// is not set.
 const KNOWN: [&str; 6] = ["", "\n", "sesame", "sesame\n", "TOKEN", "$TOKEN"];
 
 type Hash = [u8; 32];
@@ -40,7 +41,7 @@ pub struct NewToken {
     pub sha256: String,
 }
 
-/// The reason why a token is refused at the start. Each has the name of the token.
+/// The reason why a token is refused at start, with the name of the token.
 #[derive(Debug, PartialEq)]
 pub(crate) enum TokenError {
     Blank(String),
@@ -101,7 +102,7 @@ impl Tokens {
         if token.is_empty() {
             return Err(TokenError::Blank(name.to_owned()));
         }
-        // A header cannot have others.
+        // A header cannot have other characters.
         if !token.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
             return Err(TokenError::Characters(name.to_owned()));
         }
@@ -132,8 +133,8 @@ impl Tokens {
         Ok(())
     }
 
-    /// Returns the name of a token that is accepted, from a header or from a form. How long it
-    /// takes depends neither on the contents of the token nor on its place.
+    /// Returns the name of a token from a header or a form if it is accepted. The duration depends
+    /// neither on the contents of the token nor on its position in the list.
     pub(crate) fn name_of(&self, text: &str) -> Option<&str> {
         let given = hash(trimmed(text));
         let mut found = None;
@@ -145,7 +146,7 @@ impl Tokens {
         found
     }
 
-    /// Returns what stands for a token in cookies.
+    /// Returns the mark that stands for a token in cookies.
     pub(crate) fn mark_of(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|token| token.name == name).map(|token| &*token.mark)
     }
@@ -161,7 +162,7 @@ impl NewToken {
     ///
     /// # Errors
     ///
-    /// Fails if the system has no random numbers.
+    /// Fails if the system cannot provide random numbers.
     pub fn random() -> Result<Self, String> {
         let text = random().map_err(|error| format!("could not create a token: {error}"))?;
         let sha256 = hex::encode(hash(&text));
@@ -176,8 +177,7 @@ pub(crate) fn random() -> Result<String, getrandom::Error> {
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
-/// Returns a token without the white space around it, which files and forms add, and headers
-/// remove.
+/// Returns a token without the white space around it, which files and forms add and headers remove.
 fn trimmed(text: &str) -> &str {
     text.trim_ascii()
 }

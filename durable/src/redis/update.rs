@@ -1,5 +1,6 @@
-//! Operations that depend on the existing record. It is read here, because scripts can compare
-//! neither rules nor headers, and the operation is executed unless the record changed meanwhile.
+//! Operations that depend on the existing record. The record is read here, because scripts can
+//! compare neither rules nor headers. The operation is then executed only if the record has not
+//! changed meanwhile.
 
 #![forbid(unsafe_code)]
 
@@ -14,7 +15,7 @@ use super::operations::{Operations, known};
 use std::sync::Arc;
 
 impl Operations {
-    /// Updates a timer, or inserts it if there is none, or inserts it over one that meets its
+    /// Updates a timer, inserts it if there is none, or inserts it over a timer that meets its
     /// condition.
     pub(super) async fn insert_over(
         self: Arc<Self>,
@@ -30,7 +31,7 @@ impl Operations {
                 (Some((found, _)), _) => self.insert(timer.clone(), Some(&found)).await,
             };
             match inserted {
-                // It was inserted or changed meanwhile.
+                // The timer was inserted or changed meanwhile.
                 Err(DurableError::Exists | DurableError::Changed) => {}
                 inserted => return inserted,
             }
@@ -47,15 +48,15 @@ impl Operations {
             let found = self.read_if(&id, Some(&only)).await?;
             let found = found.as_ref().map(|(found, _)| &found[..]);
             match self.cancel(&id, found).await {
-                // It was changed meanwhile.
+                // The timer was changed meanwhile.
                 Err(DurableError::Changed) => {}
                 cancelled => return cancelled,
             }
         }
     }
 
-    /// Reads a timer, as it is stored and as it is. Fails with [`DurableError::Changed`] if it does
-    /// not meet a condition.
+    /// Reads a timer, and returns the stored bytes and the record. Fails with
+    /// [`DurableError::Changed`] if the timer does not meet the condition.
     async fn read_if(
         &self,
         id: &str,

@@ -1,8 +1,8 @@
-//! [`Condition`], what a request expects of the timer that it changes (RFC 9110), and the entity
-//! tags by which it names that timer.
+//! [`Condition`], the precondition of a request that changes a timer (RFC 9110), and the entity
+//! tags of timers.
 //!
-//! The tag of a timer is the number of its last insert. It is strong for what was put, the webhook
-//! and the schedule, and does not change with attempts, pauses and redrives.
+//! The tag of a timer is the number of its last insert. It is a strong validator of the webhook and
+//! the schedule, and does not change with attempts, pauses and redrives.
 
 #![forbid(unsafe_code)]
 
@@ -14,13 +14,13 @@ use http::HeaderMap;
 use http::request::Parts;
 use tourbillon_durable::{DurableError, DurableTimer, DurableTimers};
 
-/// What a request expects of the timer that it changes.
+/// The precondition of a request that changes a timer.
 pub(super) enum Condition {
-    /// Nothing.
+    /// There is no precondition.
     Any,
-    /// There is none (`If-None-Match: *`).
+    /// The timer must not exist (`If-None-Match: *`).
     New,
-    /// It has one of these tags.
+    /// The timer must have one of these tags.
     Over(Tags),
 }
 
@@ -43,8 +43,9 @@ impl<S: Send + Sync> FromRequestParts<S> for Condition {
 }
 
 impl Tags {
-    /// Changes the timer if it has one of these tags. `change` gets the number of the insert over
-    /// which the store has to execute the change, because the timer may change after it was read.
+    /// Changes the timer if it has one of these tags. The timer may change after it is read, so
+    /// `change` receives the number of the insert that the store must find when it makes the
+    /// change.
     pub(super) async fn change<R, F>(
         &self,
         timers: &DurableTimers,
@@ -59,7 +60,7 @@ impl Tags {
             let timer = timer.filter(|timer| self.has(timer)).ok_or(DurableError::Changed)?;
             let number = timer.last_insert().and_then(number).map(str::to_owned);
             match change(number).await {
-                // It was changed meanwhile, and may have another of these tags.
+                // The timer was changed meanwhile, and may now have another of these tags.
                 Err(DurableError::Changed) => {}
                 changed => return changed,
             }
@@ -72,13 +73,13 @@ impl Tags {
     }
 }
 
-/// Returns the tag of a timer. Timers that other programs have inserted have none, and neither have
-/// those that were cancelled and end with their running attempt.
+/// Returns the tag of a timer. A timer has no tag if another program inserted it, or if it was
+/// cancelled and ends with its running attempt.
 pub(super) fn tag(timer: &DurableTimer) -> Option<ETag> {
     format!("\"{}\"", number(timer.last_insert()?)?).parse().ok()
 }
 
-/// Returns `true` if a request has a copy with this tag.
+/// Returns `true` if the client already has a copy with this tag.
 pub(super) fn is_known(headers: &HeaderMap, tag: &ETag) -> Result<bool, Problem> {
     let known: Option<IfNoneMatch> = read(headers)?;
     Ok(known.is_some_and(|known| !known.precondition_passes(tag)))

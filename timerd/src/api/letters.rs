@@ -21,13 +21,13 @@ const LONGEST_PAGE: usize = 1000;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Listed {
-    /// `oldest` (the default) or `newest`, the letters that come first.
+    /// The letters that come first, `oldest` (the default) or `newest`.
     #[serde(default)]
     #[param(inline)]
     order: Order,
-    /// Only letters that come after this number in the order.
+    /// Only letters that come after this number in this order.
     after: Option<u64>,
-    /// The maximum number of letters. The default is 100, and a page has at most 1000.
+    /// The maximum number of letters, up to 1000. The default is 100.
     limit: Option<usize>,
 }
 
@@ -45,18 +45,18 @@ enum Order {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Which {
-    /// Only letters with a greater number than this.
+    /// Only letters with a number greater than this.
     after: Option<u64>,
-    /// The maximum number of letters. The default is 100, and a page has at most 1000.
+    /// The maximum number of letters, up to 1000. The default is 100.
     limit: Option<usize>,
 }
 
-/// The way in which a letter is redriven.
+/// The options of a redrive.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct As {
-    /// A new id for the timer, in case another timer has its id now.
+    /// A new id for the timer, in case another timer now has its old id.
     r#as: Option<String>,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct As {
 #[derive(Serialize, ToSchema)]
 pub(super) struct Letters {
     dead_letters: Vec<Letter>,
-    /// The value of `after` for the next page, if there is one. A page with large letters ends
+    /// The value of `after` for the next page, if there is one. A page of large letters may end
     /// before its limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<u64>,
@@ -120,7 +120,7 @@ pub(super) async fn list(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Kept {
-    /// The number of letters that are kept, of which `0` is none.
+    /// The number of letters to keep. With `0`, none is kept.
     most: Option<u64>,
     /// The maximum age of a letter, such as `30d`.
     age: Option<String>,
@@ -135,8 +135,8 @@ pub(super) struct Deleted {
 
 /// Deletes dead letters, oldest first.
 ///
-/// Of the letters stay the latest `most`, and of these the ones that are not older than `age`. One
-/// of the two is needed.
+/// Keeps the latest `most` letters, unless they are older than `age`. At least one of the two is
+/// needed.
 #[utoipa::path(delete, path = "/v1/dead-letters", operation_id = "trim_dead_letters",
     tag = "dead letters", params(Kept), responses((status = 200, body = Deleted))
 )]
@@ -186,7 +186,7 @@ pub(super) async fn delete(
 
 /// Redrives a dead letter.
 ///
-/// Its timer is due at once, with all its attempts.
+/// The timer is due at once, with all its attempts.
 #[utoipa::path(post, path = "/v1/dead-letters/{number}/redrive",
     operation_id = "redrive_dead_letter", tag = "dead letters",
     params(("number" = u64, Path, description = "The number of the letter"), As),

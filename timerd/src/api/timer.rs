@@ -29,7 +29,7 @@ use utoipa::{IntoParams, ToSchema};
 /// The maximum number of timers in a response.
 const LONGEST_PAGE: usize = 1000;
 
-/// The headers of a timer that differ between two requests for the same timer.
+/// The headers of a timer that differ between a request and its repetition.
 const OF_REQUEST: [&str; 3] = ["traceparent", "tracestate", INSERT];
 
 /// A timer to insert.
@@ -46,8 +46,8 @@ pub(super) struct NewTimer {
 #[derive(Serialize, ToSchema)]
 pub(super) struct Done {
     id: String,
-    /// After an insert `new`, `kept`, `next`, `replaced` or `updated`. After a cancel `removed`, or
-    /// `running` if an attempt is still running. After a pause or resume the state of the timer.
+    /// `new`, `kept`, `next`, `replaced` or `updated` after an insert. `removed` after a cancel, or
+    /// `running` if an attempt is still running. The state of the timer after a pause or resume.
     result: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     due: Option<String>,
@@ -58,24 +58,24 @@ pub(super) struct Done {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Which {
-    /// Only timers in this state: `resting`, `running`, `pausing`, `cancelling` or `paused`.
-    /// Excludes `due_from` and `due_before`.
+    /// Only timers in this state: `resting`, `running`, `pausing`, `cancelling` or `paused`. Cannot
+    /// be combined with `due_from` or `due_before`.
     state: Option<String>,
     /// Only timers that are due at this time or later.
     due_from: Option<String>,
     /// Only timers that are due before this time.
     due_before: Option<String>,
-    /// The maximum number of timers. The default is 100, and at most 1000 are listed.
+    /// The maximum number of timers, up to 1000. The default is 100.
     limit: Option<usize>,
     /// The `next` of the previous page.
     after: Option<String>,
 }
 
-/// A page of timers, in the order of their due times.
+/// A page of timers, ordered by due time.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Timers {
     timers: Vec<Timer>,
-    /// The value of `after` for the next page, if there is one. A page with large timers ends
+    /// The value of `after` for the next page, if there is one. A page of large timers may end
     /// before its limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
@@ -83,13 +83,13 @@ pub(super) struct Timers {
 
 /// Inserts a timer.
 ///
-/// The option `existing` decides what happens if the id exists. A request that is repeated is
-/// answered with `kept`, even if the option is `refuse`, unless its time is relative by `after`.
+/// The option `existing` decides what happens if the id exists. A repeated request is answered with
+/// `kept`, even if the option is `refuse`, unless its time is relative (`after`).
 ///
-/// With `If-Match` the timer is only inserted over one whose `ETag` is given, and `existing` is
-/// `replace` by default. Of several requests with the same tag one succeeds. With
-/// `If-None-Match: *` the timer is only inserted if the id is free. A repeated request is answered
-/// with `kept` here as well.
+/// With `If-Match`, the timer is inserted only over an existing timer with one of the given tags,
+/// and `existing` is `replace` by default. Of several requests with the same tag, only one
+/// succeeds. With `If-None-Match: *`, the timer is inserted only if the id is free. A repeated
+/// request is answered with `kept` here as well.
 #[utoipa::path(put, path = "/v1/timers/{id}", operation_id = "put_timer", tag = "timers",
     params(
         ("id" = String, Path, description = "The id of the timer"),
@@ -159,8 +159,8 @@ pub(super) async fn put(
     Ok((status, Json(Done { id, result, due })))
 }
 
-/// Returns `true` if the timer with an id is the one that a request describes, so that the request
-/// may be a repetition. The headers of a request differ, and the options are those without them.
+/// Returns `true` if the timer with this id is as a request describes it, so that the request may
+/// be a repetition. `options` lack the headers [`OF_REQUEST`], which differ between repetitions.
 async fn is_equal(
     app: &App,
     id: &str,
@@ -169,7 +169,7 @@ async fn is_equal(
     options: Options,
 ) -> Result<bool, Problem> {
     let Some(timer) = app.timers.get(id).await? else { return Ok(false) };
-    // What comes next was put later, and what was cancelled ends with its attempt.
+    // A next timer was put later, and a cancelled timer ends with its attempt.
     if timer.next.is_some() || timer.state == TimerState::Cancelling {
         return Ok(false);
     }
@@ -186,9 +186,9 @@ async fn is_equal(
 
 /// Shows a timer.
 ///
-/// Its `ETag` changes with each request that puts the timer, and not with attempts and pauses. A
-/// response without a body therefore says that the webhook and the schedule are the same, and
-/// nothing about the state. A timer that another program has inserted has no `ETag`.
+/// The `ETag` changes with each request that puts the timer, but not with attempts and pauses. A
+/// response without a body therefore means that the webhook and the schedule are unchanged, and
+/// says nothing about the state. A timer that another program inserted has no `ETag`.
 #[utoipa::path(get, path = "/v1/timers/{id}", operation_id = "get_timer", tag = "timers",
     params(
         ("id" = String, Path, description = "The id of the timer"),
@@ -215,12 +215,12 @@ pub(super) async fn get(
     if let Some(tag) = tag {
         response.headers_mut().typed_insert(tag);
     }
-    // A cache would revalidate an old state with the tag.
+    // With the tag, a cache would revalidate an old state.
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Ok(response)
 }
 
-/// Lists timers in the order of their due times.
+/// Lists timers, ordered by due time.
 #[utoipa::path(get, path = "/v1/timers", operation_id = "list_timers", tag = "timers", params(Which),
     responses((status = 200, body = Timers))
 )]
@@ -246,7 +246,8 @@ pub(super) async fn list(
         Some(state) => app.timers.list_state(state, after, limit).await,
         None => app.timers.list_due((from, before), after, limit).await,
     };
-    // The store ends a page at a number of bytes, so another request is needed for the rest.
+    // The store may end a page early because of its size, so another request tells whether there
+    // are more.
     let found = page(after, limit).await?;
     let mut next = None;
     if let Some(last) = found.last()
@@ -297,7 +298,7 @@ pub(super) async fn cancel(
 
 /// Pauses a timer.
 ///
-/// An attempt that is running continues. No other begins until the timer is resumed.
+/// An attempt that is running continues. No new attempt begins until the timer is resumed.
 #[utoipa::path(post, path = "/v1/timers/{id}/pause", operation_id = "pause_timer", tag = "timers",
     params(("id" = String, Path, description = "The id of the timer")), responses(
     (status = 200, body = Done),
@@ -312,7 +313,8 @@ pub(super) async fn pause(
 
 /// Resumes a timer.
 ///
-/// If it is overdue, it is called at once, or skipped by its option `misfire`.
+/// If the timer is overdue, its webhook is called at once, or skipped according to the option
+/// `misfire`.
 #[utoipa::path(post, path = "/v1/timers/{id}/resume", operation_id = "resume_timer", tag = "timers",
     params(("id" = String, Path, description = "The id of the timer")), responses(
     (status = 200, body = Done),

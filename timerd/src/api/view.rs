@@ -24,7 +24,7 @@ pub(super) enum Call {
         /// The request.
         webhook: WebhookView,
     },
-    /// A payload that is no webhook.
+    /// A payload that is not a webhook.
     Payload(PayloadView),
 }
 

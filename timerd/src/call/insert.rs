@@ -1,34 +1,34 @@
-//! The identity of a delivery, which receivers use to call nothing twice.
+//! The identity of a delivery, by which receivers recognise repeated calls.
 //!
 //! A timer can be inserted again under the same id and for the same time. Each insert therefore has
-//! a number, which is kept in a header of the timer and becomes a part of the key. Retries,
-//! redrives and copies keep it. It also tells one version of a timer from the next.
+//! a number, which is stored in a header of the timer and becomes a part of the key. Retries,
+//! redrives and copies keep the number. The number also distinguishes the versions of a timer.
 
 #![forbid(unsafe_code)]
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tourbillon_durable::{Delivery, Options};
 
-/// The header of a timer that has the number of its insert. It is not sent.
+/// The header of a timer that holds the number of its insert. It is not sent to receivers.
 pub(crate) const INSERT: &str = "webhook-insert";
 
-/// The characters of a token that are not encoded. The dot is encoded, because it separates the
-/// parts of what is signed.
+/// Encodes all characters of a token except letters, digits and these. The dot is encoded, because
+/// it separates the parts of the text that is signed.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~').remove(b':');
 
-/// Adds the number of an insert, which is random.
+/// Adds a random number to the options of an insert.
 pub(crate) fn numbered(options: Options) -> Result<Options, getrandom::Error> {
     let mut number = [0; 8];
     getrandom::fill(&mut number)?;
     Ok(options.header(INSERT, hex::encode(number)))
 }
 
-/// Returns the number of the insert that has set these options.
+/// Returns the number of the insert that set these options.
 pub(crate) fn number(options: &Options) -> Option<&str> {
     options.get_headers().find(|(name, _)| *name == INSERT).map(|(_, number)| number)
 }
 
-/// Returns the idempotency key of a delivery. Other programs insert timers without a number.
+/// Returns the idempotency key of a delivery. Timers that other programs insert have no number.
 pub(super) fn key(delivery: &Delivery) -> String {
     let key = utf8_percent_encode(&delivery.token, PLAIN).to_string();
     match delivery.headers.iter().find(|(name, _)| name == INSERT) {

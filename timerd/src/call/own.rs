@@ -1,4 +1,4 @@
-//! [`OwnFaults`] and [`put_off`], which give deliveries back that could not be attempted.
+//! [`OwnFaults`] and [`put_off`], which give back deliveries that could not be attempted.
 
 #![forbid(unsafe_code)]
 
@@ -12,21 +12,21 @@ use tourbillon_durable::{Delivery, Verdict};
 /// The shortest pause of a delivery that was given back.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest pause. A delivery comes at most this long after the fault has ended.
+/// The longest pause. A delivery is attempted at most this long after the fault has ended.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// How long a fault is not logged again. It concerns many timers as a rule.
+/// How long a fault is not logged again. A fault usually affects many timers.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// The metric that counts calls which were not made, by the name of the fault, or by [`PLACES`].
+/// The metric that counts calls that were not made, by the name of the fault or by [`PLACES`].
 const METRIC: &str = "timerd_calls_not_made_total";
 
-/// The reason of calls for which there was no place.
+/// The label of calls that were not made because there was no place.
 const PLACES: &str = "places";
 
 /// The faults of this machine that have prevented calls.
 pub(crate) struct OwnFaults {
-    /// The times at which faults were logged, by their names.
+    /// The time when each fault was last logged, by name.
     logged: Mutex<HashMap<&'static str, Instant>>,
 }
 
@@ -40,7 +40,8 @@ impl Default for OwnFaults {
 }
 
 impl OwnFaults {
-    /// Counts and logs a fault, and gives the delivery back, for longer the later it is.
+    /// Counts and logs a fault, and gives the delivery back. The later the delivery is, the longer
+    /// it pauses.
     pub(crate) fn give_back(
         &self,
         fault: &OwnFault,
@@ -56,7 +57,7 @@ impl OwnFaults {
         Verdict::GiveBack { after: pause(late), error: Some(fault.to_string()) }
     }
 
-    /// Returns `true` if a fault was not logged of late.
+    /// Returns `true` if a fault was not logged recently.
     fn is_news(&self, name: &'static str) -> bool {
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
@@ -68,14 +69,14 @@ impl OwnFaults {
     }
 }
 
-/// Gives a delivery back because its receiver has no place. Its last error stays.
+/// Gives a delivery back because its receiver has no free place. The timer keeps its last error.
 pub(crate) fn put_off(after: Duration) -> Verdict {
     metrics::counter!(METRIC, "reason" => PLACES).increment(1);
     Verdict::GiveBack { after, error: None }
 }
 
-/// Returns the pause of a delivery that is so late. It grows with each pause, and needs no record
-/// of earlier pauses.
+/// Returns the pause of a delivery that is late by `late`. Each pause is longer than the last, and
+/// no record of earlier pauses is needed.
 fn pause(late: Duration) -> Duration {
     (late / 2).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
 }

@@ -1,5 +1,5 @@
-//! [`Places`], which bounds the concurrent calls of each receiver, so that one that is slow delays
-//! no other.
+//! [`Places`], which limits the concurrent calls to each receiver, so that a slow receiver does not
+//! delay the others.
 //!
 //! ```text
 //!   due ──► a place is free ──► called
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A receiver is a host and a port. Deliveries that are given back hold no permit of the worker.
-//! They come back one after another and not all at once.
+//! They come back one after another, not all at once.
 
 #![forbid(unsafe_code)]
 
@@ -20,27 +20,29 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 use url::Host;
 
-/// How long a delivery waits for a place. A receiver whose calls take longer on average
-/// is slow, and deliveries to it do not wait.
+/// How long a delivery waits for a place. A receiver whose calls take longer on average is slow,
+/// and deliveries to it do not wait.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// The longest wait with which a delivery is given back. It bounds how soon a receiver that has
-/// become quick again is called.
+/// The longest wait of a delivery that is given back. It bounds how long a receiver that is quick
+/// again waits for its next call.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// The longest time between two deliveries that come back. Few at a time ask for a place in vain.
+/// The longest time between two deliveries that come back. Because they are spread out, only a few
+/// at a time find no place.
 const LONGEST_STEP: Duration = Duration::from_millis(20);
 
-/// The number of calls without a response in time, one after another, after which a receiver has
-/// one place.
+/// The number of consecutive calls without a timely response after which a receiver has only one
+/// place.
 const SILENT: u32 = 3;
 
-/// The number of receivers without calls that are remembered. Their names come from timers.
+/// The number of receivers above which idle receivers are forgotten. Timers can name any number of
+/// receivers.
 const MOST_REMEMBERED: usize = 4096;
 
 #[derive(Debug)]
 pub(crate) struct Places {
-    /// The maximum number of concurrent calls of a receiver.
+    /// The maximum number of concurrent calls to a receiver.
     each: usize,
     receivers: Mutex<HashMap<Key, Receiver>>,
 }
@@ -48,21 +50,21 @@ pub(crate) struct Places {
 /// The host and the port of a receiver.
 type Key = (Host<String>, u16);
 
-/// The calls of a receiver.
+/// The calls to a receiver.
 #[derive(Debug)]
 struct Receiver {
     calling: usize,
-    /// The deliveries that wait for a place, each to be sent one.
+    /// The deliveries that wait for a place. Each place is sent to the first of them.
     waiting: VecDeque<oneshot::Sender<Place>>,
     /// The average duration of a call.
     average: Duration,
-    /// The number of the latest calls without a response in time.
+    /// The number of consecutive calls, up to the latest, without a timely response.
     silent: u32,
-    /// When the last of the deliveries that were given back comes back.
+    /// When the last delivery that was given back comes back.
     last_return: Instant,
 }
 
-/// A place for one call, free again once it is dropped.
+/// A place for one call, which becomes free when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
     places: Arc<Places>,
@@ -71,13 +73,13 @@ pub(crate) struct Place {
 }
 
 impl Places {
-    /// Creates places of which each receiver has at most so many.
+    /// Creates places, at most `each` of them for each receiver.
     pub(crate) fn new(each: usize) -> Self {
         Self { each: each.max(1), receivers: Mutex::default() }
     }
 
-    /// Takes a place for a call of a target. Fails with the wait after which the delivery
-    /// comes back.
+    /// Takes a place for a call to a target. If there is none, fails with the wait after which the
+    /// delivery comes back.
     pub(crate) async fn enter(self: &Arc<Self>, target: &Target) -> Result<Place, Duration> {
         let key = (target.host.clone(), target.port);
         let waiting = {
@@ -106,7 +108,7 @@ impl Places {
         Err(receiver.wait(self.each))
     }
 
-    /// Passes a place on to a delivery that waits for it, or makes it free.
+    /// Passes a place on to a delivery that waits for it, or frees the place.
     fn leave(self: &Arc<Self>, key: &Key) {
         let mut all = self.lock();
         let Some(receiver) = all.get_mut(key) else { return };
@@ -115,7 +117,7 @@ impl Places {
         if let Some(waiting) = is_free.then(|| receiver.waiting.pop_front()).flatten() {
             receiver.calling += 1;
             drop(all);
-            // One that has stopped waiting returns the place, and its end passes it on.
+            // If this delivery no longer waits, the place is dropped here, which passes it on.
             drop(waiting.send(Place::new(self, key.clone())));
         } else if all.len() > MOST_REMEMBERED {
             all.retain(|_, receiver| receiver.calling > 0);
@@ -132,7 +134,7 @@ impl Place {
         Self { places: Arc::clone(places), key, begun: Instant::now() }
     }
 
-    /// Notes the duration of the call, and whether its receiver responded in time.
+    /// Records the duration of the call, and whether its receiver responded in time.
     pub(crate) fn note(&self, responded: bool) {
         let took = self.begun.elapsed();
         let mut all = self.places.lock();
@@ -164,9 +166,9 @@ impl Receiver {
         self.average <= PATIENCE && self.silent < SILENT
     }
 
-    /// Returns the wait with which a delivery is given back. Each comes back after the one before
-    /// it, in the time of a call and up to a minute. If more wait than are called in a minute, the
-    /// rest is spread over the second half of it.
+    /// Returns the wait of a delivery that is given back. Deliveries come back one after another,
+    /// no sooner than a call takes, and within a minute. If more deliveries wait than can be called
+    /// in a minute, the rest are spread over the second half of the minute.
     fn wait(&mut self, each: usize) -> Duration {
         let (now, places) = (Instant::now(), u32::try_from(self.most(each)).unwrap_or(u32::MAX));
         let step = (self.average / places).min(LONGEST_STEP);
@@ -195,7 +197,7 @@ mod tests {
         Arc::new(Places::new(each))
     }
 
-    /// Takes places until there is none.
+    /// Takes places until none is left.
     async fn all_of(places: &Arc<Places>, target: &Target) -> Vec<Place> {
         let mut taken = Vec::new();
         while let Ok(place) = places.enter(target).await {
@@ -260,8 +262,8 @@ mod tests {
         assert_eq!(all_of(&places, &target).await.len(), 8);
     }
 
-    /// Ten thousand that come at once neither come back at once, nor later than a minute after the
-    /// receiver is quick again.
+    /// Ten thousand deliveries that arrive at once come back neither at once nor later than a
+    /// minute after the receiver is quick again.
     #[tokio::test(start_paused = true)]
     async fn deliveries_come_back_one_after_another() {
         for (each, responded) in [(16, true), (16, false)] {

@@ -1,12 +1,11 @@
-//! [`Pool`], the connections to receivers that are idle and can be used again.
+//! [`Pool`], the idle connections to receivers that can be reused.
 //!
 //! ```text
 //!   guard ──► the addresses of a host that may be called now ──► an idle connection to one of them
 //!                                                           └──► or a new one
 //! ```
 //!
-//! A connection is used again only for the same host, and only if its address is still among those
-//! that the guard permits.
+//! A connection is reused only for the same host, and only if the guard still permits its address.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "idle connections have an age")]
@@ -27,32 +26,33 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use url::Host;
 
-/// The number of idle connections. The oldest one is closed when there are more.
+/// The maximum number of idle connections. If there are more, the oldest is closed.
 pub(crate) const POOLED: usize = 512;
 
-/// The time after which an idle connection is closed. Many servers close theirs after five seconds,
-/// and it is better not to send requests to connections that are about to end.
+/// How long an idle connection is kept. Many servers close idle connections after five seconds, and
+/// it is better not to send a request on a connection that is about to be closed.
 const IDLE: Duration = Duration::from_secs(4);
 
-/// The interval at which old connections are closed.
+/// How often old connections are closed.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The length of a response up to which it is read, so that its connection can be used again.
+/// The maximum length of a response that is read to its end, so that its connection can be reused.
 const LONGEST_BODY: usize = 64 * 1024;
 
-/// The length of the beginning of a refusal that is shown.
+/// The maximum length of the part of a refusal that is shown.
 const EXCERPT: usize = 1024;
 
-/// The time for which the rest of a response is awaited.
+/// How long to wait for the rest of a response.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The number of headers in a response.
+/// The maximum number of headers in a response.
 const MOST_HEADERS: usize = 1000;
 
+/// The idle connections, oldest first.
 #[derive(Default)]
 pub(crate) struct Pool(Mutex<VecDeque<Idle>>);
 
-/// A connection that waits for a request, from the oldest to the latest one.
+/// A connection that waits for a request.
 struct Idle {
     since: Instant,
     connection: Connection,
@@ -65,7 +65,7 @@ struct Connection {
     address: SocketAddr,
     sender: SendRequest<Full<Bytes>>,
     heard: Heard,
-    /// The task of the connection, which ends with it.
+    /// The task that drives the connection, and ends with it.
     _task: JoinSet<()>,
 }
 
@@ -78,8 +78,8 @@ pub(crate) struct Answer {
 }
 
 impl Pool {
-    /// Sends a request, and returns the response, whose body has not been read. If an idle
-    /// connection ends before the first byte of a response, the request is sent again on a new one.
+    /// Sends a request, and returns the response before its body is read. If an idle connection
+    /// ends before the first byte of a response, the request is sent again on a new connection.
     pub(crate) async fn send(
         self: &Arc<Self>,
         guard: &Guard,
@@ -87,7 +87,7 @@ impl Pool {
         request: Request<Full<Bytes>>,
     ) -> Result<Answer, Fault> {
         if let Some(mut connection) = self.take(route) {
-            // The end of the body before it was read with that response.
+            // Forgets that the end of the previous response was heard.
             connection.heard.take();
             match connection.sender.send_request(request.clone()).await {
                 Ok(response) => return Ok(self.answer(connection, response)),
@@ -107,7 +107,7 @@ impl Pool {
         Answer { pool: Arc::clone(self), connection, head, body }
     }
 
-    /// Closes connections that have been idle for long, again and again.
+    /// Periodically closes connections that have been idle for too long.
     pub(crate) async fn watch(&self) -> ! {
         loop {
             tokio::time::sleep(INTERVAL).await;
@@ -115,7 +115,7 @@ impl Pool {
         }
     }
 
-    /// Takes the latest idle connection that leads where a route does.
+    /// Takes the most recent idle connection to the receiver of a route.
     fn take(&self, route: &Route<'_>) -> Option<Connection> {
         let mut all = self.idle();
         loop {
@@ -141,13 +141,13 @@ impl Pool {
 }
 
 impl Answer {
-    /// Returns the head of the response and, unless it is a success, the beginning of its body as
-    /// far as it comes by a time. The connection is kept once the rest of the body has been read.
+    /// Returns the head of the response and, unless it is a success, the beginning of its body that
+    /// arrives by `end`. The connection is kept once the rest of the body has been read.
     pub(crate) async fn read_until(self, end: tokio::time::Instant) -> Response<Bytes> {
         let Self { pool, mut connection, head, mut body } = self;
         let mut beginning = BytesMut::new();
         if !head.status.is_success() {
-            // What does not come in time is left out.
+            // The part that does not arrive in time is left out.
             let _ = tokio::time::timeout_at(end, async {
                 while beginning.len() < EXCERPT
                     && let Some(Ok(frame)) = body.frame().await
@@ -178,14 +178,14 @@ impl Connection {
         let (sender, connection) = handshake.map_err(ReceiverFault::Http)?;
         let mut task = JoinSet::new();
         task.spawn(async {
-            // The request that it carries fails with it.
+            // If the connection fails, the request that it carries fails too.
             let _ = connection.await;
         });
         let (host, is_tls) = (route.target.host.clone(), route.target.tls.is_some());
         Ok(Self { host, is_tls, address, sender, heard, _task: task })
     }
 
-    /// Returns `true` if the connection leads where a route does.
+    /// Returns `true` if the connection leads to the receiver of a route.
     fn fits(&self, route: &Route<'_>) -> bool {
         self.address.port() == route.target.port
             && self.is_tls == route.target.tls.is_some()

@@ -1,4 +1,4 @@
-//! The meaning of a response.
+//! The verdict on a response.
 
 #![forbid(unsafe_code)]
 
@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 use tourbillon_durable::Verdict;
 
-/// The shortest wait, so that a receiver that always asks for none is not called without a pause.
-/// Attempts that do not count have no end either.
+/// The shortest wait. Without it, a receiver that always asks for no wait would be called forever
+/// without a pause, because these attempts do not count.
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 
 /// The longest wait that a receiver may ask for.
@@ -21,10 +21,10 @@ const LONGEST_WAIT: Duration = Duration::from_secs(86_400);
 /// | response | verdict |
 /// |---|---|
 /// | 2xx | done |
-/// | 410, if it is final | failed for good, and a repetition ends |
+/// | 410, if it is final | failed for good, and the timer no longer repeats |
 /// | another final status | failed for good |
 /// | 429 or 503 with `Retry-After` | again after that time, a second to a day, and the attempt does not count |
-/// | everything else, redirects too | retried |
+/// | everything else, including redirects | retried |
 pub(super) fn of(
     response: &Response<Bytes>,
     final_statuses: &BTreeSet<u16>,
@@ -48,7 +48,7 @@ pub(super) fn of(
     Verdict::Retry(error)
 }
 
-/// Returns the status of a refusal, and the beginning of its body on one line.
+/// Returns the error for a refusal, with its status and the beginning of its body on one line.
 fn error(response: &Response<Bytes>) -> String {
     let text = String::from_utf8_lossy(response.body());
     let is_space = |character: char| character.is_whitespace() || character.is_control();
@@ -63,7 +63,7 @@ fn error(response: &Response<Bytes>) -> String {
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
-        // A number of any length is one.
+        // A number that is too long to parse is still a number of seconds.
         return Some(value.parse().map_or(Duration::MAX, Duration::from_secs));
     }
     let date = httpdate::parse_http_date(value).ok()?;

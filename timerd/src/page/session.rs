@@ -1,8 +1,8 @@
-//! Sessions of the page. A token begins one, and a signed cookie has all of it, so that each
-//! instance of the service with the same key knows it.
+//! Sessions of the page. A session begins with a token, and a signed cookie holds all of it, so
+//! every instance of the service with the same key accepts it.
 //!
-//! The cookie has the mark of its token, the time at which the session began, and the secret of its
-//! forms. A session ends at an age, or with its token.
+//! The cookie holds the mark of the token, the time when the session began, and the secret of its
+//! forms. A session ends at a certain age, or when its token is removed.
 
 #![forbid(unsafe_code)]
 
@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use subtle::ConstantTimeEq;
 
-/// The name of the cookie, and its name where only TLS may carry it.
+/// The name of the cookie, and its name if only TLS may carry it.
 const NAMES: [&str; 2] = ["timerd", "__Host-timerd"];
 
 /// The age at which a session ends.
@@ -49,9 +49,9 @@ impl Session {
 }
 
 impl Sessions {
-    /// Derives the key from the configured one, or else from the token in the arguments. Hashes of
-    /// tokens are no secrets, so without both of them the key is random, and other instances do not
-    /// know the sessions of this one.
+    /// Derives the key from the configured key, or else from the token in the arguments. Without
+    /// either, the key is random, because hashes of tokens are not secret. Other instances then do
+    /// not accept the sessions of this instance.
     pub(crate) fn new(arguments: &Arguments, config: &Page) -> Result<Self, String> {
         let secret = match (&config.key, &arguments.token) {
             (Some(key), _) => key.text().to_owned(),
@@ -63,7 +63,7 @@ impl Sessions {
         Ok(Self { key: Key::derive_from(&master), is_secure: config.secure })
     }
 
-    /// Begins a session by the mark of a token, and returns its cookie.
+    /// Begins a session with the mark of a token, and returns its cookie.
     pub(super) fn begin(
         &self,
         headers: &HeaderMap,
@@ -111,7 +111,7 @@ impl Sessions {
     }
 }
 
-/// Returns the time since 1970, which instances share.
+/// Returns the time since 1970, which all instances share.
 #[allow(clippy::disallowed_methods, reason = "sessions have an age")]
 fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()

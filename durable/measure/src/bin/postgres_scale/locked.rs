@@ -1,5 +1,5 @@
-//! A stream of timers beside a transaction of a caller that has locked other timers, which are due.
-//! Streams without such a transaction alternate with it.
+//! A stream of timers while a transaction of a caller holds locks on other timers that are due.
+//! Streams with and without such a transaction alternate.
 
 use crate::Options;
 use crate::postgres_server::PostgresServer;
@@ -15,10 +15,10 @@ const LEVELS: [&str; 3] = ["read committed", "repeatable read", "serializable"];
 /// The numbers of timers that a transaction locks.
 const ROWS: [usize; 3] = [1, 64, 3000];
 
-/// The numbers of timers per second of a stream.
+/// The rates of a stream in timers per second.
 const RATES: [usize; 2] = [100, 1000];
 
-/// Compares the streams for each isolation level, number of locked timers and rate.
+/// Compares both streams for each isolation level, number of locked timers and rate.
 pub(crate) async fn measure(subject: &Subject<PostgresServer>, options: &Options) -> Vec<Locked> {
     let mut all = Vec::new();
     for level in LEVELS {
@@ -52,7 +52,7 @@ async fn compare(subject: &Subject<PostgresServer>, options: &Options, locked: &
     work.end().await;
 }
 
-/// Begins a transaction that locks timers before they are due, and waits until they are.
+/// Begins a transaction that locks timers before they are due, and waits until they are due.
 async fn lock(subject: &Subject<PostgresServer>, level: &str, rows: usize) -> Child {
     let server = &subject.server;
     server.order(&format!(
