@@ -22,13 +22,14 @@ impl Condition {
     }
 
     /// Fails with [`DurableError::Changed`] unless the last insert of this timer meets the
-    /// condition.
-    pub(super) fn check(&self, found: Option<&Record>) -> Result<(), DurableError> {
+    /// condition, if there is one.
+    pub(super) fn check(this: Option<&Self>, found: Option<&Record>) -> Result<(), DurableError> {
+        let Some(Self { name, value: expected }) = this else { return Ok(()) };
         let last = found.map(|found| found.next.as_deref().unwrap_or(found));
         // A cancelled timer ends with its attempt.
         let last = last.filter(|last| !last.cancelled).ok_or(DurableError::Changed)?;
         let mut headers = last.settings.headers.iter();
-        let value = headers.find(|(name, _)| *name == self.name).map(|(_, value)| value);
-        if value == self.value.as_ref() { Ok(()) } else { Err(DurableError::Changed) }
+        let value = headers.find(|(own, _)| own == name).map(|(_, value)| value);
+        if value == expected.as_ref() { Ok(()) } else { Err(DurableError::Changed) }
     }
 }

@@ -227,9 +227,7 @@ impl Transaction {
     ) -> Result<Inserted, TransitionError> {
         let due = timer.due.time(now)?;
         let before = self.find(&timer.id)?;
-        if let Some(over) = &timer.over {
-            over.check(before.as_ref())?;
-        }
+        Condition::check(timer.over.as_ref(), before.as_ref())?;
         let new = || Record::new(timer, due);
         let scheduled = match (&before, timer.existing) {
             (None, _) => Inserted::New,
@@ -260,9 +258,7 @@ impl Transaction {
         only: Option<&Condition>,
     ) -> Result<Cancelled, TransitionError> {
         let found = self.find(id)?;
-        if let Some(only) = only {
-            only.check(found.as_ref())?;
-        }
+        Condition::check(only, found.as_ref())?;
         let Some(mut found) = found else { return Ok(Cancelled::NotFound) };
         let before = Some(Former::of(&found));
         if found.fence.is_none() {

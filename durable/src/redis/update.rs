@@ -66,9 +66,7 @@ impl Operations {
             Some(stored) => Some((stored.record.clone(), self.record(id, stored)?)),
             None => None,
         };
-        if let Some(condition) = condition {
-            condition.check(found.as_ref().map(|(_, record)| record))?;
-        }
+        Condition::check(condition, found.as_ref().map(|(_, record)| record))?;
         Ok(found)
     }
 
