@@ -112,10 +112,10 @@ impl Executor for Workers {
         if self.grow(state) {
             return;
         }
-        // All threads are busy, and the next free thread takes the batch. If only the first thread
-        // could be started, its handler may be waiting for this batch.
+        // All threads are busy, and the next free thread takes the batch. If no more threads can be
+        // started, their handlers may be waiting for this batch.
         let mut state = self.queue.lock();
-        if state.threads == 1 {
+        if state.free == 0 && state.threads < self.most {
             let oldest = state.take();
             drop(state);
             if let Some(job) = oldest {
@@ -321,6 +321,21 @@ mod tests {
         let second = thread_of_a_batch(&scarce.workers);
         assert!(second != first && second != thread::current().id());
         assert_eq!(scarce.attempts.load(Relaxed), 2);
+    }
+
+    /// The handlers of both threads wait for the batch.
+    #[test]
+    fn a_batch_runs_where_it_is_handed_over_if_no_more_threads_can_be_started() {
+        let scarce = scarce(Duration::from_secs(60));
+        scarce.refuses.store(false, Relaxed);
+        let held = [(); 2].map(|()| hand_over(&scarce.workers));
+        let busy = held.each_ref().map(|(began, _)| began.recv().unwrap());
+        scarce.refuses.store(true, Relaxed);
+        for _ in 0..2 {
+            let thread = thread_of_a_batch(&scarce.workers);
+            assert!(thread == thread::current().id() && !busy.contains(&thread));
+        }
+        drop(held);
     }
 
     #[test]
