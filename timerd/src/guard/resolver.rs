@@ -1,12 +1,23 @@
 //! [`Resolver`], which finds the addresses of a host, and [`system_resolver`].
+//!
+//! The system's resolver blocks a thread until it knows more, and a call that no longer waits for
+//! it does not end it. Calls of one host therefore share a lookup ([`Lookups`]), and the number of
+//! lookups is bounded.
 
 #![forbid(unsafe_code)]
 
 use dns_lookup::{AddrInfoHints, LookupError, LookupErrorKind, SockType, getaddrinfo};
+use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
+use std::panic::catch_unwind;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::watch;
+
+/// The maximum number of lookups that have begun. It leaves half of the runtime's blocking threads
+/// to other work.
+const MOST_LOOKUPS: usize = 256;
 
 /// Resolves the name of a host.
 pub type Resolver = Arc<dyn Fn(String) -> Resolving + Send + Sync>;
@@ -38,15 +49,58 @@ impl std::error::Error for ResolveError {}
 /// Returns the resolver of the system.
 #[must_use]
 pub fn system_resolver() -> Resolver {
-    Arc::new(|host| {
-        Box::pin(async move {
-            let lookup = tokio::task::spawn_blocking(move || lookup(&host));
-            lookup.await.unwrap_or_else(|error| Err(ResolveError::Away(error.to_string())))
-        })
-    })
+    let lookups = Arc::new(Lookups::default());
+    Arc::new(move |host| Box::pin(Arc::clone(&lookups).addresses(host, lookup)))
 }
 
-fn lookup(host: &str) -> Result<Vec<IpAddr>, ResolveError> {
+/// What a lookup finds.
+type Found = Result<Vec<IpAddr>, ResolveError>;
+
+/// The lookups that have begun, each for all calls of its host.
+#[derive(Default)]
+struct Lookups(Mutex<HashMap<String, watch::Receiver<Option<Found>>>>);
+
+impl Lookups {
+    /// Returns the addresses of a host, by a lookup that has begun or by a new one.
+    async fn addresses(self: Arc<Self>, host: String, lookup: fn(&str) -> Found) -> Found {
+        let mut found = self.begin(host, lookup)?;
+        let failed = || ResolveError::Away("the lookup has failed".to_owned());
+        let found = found.wait_for(Option::is_some).await.map_err(|_| failed())?;
+        found.clone().unwrap_or_else(|| Err(failed()))
+    }
+
+    fn begin(
+        self: Arc<Self>,
+        host: String,
+        lookup: fn(&str) -> Found,
+    ) -> Result<watch::Receiver<Option<Found>>, ResolveError> {
+        let mut all = self.lock();
+        if let Some(begun) = all.get(&host) {
+            return Ok(begun.clone());
+        }
+        if all.len() >= MOST_LOOKUPS {
+            return Err(ResolveError::Away(format!("{MOST_LOOKUPS} lookups are not answered")));
+        }
+        let (send, found) = watch::channel(None);
+        all.insert(host.clone(), found.clone());
+        drop(all);
+        tokio::task::spawn_blocking(move || {
+            // Whatever becomes of the lookup, the next call begins another one.
+            let found = catch_unwind(|| lookup(&host));
+            self.lock().remove(&host);
+            if let Ok(found) = found {
+                send.send_replace(Some(found));
+            }
+        });
+        Ok(found)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, watch::Receiver<Option<Found>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn lookup(host: &str) -> Found {
     // Each address comes once, and not once for each type of socket.
     let hints = AddrInfoHints { socktype: SockType::Stream.into(), ..AddrInfoHints::default() };
     let found = getaddrinfo(Some(host), None, Some(hints)).map_err(ResolveError::from)?;
@@ -60,5 +114,52 @@ impl From<LookupError> for ResolveError {
             LookupErrorKind::NoName | LookupErrorKind::NoData => Self::NoSuchName,
             _ => Self::Away(std::io::Error::from(error).to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+    use std::time::Duration;
+    use tokio::time::timeout;
+
+    static ANSWERS: Mutex<()> = Mutex::new(());
+
+    /// Finds an address at once, except for hosts of `away.example`, whose server is silent for as
+    /// long as the test holds the lock.
+    fn found(host: &str) -> Found {
+        if host.ends_with("away.example") {
+            drop(ANSWERS.lock());
+        }
+        Ok(vec![Ipv4Addr::LOCALHOST.into()])
+    }
+
+    #[tokio::test]
+    async fn lookups_are_bounded_although_their_calls_have_ended() {
+        let lookups = Arc::new(Lookups::default());
+        let resolve = |host: String| {
+            let found = Arc::clone(&lookups).addresses(host, found);
+            timeout(Duration::from_millis(1), found)
+        };
+        let silent = ANSWERS.lock();
+        for _ in 0..1000 {
+            resolve("away.example".to_owned()).await.expect_err("no answer in time");
+        }
+        assert_eq!(lookups.lock().len(), 1);
+        for number in 0..2 * MOST_LOOKUPS {
+            let found = resolve(format!("{number}.away.example")).await;
+            assert!(found.is_err() || matches!(found, Ok(Err(ResolveError::Away(_)))));
+        }
+        assert_eq!(lookups.lock().len(), MOST_LOOKUPS);
+        drop(silent);
+        let here = Ok(vec![Ipv4Addr::LOCALHOST.into()]);
+        let last = Arc::clone(&lookups).addresses("away.example".to_owned(), found).await;
+        assert_eq!(last, here);
+        while !lookups.lock().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let other = Arc::clone(&lookups).addresses("here.example".to_owned(), found).await;
+        assert_eq!(other, here);
     }
 }
