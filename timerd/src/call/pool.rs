@@ -23,11 +23,19 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use url::Host;
 
+/// The maximum number of connections without a call.
+pub(crate) const POOLED: usize = MOST_IDLE + MOST_READ;
+
 /// The maximum number of idle connections. If there are more, the oldest is closed.
-pub(crate) const POOLED: usize = 512;
+const MOST_IDLE: usize = 448;
+
+/// The maximum number of connections whose responses are read to the end after their calls. If
+/// there are more, the connection is closed instead, because a receiver may never send the end.
+const MOST_READ: usize = 64;
 
 /// How long an idle connection is kept. Many servers close idle connections after five seconds, and
 /// it is better not to send a request on a connection that is about to be closed.
@@ -48,9 +56,12 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 /// The maximum number of headers in a response.
 const MOST_HEADERS: usize = 1000;
 
-/// The idle connections, oldest first.
-#[derive(Default)]
-pub(crate) struct Pool(Mutex<VecDeque<Idle>>);
+pub(crate) struct Pool {
+    /// The idle connections, oldest first.
+    idle: Mutex<VecDeque<Idle>>,
+    /// The places of connections whose responses are read to the end.
+    reads: Arc<Semaphore>,
+}
 
 /// A connection that waits for a request.
 struct Idle {
@@ -75,6 +86,12 @@ pub(crate) struct Answer {
     connection: Connection,
     head: Parts,
     body: Incoming,
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Self { idle: Mutex::default(), reads: Arc::new(Semaphore::new(MOST_READ)) }
+    }
 }
 
 impl Pool {
@@ -130,13 +147,13 @@ impl Pool {
     fn put(&self, connection: Connection) {
         let mut all = self.idle();
         all.push_back(Idle { since: Instant::now(), connection });
-        if all.len() > POOLED {
+        if all.len() > MOST_IDLE {
             all.pop_front();
         }
     }
 
     fn idle(&self) -> MutexGuard<'_, VecDeque<Idle>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -158,13 +175,16 @@ impl Answer {
             .await;
             beginning.truncate(EXCERPT);
         }
+        let response = Response::from_parts(head, beginning.freeze());
+        let Ok(place) = Arc::clone(&pool.reads).try_acquire_owned() else { return response };
         tokio::spawn(tokio::time::timeout(PATIENCE, async move {
+            let _place = place;
             let read = Limited::new(body, LONGEST_BODY).collect().await;
             if read.is_ok() && connection.sender.ready().await.is_ok() {
                 pool.put(connection);
             }
         }));
-        Response::from_parts(head, beginning.freeze())
+        response
     }
 }
 

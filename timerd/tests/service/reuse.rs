@@ -206,6 +206,43 @@ async fn a_body_that_does_not_end_is_not_awaited() {
     bench.stop().await;
 }
 
+/// A response that is never complete holds its connection for a second after the call.
+#[tokio::test]
+async fn few_connections_wait_for_the_ends_of_responses() {
+    const CALLS: usize = 300;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (open, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counts = [&open, &most, &calls].map(Arc::clone);
+    let receiver = tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let [open, most, calls] = counts.clone();
+            tokio::spawn(async move {
+                most.fetch_max(open.fetch_add(1, Relaxed) + 1, Relaxed);
+                let mut read = [0; 4096];
+                while stream.read(&mut read).await.is_ok_and(|length| length > 0) {
+                    calls.fetch_add(1, Relaxed);
+                    let endless = b"HTTP/1.1 200 OK\r\ncontent-length: 60000\r\n\r\nbeginning";
+                    let _ = stream.write_all(endless).await;
+                }
+                open.fetch_sub(1, Relaxed);
+            });
+        }
+    });
+    let bench = Bench::with(allowing(port)).await;
+    for id in 0..CALLS {
+        let url = format!("http://127.0.0.1:{port}/");
+        bench.api.put(&id.to_string(), &url, json!({ "after": "3s" })).await.json(201);
+    }
+    until("the calls", async || (calls.load(Relaxed) >= CALLS).then_some(())).await;
+    // A quarter of 128 concurrent calls, and those whose responses are read.
+    assert!((1..=32 + 64).contains(&most.load(Relaxed)), "{most:?} at once");
+    bench.stop().await;
+    receiver.abort();
+}
+
 #[tokio::test]
 async fn a_refusal_whose_body_does_not_end_is_still_that_refusal() {
     let endless = |_, _| Some("HTTP/1.1 422 No\r\ncontent-length: 9999\r\n\r\nno such customer");
