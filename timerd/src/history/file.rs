@@ -41,6 +41,12 @@ enum Trouble {
     Failure(String),
 }
 
+/// An operation that failed, and the database that it used, if the file could be opened.
+struct Failed {
+    database: Option<Arc<Database>>,
+    trouble: Trouble,
+}
+
 impl FileHistory {
     pub(super) fn new(file: PathBuf, bounds: HistoryBounds) -> Self {
         Self(Arc::new(Inner { file, bounds, database: Mutex::new(None) }))
@@ -72,29 +78,38 @@ impl Inner {
         &self,
         operation: impl Fn(&Database) -> Result<T, redb::Error>,
     ) -> Result<T, HistoryError> {
-        let work = || {
-            let database = self.database()?;
-            // It asserts what it reads from a damaged file.
-            let worked = catch_unwind(AssertUnwindSafe(|| operation(&database)));
-            worked.unwrap_or_else(|_| Err(redb::Error::Corrupted("the database panicked".into())))
-        };
-        let mut trouble = match work() {
+        let mut failed = match self.work(&operation) {
             Ok(done) => return Ok(done),
-            Err(error) => Trouble::from(error),
+            Err(failed) => failed,
         };
-        self.close();
-        if let Trouble::Damage(why) = &trouble {
-            let aside = self.set_aside().map_err(|error| self.error(error))?;
-            let (file, aside) = (self.file.display(), aside.display());
-            tracing::error!(%file, %aside, why, "the history is damaged and was set aside");
-            match work() {
-                Ok(done) => return Ok(done),
-                Err(error) => trouble = Trouble::from(error),
+        if let Trouble::Damage(why) = &failed.trouble {
+            if let Some(aside) = self.close(&failed).map_err(|error| self.error(error))? {
+                let (file, aside) = (self.file.display(), aside.display());
+                tracing::error!(%file, %aside, why, "the history is damaged and was set aside");
             }
-            self.close();
+            match self.work(&operation) {
+                Ok(done) => return Ok(done),
+                Err(again) => failed = again,
+            }
         }
-        let (Trouble::Damage(why) | Trouble::Failure(why)) = trouble;
+        self.close(&failed).map_err(|error| self.error(error))?;
+        let (Trouble::Damage(why) | Trouble::Failure(why)) = failed.trouble;
         Err(self.error(why))
+    }
+
+    fn work<T>(
+        &self,
+        operation: impl Fn(&Database) -> Result<T, redb::Error>,
+    ) -> Result<T, Failed> {
+        let database = self.database();
+        let database =
+            database.map_err(|error| Failed { database: None, trouble: error.into() })?;
+        // It asserts what it reads from a damaged file.
+        let worked = catch_unwind(AssertUnwindSafe(|| operation(&database)));
+        let panicked = |_| Err(redb::Error::Corrupted("the database panicked".into()));
+        worked
+            .unwrap_or_else(panicked)
+            .map_err(|error| Failed { database: Some(database), trouble: error.into() })
     }
 
     /// Returns the open database, or opens the file.
@@ -115,14 +130,30 @@ impl Inner {
         Ok(database)
     }
 
-    fn close(&self) {
-        let failed = self.open().take();
+    /// Closes the database that has failed, unless another operation has done so and the file is
+    /// another one by now. Returns the new name of a damaged file that was set aside.
+    fn close(&self, failed: &Failed) -> io::Result<Option<PathBuf>> {
+        let mut open = self.open();
+        let is_open = match (&*open, &failed.database) {
+            (Some(open), Some(failed)) => Arc::ptr_eq(open, failed),
+            (None, None) => true,
+            _ => false,
+        };
+        if !is_open {
+            return Ok(None);
+        }
+        let closed = open.take();
         // A database that has failed may panic.
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(failed)));
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(closed)));
+        match failed.trouble {
+            Trouble::Damage(_) => self.set_aside(),
+            Trouble::Failure(_) => Ok(None),
+        }
     }
 
-    /// Gives the file another name, and returns it.
-    fn set_aside(&self) -> io::Result<PathBuf> {
+    /// Gives the file another name, and returns it. Returns `None` if another operation has done
+    /// so.
+    fn set_aside(&self) -> io::Result<Option<PathBuf>> {
         let names = (1_u64..).map(|number| {
             let mut name = self.file.clone().into_os_string();
             name.push(format!(".damaged-{number}"));
@@ -133,9 +164,10 @@ impl Inner {
             match std::fs::hard_link(&self.file, &name) {
                 Ok(()) => {
                     std::fs::remove_file(&self.file)?;
-                    return Ok(name);
+                    return Ok(Some(name));
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
                 Err(error) => return Err(error),
             }
         }
@@ -243,6 +275,7 @@ fn latest(database: &Database, id: Option<&str>, limit: usize) -> Result<Vec<Run
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
     use std::num::NonZeroU64;
     use std::path::Path;
     use std::time::Duration;
@@ -294,8 +327,38 @@ mod tests {
         let inner = FileHistory::new(path.to_owned(), bounds.clone()).0;
         let runs: Vec<Run> = (0..2000).map(|number| Run::example("a", number)).collect();
         inner.with(|database| add(database, bounds, &runs)).expect("added");
-        inner.close();
+        drop(inner);
         std::fs::read(path).expect("a file")
+    }
+
+    /// Two operations have the same damaged database, and one of them goes on before the other
+    /// fails.
+    #[test]
+    fn a_history_that_is_new_is_not_set_aside() {
+        let folder = std::env::temp_dir().join(format!("timerd-together-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let bounds = HistoryBounds::default();
+        let inner = FileHistory::new(folder.join("history"), bounds.clone()).0;
+        let first = |failed: &Cell<bool>| !failed.replace(true);
+        let damage = || Err(redb::Error::Corrupted("damage".into()));
+        let (one, other) = (Cell::new(false), Cell::new(false));
+        let done = inner.with(|database| {
+            if !first(&one) {
+                return add(database, &bounds, &[Run::example("a", 2)]);
+            }
+            let done = inner.with(|database| match first(&other) {
+                true => damage(),
+                false => add(database, &bounds, &[Run::example("a", 1)]),
+            });
+            done.expect("the other goes on");
+            damage()
+        });
+        done.expect("it goes on");
+        let runs = inner.with(|database| latest(database, None, 9)).expect("a page");
+        assert_eq!(ended(&runs), ["2", "1"]);
+        let files = std::fs::read_dir(&folder).expect("a folder").count();
+        assert_eq!(files, 2, "the history and the damaged one");
+        std::fs::remove_dir_all(folder).expect("it is removed");
     }
 
     #[tokio::test]
