@@ -87,9 +87,9 @@ pub(super) struct Timers {
 /// `kept`, even if the option is `refuse`, unless its time is relative (`after`).
 ///
 /// With `If-Match`, the timer is inserted only over an existing timer with one of the given tags,
-/// and `existing` is `replace` by default. Of several requests with the same tag, only one
-/// succeeds. With `If-None-Match: *`, the timer is inserted only if the id is free. A repeated
-/// request is answered with `kept` here as well.
+/// and `existing` is `update` by default, which keeps a pause. Of several requests with the same
+/// tag, only one succeeds. With `If-None-Match: *`, the timer is inserted only if the id is free. A
+/// repeated request is answered with `kept` here as well.
 #[utoipa::path(put, path = "/v1/timers/{id}", operation_id = "put_timer", tag = "timers",
     params(
         ("id" = String, Path, description = "The id of the timer"),
@@ -118,7 +118,7 @@ pub(super) async fn put(
     match condition {
         Condition::Any => {}
         Condition::New => schedule.existing = Some(ExistingName::Refuse),
-        Condition::Over(_) => drop(schedule.existing.get_or_insert(ExistingName::Replace)),
+        Condition::Over(_) => drop(schedule.existing.get_or_insert(ExistingName::Update)),
     }
     let (when, plain) = schedule.read_over(app.caller.options())?;
     let options = trace::carried(&headers, plain.clone());

@@ -353,7 +353,7 @@ async fn of_two_writers_with_the_same_tag_one_wins() {
     send("PUT", &times[1], "if-none-match", "*").await.problem(412);
     assert_eq!(send("PUT", &times[0], "if-none-match", "*").await.json(200)["result"], "kept");
     let read = tag().await;
-    assert_eq!(send("PUT", &times[1], "if-match", &read).await.json(200)["result"], "replaced");
+    assert_eq!(send("PUT", &times[1], "if-match", &read).await.json(200)["result"], "updated");
     // The second writer would overwrite the first one.
     send("PUT", &times[2], "if-match", &read).await.problem(412);
     send("DELETE", "", "if-match", &read).await.problem(412);
@@ -364,7 +364,7 @@ async fn of_two_writers_with_the_same_tag_one_wins() {
     assert_ne!(newer, read);
     let both = format!("{read}, {newer}");
     send("PUT", &times[2], "if-match", &format!("W/{newer}")).await.problem(412);
-    assert_eq!(send("PUT", &times[2], "if-match", &both).await.json(200)["result"], "replaced");
+    assert_eq!(send("PUT", &times[2], "if-match", &both).await.json(200)["result"], "updated");
     for round in 0..20 {
         let (read, years) = (tag().await, [2100 + 2 * round, 2101 + 2 * round]);
         let times = years.map(|year| format!("{year}-01-01T00:00:00Z"));
@@ -396,8 +396,8 @@ async fn a_tag_is_of_what_was_put() {
     assert_eq!((same.status.as_u16(), &*same.text), (304, ""));
     assert_eq!(same.headers["etag"], tag);
     assert_eq!(get("\"other\"").await.json(200)["state"], "paused");
-    let update = json!({ "at": "2090-01-02T00:00Z", "existing": "update" });
-    let timer = json!({ "webhook": { "url": URL }, "schedule": update }).to_string();
+    let schedule = json!({ "at": "2090-01-02T00:00Z" });
+    let timer = json!({ "webhook": { "url": URL }, "schedule": schedule }).to_string();
     let put = async |name: &str, value: &str| {
         api.send_with("PUT", "/v1/timers/a", &timer, name, value).await
     };
