@@ -2,9 +2,10 @@
 //!
 //! A connection belongs to a **stranger** until one of its requests has a valid token or session.
 //! At the maximum number of connections, a new connection replaces the oldest connection of a
-//! stranger, once that has been open for [`GRACE`]. Strangers therefore cannot lock other peers
-//! out, however many and however slow they are, and a burst of strangers does not push out a
-//! connection whose first request is on its way.
+//! stranger or, if there are no strangers, the connection that has been idle longest, once that has
+//! been without a request for [`GRACE`]. Strangers therefore cannot lock other peers out, however
+//! many and however slow they are, neither can the holder of a token that was removed, and a burst
+//! of strangers does not push out a connection whose first request is on its way.
 //!
 //! Each connection has one deadline, which moves as the connection progresses:
 //!
@@ -98,7 +99,7 @@ struct Connections {
     timer: Timer,
     state: Mutex<State>,
     /// Notified when a connection ends.
-    ended: Notify,
+    changed: Notify,
 }
 
 #[derive(Default)]
@@ -107,8 +108,16 @@ struct State {
     latest: u64,
     /// The connections of strangers by number, oldest first.
     strangers: BTreeMap<u64, Stranger>,
-    /// The count of all other connections.
-    known: usize,
+    /// All other connections by number.
+    known: BTreeMap<u64, Known>,
+}
+
+/// A connection with a request that had a valid token or session.
+struct Known {
+    /// When the last response ended, or `None` during a request.
+    idle_since: Option<Instant>,
+    /// Ends the connection.
+    evict: oneshot::Sender<()>,
 }
 
 /// The connection of a stranger.
@@ -124,7 +133,7 @@ enum Room {
     Free,
     /// A stranger can be evicted at this time.
     At(Instant),
-    /// All connections belong to known peers.
+    /// All connections have requests.
     Full,
 }
 
@@ -156,7 +165,7 @@ pub(crate) async fn serve(
         served,
         timer: default_timer(),
         state: Mutex::default(),
-        ended: Notify::new(),
+        changed: Notify::new(),
     };
     let connections = Arc::new(connections);
     let mut talks = JoinSet::new();
@@ -205,9 +214,9 @@ impl Connections {
         loop {
             match self.room() {
                 Room::Free => return,
-                // Either the stranger can be evicted now, or a connection has ended.
-                Room::At(at) => drop(timeout_at(at, self.ended.notified()).await),
-                Room::Full => self.ended.notified().await,
+                // Either a connection can be evicted now, or there may be a place.
+                Room::At(at) => drop(timeout_at(at, self.changed.notified()).await),
+                Room::Full => self.changed.notified().await,
             }
         }
     }
@@ -216,16 +225,17 @@ impl Connections {
     fn room(&self) -> Room {
         let most = self.served.borrow().bounds.connections;
         let mut state = self.state();
-        if state.strangers.len() + state.known < most {
+        if state.strangers.len() + state.known.len() < most {
             return Room::Free;
         }
-        let Some(oldest) = state.strangers.first_entry() else { return Room::Full };
-        let at = oldest.get().accepted + GRACE;
-        if Instant::now() < at {
-            return Room::At(at);
+        let Some((since, number)) = state.first_to_go() else { return Room::Full };
+        if Instant::now() < since + GRACE {
+            return Room::At(since + GRACE);
         }
+        let stranger = state.strangers.remove(&number).map(|stranger| stranger.evict);
+        let evict = stranger.or_else(|| state.known.remove(&number).map(|known| known.evict));
         // The connection may have ended by itself.
-        let _ = oldest.remove().evict.send(());
+        let _ = evict.map(|evict| evict.send(()));
         metrics::counter!("timerd_connections_evicted_total").increment(1);
         Room::Free
     }
@@ -264,6 +274,17 @@ impl Connections {
     }
 }
 
+impl State {
+    /// Returns the number of the connection that has to go first, and since when it has been
+    /// without a request.
+    fn first_to_go(&self) -> Option<(Instant, u64)> {
+        let oldest = self.strangers.first_key_value();
+        let oldest = oldest.map(|(number, stranger)| (stranger.accepted, *number));
+        let idle = |(number, known): (&u64, &Known)| Some((known.idle_since?, *number));
+        oldest.or_else(|| self.known.iter().filter_map(idle).min())
+    }
+}
+
 /// Serves the requests of a connection.
 async fn talk(
     stream: TimeoutStream<TcpStream>,
@@ -278,7 +299,6 @@ async fn talk(
     tokio::select! {
         // The peer is gone, or its deadline has passed.
         _ = connection.as_mut() => return,
-        // This branch is disabled once the peer is known, because its sender is dropped.
         Ok(()) = evicted => return,
         () = stopped(stops) => {}
     }
@@ -291,7 +311,7 @@ async fn talk(
 
 /// Answers a request with the routes and bounds that apply when it begins.
 async fn answer(peer: Peer, request: Request<Incoming>) -> Result<Response<Sending>, Infallible> {
-    peer.0.is_busy.store(true, Relaxed);
+    peer.set_busy(true);
     let Served { mut router, bounds: Bounds { timeout, .. } } =
         peer.0.connections.served.borrow().clone();
     peer.has_until(timeout.saturating_mul(2));
@@ -322,9 +342,21 @@ impl Peer {
         }
         let mut state = peer.connections.state();
         // A peer that was evicted stays a stranger.
-        if state.strangers.remove(&peer.number).is_some() {
-            state.known += 1;
+        if let Some(Stranger { evict, .. }) = state.strangers.remove(&peer.number) {
+            state.known.insert(peer.number, Known { idle_since: None, evict });
             peer.is_known.store(true, Relaxed);
+        }
+    }
+
+    /// Notes that a request has begun, or that its response has ended.
+    fn set_busy(&self, is_busy: bool) {
+        let peer = &*self.0;
+        peer.is_busy.store(is_busy, Relaxed);
+        if let Some(known) = peer.connections.state().known.get_mut(&peer.number) {
+            known.idle_since = (!is_busy).then(Instant::now);
+        }
+        if !is_busy {
+            peer.connections.changed.notify_one();
         }
     }
 
@@ -337,12 +369,10 @@ impl Peer {
 impl Drop for Connected {
     fn drop(&mut self) {
         let mut state = self.connections.state();
-        match *self.is_known.get_mut() {
-            true => state.known -= 1,
-            false => drop(state.strangers.remove(&self.number)),
-        }
+        state.known.remove(&self.number);
+        state.strangers.remove(&self.number);
         drop(state);
-        self.connections.ended.notify_one();
+        self.connections.changed.notify_one();
     }
 }
 
@@ -385,6 +415,6 @@ impl HttpBody for Sending {
 impl Drop for Sending {
     fn drop(&mut self) {
         self.peer.has_until(IDLE);
-        self.peer.0.is_busy.store(false, Relaxed);
+        self.peer.set_busy(false);
     }
 }

@@ -66,6 +66,8 @@ struct Front {
     app: App,
     sessions: Sessions,
     own_token: Option<OwnToken>,
+    /// The number of concurrent calls, which the store and the worker have from the start.
+    calls: usize,
 }
 
 /// A token that is not in the configuration file.
@@ -127,7 +129,8 @@ impl Service {
         resolver: Resolver,
     ) -> Result<Self, StartError> {
         let own_token = OwnToken::new(arguments, config)?;
-        let rules = Rules::of(config, own_token.as_ref())?;
+        let calls = config.webhooks.concurrency.get();
+        let rules = Rules::of(config, own_token.as_ref(), calls)?;
         let sessions = Sessions::new(arguments, &config.page).map_err(StartError::Config)?;
         let figures = figures::install();
         let caller = Caller::new(config, resolver).map_err(StartError::Config)?;
@@ -157,13 +160,13 @@ impl Service {
             caller: Arc::clone(&caller),
             runs: Arc::clone(&runs),
             store,
-            concurrency: config.webhooks.concurrency.get(),
+            concurrency: calls,
             stops: stops.clone(),
         };
         let working = keep("worker", stops.clone(), move || work.clone().run());
         let working = tokio::spawn(working);
         let app = App { timers, health, caller, history, figures };
-        let front = Front { app, sessions, own_token };
+        let front = Front { app, sessions, own_token, calls };
         let (served, serves) = watch::channel(front.served(rules));
         let serving = tokio::spawn(serving(listener, serves, stops));
         Ok(Self { address, front, served, stop, serving, working, runs, recording, background })
@@ -192,7 +195,7 @@ impl Service {
     ///
     /// Fails if the configuration cannot be used. The service then keeps its current configuration.
     pub fn reload(&self, config: &Config) -> Result<(), StartError> {
-        let rules = Rules::of(config, self.front.own_token.as_ref())?;
+        let rules = Rules::of(config, self.front.own_token.as_ref(), self.front.calls)?;
         self.front.app.caller.reload(config).map_err(StartError::Config)?;
         self.served.send_replace(self.front.served(rules));
         tracing::info!("the configuration was read again");
@@ -264,8 +267,8 @@ struct Rules {
 }
 
 impl Rules {
-    fn of(config: &Config, own: Option<&OwnToken>) -> Result<Self, StartError> {
-        let (tokens, connections) = (accepted(config, own)?, connections(config)?);
+    fn of(config: &Config, own: Option<&OwnToken>, calls: usize) -> Result<Self, StartError> {
+        let (tokens, connections) = (accepted(config, own)?, connections(&config.limits, calls)?);
         Ok(Self { tokens, limits: config.limits.clone(), connections })
     }
 }
@@ -343,10 +346,9 @@ impl Work {
 
 /// Returns the maximum number of connections. It leaves enough descriptors for the store and for
 /// calls, each of which may need one for its connection and one for its resolver.
-fn connections(config: &Config) -> Result<usize, StartError> {
+fn connections(limits: &Limits, calls: usize) -> Result<usize, StartError> {
     let failed = |error: std::io::Error| StartError::Config(error.to_string());
     let (open, _) = rlimit::Resource::NOFILE.get().map_err(failed)?;
-    let calls = config.webhooks.concurrency.get();
     let others = calls.saturating_mul(2).saturating_add(POOLED + RESERVED);
     let left = usize::try_from(open).unwrap_or(usize::MAX).saturating_sub(others);
     if left < LEAST_CONNECTIONS {
@@ -356,7 +358,7 @@ fn connections(config: &Config) -> Result<usize, StartError> {
             others.saturating_add(LEAST_CONNECTIONS)
         )));
     }
-    Ok(left.min(config.limits.connections.get()))
+    Ok(left.min(limits.connections.get()))
 }
 
 /// Returns the accepted tokens. Fails if there is none.

@@ -109,6 +109,37 @@ async fn strangers_keep_nobody_out_and_hold_up_no_call() {
     bench.stop().await;
 }
 
+/// The holder of a token may open as many connections as the service has, and lose its token.
+#[tokio::test]
+async fn idle_connections_keep_nobody_out() {
+    const MOST: usize = 4;
+    let mut config = Config::default();
+    config.limits.connections = connections(MOST);
+    let bench = Bench::with(config).await;
+    let mut idle = Vec::new();
+    for _ in 0..MOST {
+        let mut peer = Peer::connect(&bench).await;
+        assert_eq!(peer.get("/v1/stats", TOKEN).await, 200);
+        idle.push(peer);
+    }
+    let mut begun = idle.remove(1);
+    begun.begin("PUT /v1/timers/a", TOKEN).await;
+    // Each takes the place of the one that has been idle longest.
+    for _ in 0..MOST {
+        let mut peer = Peer::connect(&bench).await;
+        assert_eq!(peer.get("/v1/stats", TOKEN).await, 200);
+        idle.push(peer);
+    }
+    for peer in &mut idle[..MOST] {
+        peer.rest().await;
+    }
+    for peer in [&mut begun, &mut idle[MOST]] {
+        let ended = timeout(Duration::from_millis(100), peer.rest()).await;
+        assert!(ended.is_err(), "the others stay");
+    }
+    bench.stop().await;
+}
+
 #[tokio::test]
 async fn a_burst_of_strangers_pushes_out_no_request_on_its_way() {
     const MOST: usize = 8;

@@ -5,6 +5,7 @@ use super::connections::Peer;
 use super::page::Browser;
 use serde_json::json;
 use sha2::{Digest, Sha256};
+use std::num::NonZeroUsize;
 use timerd::{Config, Service, StartError};
 
 /// A token of the configuration, by its hash.
@@ -220,7 +221,10 @@ async fn tokens_and_limits_are_reloaded_without_a_gap() {
     published.tokens[0].sha256 = hex::encode(Sha256::digest("sesame"));
     bench.service.reload(&published).unwrap_err();
     assert_eq!(statuses("/v1/timers").await, [200; 2]);
-    bench.service.reload(&Config::default()).unwrap();
+    // The number of calls is another one only after a restart, and would need too many descriptors.
+    let mut greedy = Config::default();
+    greedy.webhooks.concurrency = NonZeroUsize::MAX;
+    bench.service.reload(&greedy).unwrap();
     assert_eq!(statuses("/v1/timers").await, [200, 401]);
     bench.stop().await;
 }
