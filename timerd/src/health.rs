@@ -92,6 +92,11 @@ impl Health {
 
     fn set(&self, trouble: Option<String>) {
         let mut state = self.state();
+        match (&state.trouble, &trouble) {
+            (None, Some(why)) => tracing::warn!(why, "the store cannot be used"),
+            (Some(_), None) => tracing::info!("the store can be used again"),
+            _ => {}
+        }
         if trouble.is_none() {
             state.replied = Instant::now();
         }

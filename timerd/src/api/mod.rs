@@ -179,6 +179,10 @@ async fn metrics(State(app): State<App>) -> impl IntoResponse {
 async fn healthz(State(app): State<App>) -> Result<Json<Healthy>, Problem> {
     match app.health.trouble() {
         None => Ok(Json(Healthy { store: "replies" })),
-        Some(trouble) => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, trouble).after(1)),
+        // The reason may name the server. It is for the log and the page, not for strangers.
+        Some(_) => {
+            let detail = "the store does not reply, or cannot be written";
+            Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).after(1))
+        }
     }
 }
