@@ -92,13 +92,12 @@ impl Health {
 
     fn set(&self, trouble: Option<String>) {
         let mut state = self.state();
-        match (&state.trouble, &trouble) {
-            (None, Some(why)) => tracing::warn!(why, "the store cannot be used"),
-            (Some(_), None) => tracing::info!("the store can be used again"),
-            _ => {}
-        }
-        if trouble.is_none() {
-            state.replied = Instant::now();
+        match &trouble {
+            None => state.replied = Instant::now(),
+            Some(why) if state.trouble.is_none() => {
+                tracing::warn!(why, "the store cannot be used");
+            }
+            Some(_) => {}
         }
         state.trouble = trouble;
     }
