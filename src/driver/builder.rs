@@ -82,12 +82,12 @@ impl DriverBuilder {
     /// first, a driver has at most one worker per core, but at least 4 and at most 16. When all are
     /// busy, batches wait for the next worker that is free.
     ///
-    /// If a worker cannot be started, the next attempt comes a second later at the earliest. As
-    /// long as the driver has only the first, batches that find it busy run on the tick thread.
+    /// If a worker cannot be started, the next attempt comes a second later at the earliest. Until
+    /// then, batches that find all workers busy run on the tick thread.
     ///
     /// Each driver has its own workers, so handlers that block never delay another driver. Handlers
-    /// never run on the program's own threads unless the executor does so, as
-    /// [`GlobalPool`](crate::GlobalPool) does.
+    /// never run on the program's own threads unless the executor does so, as `GlobalPool` does
+    /// with rayon's.
     ///
     /// The tick thread drops the executor after its last sweep. A shutdown does not wait for that.
     pub fn executor(mut self, executor: impl Executor) -> Self {

@@ -9,12 +9,12 @@ use tourbillon::Clock;
 /// Ends every timer of the wheel, by time or by cancelling it.
 type End = fn(&mut Bench<u64>, Vec<tourbillon::TimerId>);
 
-/// The bytes of an entry with a value of eight bytes, and of a block of references.
-const ITEMS: [u64; 2] = [24, 64];
-
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(any(miri, portable))))]
 mod kept {
-    use super::{Geometry, ITEMS};
+    use super::Geometry;
+
+    /// The bytes of an entry with a value of eight bytes, and of a block of references.
+    const ITEMS: [u64; 2] = [24, 64];
 
     /// Returns the number of bytes in the pages of one shard that are smaller than the others, and
     /// stay because they come from the allocator. The first has two items, and each has twice as
