@@ -88,7 +88,6 @@ struct Connected {
     number: u64,
     connections: Arc<Connections>,
     deadline: StreamHandle,
-    is_known: AtomicBool,
     /// `true` from the head of a request until the end of its response.
     is_busy: AtomicBool,
 }
@@ -262,7 +261,6 @@ impl Connections {
             number,
             connections: Arc::clone(self),
             deadline: stream.handle(),
-            is_known: AtomicBool::new(false),
             is_busy: AtomicBool::new(false),
         }));
         peer.has_until(HEAD);
@@ -337,14 +335,10 @@ impl Peer {
     /// Marks the peer as known.
     pub(crate) fn becomes_known(&self) {
         let peer = &*self.0;
-        if peer.is_known.load(Relaxed) {
-            return;
-        }
         let mut state = peer.connections.state();
         // A peer that was evicted stays a stranger.
         if let Some(Stranger { evict, .. }) = state.strangers.remove(&peer.number) {
             state.known.insert(peer.number, Known { idle_since: None, evict });
-            peer.is_known.store(true, Relaxed);
         }
     }
 
