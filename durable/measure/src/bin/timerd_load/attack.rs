@@ -31,8 +31,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{interval, sleep, timeout};
 
-/// The number of webhooks of the receiver that never answers. They come as often as those of the
-/// receiver that answers, because a burst would delay others whatever its receiver did.
+/// The number of webhooks of the receiver that never answers. They are due at the
+/// same rate as the other webhooks, because a burst to any receiver would delay other webhooks.
 const HELD: usize = 10_000;
 
 /// The number of strangers that hold connections.
@@ -57,14 +57,14 @@ const STEP: Duration = Duration::from_millis(50);
 /// How long a request of the owner may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The time for which webhooks are awaited after the end of a run, in seconds.
+/// How long to wait for webhooks after the end of a run, in seconds.
 const AFTER: usize = 60;
 
 /// How much later webhooks may be in any case, in milliseconds. The programs that do harm share the
 /// processors with the service, each for some time slices of the scheduler.
 const NOISE: f64 = 20.0;
 
-/// What disturbs a run.
+/// A kind of attack or failure during a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Harm {
     /// Strangers hold connections on which they send nothing, and renew them.
@@ -91,7 +91,7 @@ struct Run {
     absent: Vec<Harm>,
 }
 
-/// What the owner has seen.
+/// The results of the owner's requests.
 #[derive(Default)]
 struct Seen {
     asked: usize,

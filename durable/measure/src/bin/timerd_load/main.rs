@@ -117,12 +117,12 @@ impl Plan {
     }
 }
 
-/// Returns the time at which the first timer is due, so that so many can be inserted before.
+/// Returns when the first timer is due, late enough to insert `count` timers before.
 fn first(options: &Options, count: usize) -> SystemTime {
     SystemTime::now() + Duration::from_secs(2 + (count / options.inserts) as u64)
 }
 
-/// Waits for the time at which the first timer is due.
+/// Waits until the first timer is due.
 async fn until_first(first: SystemTime) {
     let left = first.duration_since(SystemTime::now());
     let late = "the first is due before all are inserted: lower --inserts";
