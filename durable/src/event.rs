@@ -126,6 +126,9 @@ pub enum Wait {
     /// The store has not replied for two seconds, and its last write failed, for example because
     /// the disk is full ([`DurableError::ReadOnly`]).
     StoreReadOnly,
+    /// The store has not replied for two seconds, because it denies access with the present
+    /// [credentials](super::Credentials) ([`DurableError::Denied`]).
+    StoreDenied,
     /// The store is [paused](super::DurableTimers::pause).
     StorePaused,
     /// Timers are due, but the [maximum number](super::Worker::concurrency) of handlers is running.
@@ -139,8 +142,8 @@ pub enum Wait {
 impl Wait {
     /// All names.
     #[cfg(feature = "metrics")]
-    pub(super) const NAMES: [&str; 5] =
-        ["store_away", "store_read_only", "store_paused", "busy", "no_partition"];
+    pub(super) const NAMES: [&str; 6] =
+        ["store_away", "store_read_only", "store_denied", "store_paused", "busy", "no_partition"];
 
     /// Returns the name of the variant in snake case, such as `store_away`, for logs and labels.
     #[must_use]
@@ -148,6 +151,7 @@ impl Wait {
         match self {
             Self::StoreAway => "store_away",
             Self::StoreReadOnly => "store_read_only",
+            Self::StoreDenied => "store_denied",
             Self::StorePaused => "store_paused",
             Self::Busy => "busy",
             Self::NoPartition => "no_partition",

@@ -291,6 +291,7 @@ mod tests {
         let waits = [
             Wait::StoreAway,
             Wait::StoreReadOnly,
+            Wait::StoreDenied,
             Wait::StorePaused,
             Wait::Busy,
             Wait::NoPartition,

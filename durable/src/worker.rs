@@ -435,6 +435,7 @@ impl Run {
         if overdue > 0 || condition.pending >= MISSED {
             return Some(match self.attempts.store.trouble() {
                 Some(DurableError::ReadOnly(_)) => Wait::StoreReadOnly,
+                Some(DurableError::Denied(_)) => Wait::StoreDenied,
                 _ => Wait::StoreAway,
             });
         }
@@ -458,8 +459,8 @@ impl Run {
             reporter.report(&Event::Resumed { reason, waited });
         }
         if let Some(reason) = reason {
-            let is_away = matches!(reason, Wait::StoreAway | Wait::StoreReadOnly);
-            let error = store.trouble().filter(|_| is_away);
+            let fails = matches!(reason, Wait::StoreAway | Wait::StoreReadOnly | Wait::StoreDenied);
+            let error = store.trouble().filter(|_| fails);
             reporter.report(&Event::Waiting { reason, error });
         }
     }
