@@ -463,7 +463,11 @@ impl PostgresServer {
     /// Changes a setting of the running server.
     pub(crate) fn configure(&self, setting: &str, value: &str) {
         self.order(&format!("alter system set {setting} = '{value}'"));
+        let loaded = "select pg_conf_load_time()";
+        let before = self.order(loaded);
         self.order("select pg_reload_conf()");
+        // A session that is new then is told after all others.
+        self.wait_for(setting, |server| server.order(loaded) != before);
     }
 
     /// Returns the processor time of all its processes in seconds.

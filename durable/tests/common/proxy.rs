@@ -34,13 +34,13 @@ impl Proxy {
         })
     }
 
-    /// Starts a proxy in front of PostgreSQL, which loses replies to transactions that have been
+    /// Starts a proxy in front of PostgreSQL, which loses replies to batches that have been
     /// committed.
     pub(crate) fn before_postgres(port: u16) -> Self {
         Self::that_loses(port, |answer| {
-            let executed = answer.windows(7).any(|word| word == b"SELECT ");
+            let is_batch = answer.windows(7).any(|word| word == b"answer\0");
             // The server is ready for the next query, outside a transaction.
-            executed && answer.ends_with(b"Z\0\0\0\x05I")
+            is_batch && answer.ends_with(b"Z\0\0\0\x05I")
         })
     }
 
