@@ -9,6 +9,13 @@ use tourbillon::ManualClock;
 /// Milliseconds since 1970 in UTC, the unit of all times in a store.
 pub(super) type Millis = u64;
 
+/// How long a call to a server is retried by default.
+pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a call to a server is retried at most. A server recognises an operation that is sent
+/// again for an hour.
+pub(super) const LONGEST_CALL: Duration = Duration::from_secs(600);
+
 /// The latest due time, the end of the year 9999.
 pub(super) const LATEST: Millis = 253_402_300_799_999;
 

@@ -127,7 +127,7 @@ pub enum Wait {
     /// the disk is full ([`DurableError::ReadOnly`]).
     StoreReadOnly,
     /// The store has not replied for two seconds, because it denies access with the present
-    /// [credentials](super::Credentials) ([`DurableError::Denied`]).
+    /// `Credentials` ([`DurableError::Denied`]).
     StoreDenied,
     /// The store is [paused](super::DurableTimers::pause).
     StorePaused,

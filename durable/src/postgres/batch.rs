@@ -113,7 +113,7 @@ impl Operations {
         why: &Mutex<String>,
         asked: impl Future<Output = Result<Reply, DurableError>>,
     ) -> Result<Reply, DurableError> {
-        match retry.limit() {
+        match self.link.limit(retry) {
             None => asked.await,
             Some(limit) => match timeout(limit, asked).await {
                 Ok(answered) => answered,
@@ -132,7 +132,7 @@ impl Operations {
         check_text(operation)?;
         let is_held = operation.may_wait() && self.held.has(&operation.id);
         let lane = if is_held { HELD } else { lane_of(operation) };
-        let (request, answer) = Request::new(Arc::clone(operation), retry.limit().is_none(), why);
+        let (request, answer) = Request::new(Arc::clone(operation), retry.is_endless(), why);
         if self.lanes[lane].push(request) {
             let sender = Sender { operations: Arc::clone(self), lane, ended: false };
             tokio::spawn(sender.run());

@@ -28,9 +28,6 @@ pub(super) const ANSWER: Duration = Duration::from_secs(2);
 /// The longest reply timeout of what is sent again and again.
 pub(super) const LONGEST_ANSWER: Duration = Duration::from_secs(30);
 
-/// The time for which a caller waits.
-const CALLER: Duration = Duration::from_secs(5);
-
 /// The time for which a caller waits that counts many rows.
 const COUNT: Duration = Duration::from_secs(120);
 
@@ -43,7 +40,7 @@ pub(super) type Param<'a> = (&'a (dyn ToSql + Sync), Type);
 /// The time for which a request is retried.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Retry {
-    /// Gives up after 5 s, for a caller.
+    /// Gives up after the [time of a call](super::PostgresOptions::call_timeout).
     Caller,
     /// Retries until it succeeds, for a worker.
     Worker,
@@ -52,13 +49,9 @@ pub(super) enum Retry {
 }
 
 impl Retry {
-    /// Returns the maximum duration of the request.
-    pub(super) fn limit(self) -> Option<Duration> {
-        match self {
-            Self::Caller => Some(CALLER),
-            Self::Count => Some(COUNT),
-            Self::Worker => None,
-        }
+    /// Returns whether the request is retried until it succeeds.
+    pub(super) fn is_endless(self) -> bool {
+        matches!(self, Self::Worker)
     }
 
     /// Returns the reply timeout.
@@ -75,6 +68,8 @@ pub(super) struct Link {
     pool: Pool,
     connector: Connector,
     config: Config,
+    /// How long a call is retried.
+    call: Duration,
     /// The addresses, for messages.
     address: String,
     /// The last error for which a request is repeated, until one succeeds.
@@ -109,12 +104,22 @@ impl Link {
         let connections = options.connections.into();
         let pool = Pool::builder(manager).max_size(connections).runtime(Runtime::Tokio1);
         let pool = pool.build().map_err(|error| DurableError::Address(error.to_string()))?;
-        Ok(Self { pool, connector, config, address, trouble: Mutex::default() })
+        let call = options.call_timeout;
+        Ok(Self { pool, connector, config, call, address, trouble: Mutex::default() })
     }
 
     /// Returns the address for messages.
     pub(super) fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Returns the maximum duration of a request.
+    pub(super) fn limit(&self, retry: Retry) -> Option<Duration> {
+        match retry {
+            Retry::Caller => Some(self.call),
+            Retry::Count => Some(COUNT.max(self.call)),
+            Retry::Worker => None,
+        }
     }
 
     /// Returns why a request has no reply for long.
@@ -225,10 +230,10 @@ impl Link {
         let asked = async {
             loop {
                 // Of the statements here only a page writes, the heartbeat of its worker.
-                let writes = retry.limit().is_none();
+                let writes = retry.is_endless();
                 match self.once(answer, writes, sql, params).await {
                     Ok(rows) => return Ok(rows),
-                    Err(Fault::Rejected(error)) if retry.limit().is_none() => {
+                    Err(Fault::Rejected(error)) if retry.is_endless() => {
                         why = error.to_string();
                     }
                     Err(Fault::Fatal(error) | Fault::Rejected(error)) => return Err(error),
@@ -246,7 +251,7 @@ impl Link {
                 pause = (pause * 2).min(PAUSES[1]);
             }
         };
-        match retry.limit() {
+        match self.limit(retry) {
             None => asked.await,
             Some(limit) => match timeout(limit, asked).await {
                 Ok(answer) => answer,

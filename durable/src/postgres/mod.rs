@@ -87,8 +87,9 @@ use tokio::task::{AbortHandle, JoinSet};
 /// ([`durability`](super::DurableTimers::durability)). With the defaults of PostgreSQL nothing is
 /// lost, except by a failover to a standby that is not synchronous.
 ///
-/// While the server cannot be reached, workers wait for it. Other callers wait for five seconds and
-/// then get [`DurableError::Unreachable`].
+/// While the server cannot be reached, workers wait for it. Other calls are retried for five
+/// seconds, or [as long as you choose](PostgresOptions::call_timeout), and then fail with
+/// [`DurableError::Unreachable`].
 ///
 /// Ids, headers and rules must not contain the character U+0000, which PostgreSQL cannot store.
 ///

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::super::bounds::LetterBounds;
-use super::super::clock::{StoreClock, millis_up};
+use super::super::clock::{CALL_TIMEOUT, LONGEST_CALL, StoreClock, millis_up};
 use super::super::credentials::Credentials;
 use super::super::error::DurableError;
 #[cfg(feature = "postgres-tls")]
@@ -28,6 +28,7 @@ const RESERVED: [&str; 2] = ["public", "information_schema"];
 pub struct PostgresOptions {
     pub(super) name: String,
     pub(super) connections: u16,
+    pub(super) call_timeout: Duration,
     pub(super) polls: bool,
     pub(super) clock: Option<Arc<dyn StoreClock>>,
     pub(super) bounds: LetterBounds,
@@ -50,6 +51,7 @@ impl PostgresOptions {
         Self {
             name: name.to_owned(),
             connections: 8,
+            call_timeout: CALL_TIMEOUT,
             polls: false,
             clock: None,
             bounds: LetterBounds::default(),
@@ -65,6 +67,29 @@ impl PostgresOptions {
     #[must_use]
     pub fn connections(mut self, connections: u16) -> Self {
         self.connections = connections.max(2);
+        self
+    }
+
+    /// Sets how long a call is retried while the server cannot be reached or does not reply, at
+    /// most ten minutes, by default 5 s. The call then fails with [`DurableError::Unreachable`].
+    /// Calls that read many rows are retried for two minutes, or for this time if it is longer.
+    /// Workers retry until they succeed.
+    ///
+    /// To give up earlier on one call, drop its future.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon_durable::PostgresOptions;
+    ///
+    /// // A failover takes up to half a minute.
+    /// let options = PostgresOptions::new("reminders").call_timeout(Duration::from_secs(45));
+    /// # let _ = options;
+    /// ```
+    #[must_use]
+    pub fn call_timeout(mut self, timeout: Duration) -> Self {
+        self.call_timeout = timeout.min(LONGEST_CALL);
         self
     }
 

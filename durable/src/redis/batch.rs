@@ -29,7 +29,7 @@ use super::super::error::DurableError;
 use super::super::store::Answer;
 use super::fault::Fault;
 use super::link::{self, RetryPolicy, no_reply};
-use super::node::{CALLER, Connection, PAUSES};
+use super::node::{Connection, PAUSES};
 use super::operations::{Operations, unexpected_reply};
 use super::queue::{Operation, Request, Respond};
 use futures_channel::oneshot;
@@ -66,7 +66,7 @@ impl Operations {
             // The caller may have dropped the future.
             drop(reply.send(answer));
         });
-        let deadline = retry.limit().map(|limit| MonotonicClock.now() + limit);
+        let deadline = self.link.limit(retry).map(|limit| MonotonicClock.now() + limit);
         let waits = operation.skip_if_dropped.then(|| Arc::new(()));
         let waiter = waits.as_ref().map(Arc::downgrade);
         let mut queue = self.queues.queue(partition);
@@ -219,7 +219,7 @@ impl Sender {
         let queue = self.operations.queues.queue(self.partition);
         let first =
             batch.requests().chain(&queue.requests).filter_map(|request| request.deadline).min();
-        first.unwrap_or_else(|| MonotonicClock.now() + CALLER)
+        first.unwrap_or_else(|| MonotonicClock.now() + self.operations.link.call_timeout())
     }
 
     fn expire(&self, batch: &mut Batch) {

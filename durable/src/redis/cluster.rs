@@ -21,6 +21,7 @@ use redis::{
 };
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 /// A host and a port.
 type Address = (String, u16);
@@ -52,6 +53,11 @@ impl Cluster {
         let cluster = Self { named, topology };
         cluster.learn(source, shards);
         Ok(cluster)
+    }
+
+    /// Returns how long a call is retried.
+    pub(super) fn call_timeout(&self) -> Duration {
+        self.lock().source.origin().call_timeout
     }
 
     /// Returns the master of the slot of a key, as far as it is known.
@@ -216,14 +222,14 @@ fn address(client: &Client) -> Option<Address> {
 
 /// Creates a node at this address with the connection options of another.
 fn at((host, port): &Address, like: &Node) -> RedisResult<Node> {
-    let Origin { info, credentials, .. } = like.origin().clone();
-    let mut there = info.addr().clone();
+    let origin = like.origin().clone();
+    let mut there = origin.info.addr().clone();
     if let ConnectionAddr::Tcp(its_host, its_port)
     | ConnectionAddr::TcpTls { host: its_host, port: its_port, .. } = &mut there
     {
         (*its_host, *its_port) = (host.clone(), *port);
     }
-    Node::lazy(Origin { info: info.set_addr(there), sentinels: None, credentials })
+    Node::lazy(Origin { info: origin.info.clone().set_addr(there), sentinels: None, ..origin })
 }
 
 #[cfg(test)]

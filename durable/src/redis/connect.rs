@@ -248,6 +248,7 @@ impl RedisOptions {
         if let redis::ConnectionAddr::TcpTls { .. } = info.addr() {
             super::super::tls::provide();
         }
-        Origin { info, sentinels: None, credentials: self.credentials.clone() }
+        let (credentials, call_timeout) = (self.credentials.clone(), self.call_timeout);
+        Origin { info, sentinels: None, credentials, call_timeout }
     }
 }

@@ -9,7 +9,7 @@
 use super::super::error::DurableError;
 use super::cluster::Cluster;
 use super::fault::{Fault, Setting, refused};
-use super::node::{ANSWER, CALLER, Connection, Node, Origin, PAUSES};
+use super::node::{ANSWER, Connection, Node, Origin, PAUSES};
 use futures_util::future::BoxFuture;
 use redis::{Client, Cmd, FromRedisValue, RedisError, RedisResult, Value, cmd};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// The time for which a request is retried.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum RetryPolicy {
-    /// Gives up after 5 s, for a caller.
+    /// Gives up after the [time of a call](super::RedisOptions::call_timeout).
     Caller,
     /// Retries until it succeeds, for a worker.
     Worker,
@@ -28,19 +28,6 @@ pub(super) enum RetryPolicy {
     /// Gives up after half a reply timeout, for a worker with other partitions to load. A
     /// background task then keeps trying this one.
     Probe,
-}
-
-impl RetryPolicy {
-    /// Returns the maximum duration of the request.
-    pub(super) fn limit(self) -> Option<Duration> {
-        match self {
-            Self::Caller => Some(CALLER),
-            // Enough to find that the connection does not reply.
-            Self::Page => Some(ANSWER + PAUSES[1]),
-            Self::Probe => Some(ANSWER / 2),
-            Self::Worker => None,
-        }
-    }
 }
 
 /// A single node or a cluster. Clones share the connections.
@@ -67,10 +54,30 @@ impl Link {
             let setting = Setting { is_cluster: true, ..Setting::default() };
             let refused = |error| Fault::of(&error, setting).into_error().at(&names.join(", "));
             let late = |_| DurableError::Unreachable("connecting timed out".to_owned());
-            let cluster = tokio::time::timeout(CALLER, Cluster::connect(nodes)).await;
+            let limit = nodes.iter().map(|node| node.call_timeout).max().unwrap_or_default();
+            let cluster = tokio::time::timeout(limit, Cluster::connect(nodes)).await;
             let cluster = cluster.map_err(late).map_err(|error| error.at(&names.join(", ")))?;
             Ok(Self::Cluster(Arc::new(cluster.map_err(refused)?)))
         })
+    }
+
+    /// Returns how long a call is retried.
+    pub(super) fn call_timeout(&self) -> Duration {
+        match self {
+            Self::Node(node) => node.origin().call_timeout,
+            Self::Cluster(cluster) => cluster.call_timeout(),
+        }
+    }
+
+    /// Returns the maximum duration of a request.
+    pub(super) fn limit(&self, retry: RetryPolicy) -> Option<Duration> {
+        match retry {
+            RetryPolicy::Caller => Some(self.call_timeout()),
+            // Enough to find that the connection does not reply.
+            RetryPolicy::Page => Some(ANSWER + PAUSES[1]),
+            RetryPolicy::Probe => Some(ANSWER / 2),
+            RetryPolicy::Worker => None,
+        }
     }
 
     /// Returns the connection to the node of a key.
@@ -120,7 +127,7 @@ impl Link {
                 pause = (pause * 2).min(PAUSES[1]);
             }
         };
-        match retry.limit() {
+        match self.limit(retry) {
             None => asked.await,
             Some(limit) => match tokio::time::timeout(limit, asked).await {
                 Ok(answer) => answer,

@@ -87,8 +87,9 @@ use tokio::task::{AbortHandle, JoinSet};
 /// `allkeys-…` is rejected. `noeviction` (the default) and `volatile-…` are allowed, because no key
 /// of a store has a time to live.
 ///
-/// While the server cannot be reached, workers wait for it. Other callers wait for five seconds and
-/// then get [`DurableError::Unreachable`].
+/// While the server cannot be reached, workers wait for it. Other calls are retried for five
+/// seconds, or [as long as you choose](RedisOptions::call_timeout), and then fail with
+/// [`DurableError::Unreachable`].
 ///
 /// # Examples
 ///

@@ -26,9 +26,6 @@ use tourbillon::{Clock, MonotonicClock};
 /// The reply timeout.
 pub(super) const ANSWER: Duration = Duration::from_secs(2);
 
-/// The time for which a caller waits.
-pub(super) const CALLER: Duration = Duration::from_secs(5);
-
 /// The first and the longest wait before a retry.
 pub(super) const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(500)];
 
@@ -44,6 +41,8 @@ pub(super) struct Origin {
     pub(super) sentinels: Option<Arc<Sentinels>>,
     /// The credentials in place of those in `info`.
     pub(super) credentials: Option<Credentials>,
+    /// How long a call is retried.
+    pub(super) call_timeout: Duration,
 }
 
 impl Origin {
@@ -275,7 +274,7 @@ async fn connect(origin: &Origin) -> RedisResult<(Client, ConnectionManager, u64
         Ok((client, connection, version))
     };
     let late = |_| Err(io::Error::new(io::ErrorKind::TimedOut, "connecting timed out").into());
-    tokio::time::timeout(CALLER, connected).await.unwrap_or_else(late)
+    tokio::time::timeout(origin.call_timeout, connected).await.unwrap_or_else(late)
 }
 
 fn config() -> ConnectionManagerConfig {

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::super::bounds::LetterBounds;
-use super::super::clock::{StoreClock, millis_up};
+use super::super::clock::{CALL_TIMEOUT, LONGEST_CALL, StoreClock, millis_up};
 use super::super::credentials::Credentials;
 use super::super::error::DurableError;
 #[cfg(feature = "redis-tls")]
@@ -25,6 +25,7 @@ use std::time::Duration;
 pub struct RedisOptions {
     pub(super) name: String,
     pub(super) partitions: u16,
+    pub(super) call_timeout: Duration,
     pub(super) clock: Option<Arc<dyn StoreClock>>,
     pub(super) may_evict: bool,
     pub(super) bounds: LetterBounds,
@@ -44,6 +45,7 @@ impl RedisOptions {
         Self {
             name: name.to_owned(),
             partitions: 16,
+            call_timeout: CALL_TIMEOUT,
             clock: None,
             may_evict: false,
             bounds: LetterBounds::default(),
@@ -64,6 +66,28 @@ impl RedisOptions {
     #[must_use]
     pub fn partitions(mut self, partitions: u16) -> Self {
         self.partitions = partitions;
+        self
+    }
+
+    /// Sets how long a call is retried while the server cannot be reached or does not reply, at
+    /// most ten minutes, by default 5 s. The call then fails with [`DurableError::Unreachable`].
+    /// Workers retry until they succeed.
+    ///
+    /// To give up earlier on one call, drop its future.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon_durable::RedisOptions;
+    ///
+    /// // A failover takes up to half a minute.
+    /// let options = RedisOptions::new("reminders").call_timeout(Duration::from_secs(45));
+    /// # let _ = options;
+    /// ```
+    #[must_use]
+    pub fn call_timeout(mut self, timeout: Duration) -> Self {
+        self.call_timeout = timeout.min(LONGEST_CALL);
         self
     }
 

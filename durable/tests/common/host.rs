@@ -1,8 +1,8 @@
 //! [`Host`], a server with a store in real time, which can fail.
 
-use super::process::Process;
+use super::process::{PATIENCE, Process};
 use super::proxy::Proxy;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// A server that keeps what it has acknowledged, even if it is killed.
 pub(crate) trait Host: Send + Sync + Sized + 'static {
@@ -20,8 +20,8 @@ pub(crate) trait Host: Send + Sync + Sized + 'static {
 
     fn port(&self) -> u16;
 
-    /// Connects to the store through a port, which may be a proxy's.
-    fn process_at(&self, port: u16) -> Process;
+    /// Connects to the store through a port, with a limit on how long a call is retried.
+    fn process_with(&self, port: u16, call_timeout: Duration) -> Process;
 
     /// Starts a proxy in front of the server.
     fn proxy(&self) -> Proxy;
@@ -42,6 +42,11 @@ pub(crate) trait Host: Send + Sync + Sized + 'static {
 
     /// Returns the number of commands or transactions that were executed.
     fn executed(&self) -> u64;
+
+    /// Connects to the store through a port, which may be a proxy's.
+    fn process_at(&self, port: u16) -> Process {
+        self.process_with(port, PATIENCE)
+    }
 
     /// Connects to the store.
     fn process(&self) -> Process {

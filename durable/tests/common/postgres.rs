@@ -3,11 +3,11 @@
 use super::bench::{self, Bench, Bounds, Place};
 use super::host::Host;
 use super::postgres_server::{self, PostgresServer};
-use super::process::{Process, runtime};
+use super::process::{PATIENCE, Process, runtime};
 use super::proxy::Proxy;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use tokio::runtime::Runtime;
 use tourbillon::ManualClock;
 use tourbillon_durable::{AnyStore, DurableError, Postgres, PostgresOptions};
@@ -63,7 +63,8 @@ impl OneSchema {
 
     fn try_open_with(&self, bounds: Bounds) -> Result<AnyStore, DurableError> {
         let options = PostgresOptions::new(&self.name).clock(self.clock.clone());
-        let options = options.max_dead_letters(bounds.0).max_dead_letter_age(bounds.1);
+        let options =
+            options.call_timeout(PATIENCE).max_dead_letters(bounds.0).max_dead_letter_age(bounds.1);
         let store = self.runtime.block_on(Postgres::connect(&self.server().url(), options));
         store.map(AnyStore::from)
     }
@@ -100,9 +101,9 @@ impl Host for PostgresServer {
         self.port
     }
 
-    fn process_at(&self, port: u16) -> Process {
+    fn process_with(&self, port: u16, call_timeout: Duration) -> Process {
         let url = postgres_server::url(Ipv4Addr::LOCALHOST, &[port]);
-        Process::in_schema(&url, PostgresOptions::new("timers"))
+        Process::in_schema(&url, PostgresOptions::new("timers").call_timeout(call_timeout))
     }
 
     fn proxy(&self) -> Proxy {

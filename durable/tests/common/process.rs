@@ -17,6 +17,9 @@ use tourbillon_durable::{
     AnyStore, Backoff, Delivery, DurableError, DurableTimers, Event, Options, Outcome,
 };
 
+/// How long calls are retried in tests, even on a machine that does much else.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Creates a runtime for the connections of a store.
 pub(crate) fn runtime() -> Runtime {
     let mut builder = tokio::runtime::Builder::new_multi_thread();

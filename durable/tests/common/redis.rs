@@ -2,9 +2,10 @@
 
 use super::bench::{self, Bench, Bounds, Place, SECOND};
 use super::host::Host;
-use super::process::{Process, runtime};
+use super::process::{PATIENCE, Process, runtime};
 use super::proxy::Proxy;
 use super::servers::{Cluster, Server};
+use std::time::Duration;
 use std::time::SystemTime;
 use tokio::runtime::Runtime;
 use tourbillon::ManualClock;
@@ -43,7 +44,7 @@ impl OneNode {
     fn try_open_with(&self, bounds: Bounds) -> Result<AnyStore, DurableError> {
         let options = RedisOptions::new("timers").partitions(self.partitions);
         let options = options.max_dead_letters(bounds.0).max_dead_letter_age(bounds.1);
-        let options = options.clock(self.clock.clone());
+        let options = options.clock(self.clock.clone()).call_timeout(PATIENCE);
         let store = self.runtime.block_on(Redis::connect(&self.server.url(), options));
         store.map(AnyStore::from)
     }
@@ -80,8 +81,9 @@ impl Host for Server {
         self.port
     }
 
-    fn process_at(&self, port: u16) -> Process {
-        Process::at(&format!("redis://127.0.0.1:{port}/"))
+    fn process_with(&self, port: u16, call_timeout: Duration) -> Process {
+        let options = RedisOptions::new("timers").call_timeout(call_timeout);
+        Process::with(&format!("redis://127.0.0.1:{port}/"), options)
     }
 
     fn proxy(&self) -> Proxy {
@@ -123,8 +125,12 @@ impl Process {
     }
 
     pub(crate) fn at(url: &str) -> Self {
+        Self::with(url, RedisOptions::new("timers").call_timeout(PATIENCE))
+    }
+
+    pub(crate) fn with(url: &str, options: RedisOptions) -> Self {
         let runtime = runtime();
-        let store = runtime.block_on(Redis::connect(url, "timers")).unwrap();
+        let store = runtime.block_on(Redis::connect(url, options)).unwrap();
         Self::of(store, runtime)
     }
 
@@ -134,7 +140,7 @@ impl Process {
 
     pub(crate) fn of_nodes(urls: Vec<String>) -> Self {
         let runtime = runtime();
-        let options = RedisOptions::new("timers").partitions(6);
+        let options = RedisOptions::new("timers").partitions(6).call_timeout(PATIENCE);
         let urls = urls.iter().map(String::as_str);
         let connected = async {
             tokio::time::timeout(30 * SECOND, Redis::connect_cluster(urls, options)).await

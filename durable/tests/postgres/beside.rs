@@ -233,7 +233,8 @@ fn others_are_delivered(server: &PostgresServer, process: &Process, count: usize
 fn timers_that_callers_have_locked_delay_no_others() {
     for count in rows() {
         let Some(server) = PostgresServer::start(&LOGGED) else { return };
-        others_are_delivered(&server, &server.process(), count);
+        let process = Process::in_schema(&server.url(), PostgresOptions::new("timers"));
+        others_are_delivered(&server, &process, count);
     }
 }
 
@@ -361,18 +362,9 @@ fn a_hot_id_delays_no_others() {
     wait(futures_util::future::try_join_all(inserted)).unwrap();
     nothing_has_waited(&server);
     process.execute(&open, "commit").unwrap();
-    let mut replaced = 0;
     for inserted in hot {
-        match process.runtime.block_on(inserted).unwrap() {
-            Ok(inserted) => {
-                assert_eq!(inserted, Inserted::Replaced);
-                replaced += 1;
-            }
-            // On a slow machine.
-            Err(refused) => assert!(matches!(refused.reason, DurableError::Unreachable(_))),
-        }
+        assert_eq!(process.runtime.block_on(inserted).unwrap(), Ok(Inserted::Replaced));
     }
-    assert!(replaced > 0, "all gave up");
     assert_eq!(wait(process.timers.len()), Ok(52));
 }
 

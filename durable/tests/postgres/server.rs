@@ -163,7 +163,7 @@ fn an_address_that_needs_tls_names_the_feature() {
 #[test]
 fn a_server_that_is_away_is_told_apart() {
     let Some(server) = PostgresServer::start(&[]) else { return };
-    let process = server.process();
+    let process = Process::in_schema(&server.url(), PostgresOptions::new("timers"));
     server.kill();
     let begun = SystemTime::now();
     let gone = insert(&process.timers, "id").unwrap_err();

@@ -80,7 +80,8 @@ fn an_error_names_the_address_and_what_the_server_said_but_no_password() {
     let denied = connect(&format!("redis://:secret@{address}/"));
     assert!(denied.contains(&address) && denied.contains("authentication"), "{denied}");
 
-    let process = Process::at(&format!("redis://:right@{address}/"));
+    let options = RedisOptions::new("timers").call_timeout(SECOND);
+    let process = Process::with(&format!("redis://:right@{address}/"), options);
     server.kill();
     let unreachable = wait(process.timers.len()).unwrap_err().to_string();
     assert!(unreachable.contains(&address) && unreachable.contains("refused"), "{unreachable}");

@@ -24,6 +24,7 @@ hosts!(
     workers_of_several_processes_share_the_work,
     a_worker_at_rest_asks_little,
     a_worker_ends_though_its_server_is_away,
+    a_call_is_retried_as_long_as_it_may_be,
     renewals_that_are_missed_cost_no_attempt,
     a_worker_that_is_cut_off_stops_its_handler,
     a_paused_store_is_paused_for_other_processes,
@@ -310,6 +311,23 @@ impl Gated {
         assert_eq!(self.thread.join().unwrap(), Ok(()));
         assert!(self.events.iter().next().is_none() && self.begun.iter().next().is_none());
     }
+}
+
+fn a_call_is_retried_as_long_as_it_may_be<H: Host>() {
+    let Some(server) = H::start_host() else { return };
+    let (hasty, process) = (server.process_with(server.port(), SECOND / 10), server.process());
+    server.kill();
+    let insert = |process: &Process| {
+        let timers = process.timers.clone();
+        std::thread::spawn(move || wait(timers.insert("id", "", 3600 * SECOND, quick())))
+    };
+    let patient = insert(&process);
+    let gone = insert(&hasty).join().unwrap().unwrap_err().reason;
+    assert!(matches!(gone, DurableError::Unreachable(_)), "{gone:?}");
+    // Longer than a call is retried by default.
+    sleep(6 * SECOND);
+    server.resume();
+    assert_eq!(patient.join().unwrap(), Ok(Inserted::New));
 }
 
 fn renewals_that_are_missed_cost_no_attempt<H: Host>() {
