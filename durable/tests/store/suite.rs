@@ -3,15 +3,15 @@
 
 #![allow(clippy::disallowed_methods, reason = "one of these tests is about threads")]
 
-use crate::common::bench::{Bench, MILLISECOND, Place, SECOND, quick, start, suite, wait};
+use crate::common::bench::{Bench, LEASE, MILLISECOND, Place, SECOND, quick, start, suite, wait};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tourbillon_durable::{
-    Cancelled, DeadLetter, DeadReason, DurableError, DurableTimer, DurableTimers, Existing,
-    Inserted, Outcome, TimerState, Verdict, When,
+    Attempt, Cancelled, DeadLetter, DeadReason, DurableError, DurableTimer, DurableTimers,
+    Existing, Inserted, Outcome, TimerState, Verdict, When,
 };
 
 suite!(
@@ -820,21 +820,31 @@ fn a_worker_ends_in_peace<P: Place>(bench: Bench<P>) {
 }
 
 fn workers_share_the_work<P: Place>(bench: Bench<P>) {
+    let options = quick().lease(LEASE);
     for number in 0..200 {
-        wait(bench.timers().insert(&format!("{number}"), "", SECOND, quick())).unwrap();
+        wait(bench.timers().insert(&format!("{number}"), "", SECOND, options.clone())).unwrap();
     }
     let workers = [bench.work_well(), bench.work_well(), bench.work_well()];
     bench.advance(SECOND);
     let mut acknowledged = BTreeSet::new();
-    while acknowledged.len() < 200 {
-        for worker in &workers {
-            for event in worker.events.try_iter() {
-                assert_eq!(event.outcome, Outcome::Acknowledged);
-                assert!(acknowledged.insert(event.id), "acknowledged twice");
-            }
+    let add = |acknowledged: &mut BTreeSet<String>, event: Attempt| {
+        assert_eq!(event.outcome, Outcome::Acknowledged);
+        assert!(acknowledged.insert(event.id), "acknowledged twice");
+    };
+    for _ in 0..600 {
+        for event in workers.iter().flat_map(|worker| worker.events.try_iter()) {
+            add(&mut acknowledged, event);
         }
-        std::thread::yield_now();
+        if acknowledged.len() == 200 {
+            break;
+        }
+        match workers[0].events.recv_timeout(100 * MILLISECOND) {
+            Ok(event) => add(&mut acknowledged, event),
+            // A worker that has asked before another began learns of it within a second.
+            Err(_) => bench.advance(200 * MILLISECOND),
+        }
     }
+    assert_eq!(acknowledged.len(), 200, "all are delivered");
     for worker in workers {
         assert_eq!(worker.stop(), []);
     }
