@@ -80,7 +80,7 @@ impl Stream {
         let count = self.count();
         let mut ticks = interval(Duration::from_secs(1) / u32::try_from(self.rate).unwrap());
         let mut inserts = tokio::task::JoinSet::new();
-        let mut left_out = 0;
+        let (before, mut left_out) = (work.late.lock().unwrap().len(), 0);
         for number in 0..count {
             ticks.tick().await;
             let (timers, id) = (timers.clone(), format!("{name} {number}"));
@@ -90,7 +90,7 @@ impl Stream {
             while inserts.try_join_next().is_some() {}
             if number == first {
                 let mut late = work.late.lock().unwrap();
-                left_out = late.len();
+                left_out = late.len() - before;
                 late.reset();
             }
         }
