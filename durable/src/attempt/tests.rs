@@ -2,14 +2,14 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::clock::StoreClock;
-use super::super::embedded::Embedded;
-use super::super::options::{Existing, Options};
-use super::super::permits::Permits;
-use super::super::ready::{Ready, Registration};
-use super::super::store::{Due, Insert};
 use super::*;
+use crate::clock::StoreClock;
+use crate::embedded::Embedded;
+use crate::options::{Existing, Options};
 use crate::panics::ignore_poison;
+use crate::permits::Permits;
+use crate::ready::{Ready, Registration};
+use crate::store::{Due, Insert};
 use pollster::block_on;
 use std::sync::Mutex;
 use std::time::UNIX_EPOCH;

@@ -2,9 +2,9 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::record::{Dead, Record};
 use super::error::TransitionError;
 use super::tables::{DEAD, Former, META, Transaction};
+use crate::record::{Dead, Record};
 use redb::ReadableTable;
 
 impl Transaction {

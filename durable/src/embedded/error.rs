@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::error::DurableError;
+use crate::error::DurableError;
 use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

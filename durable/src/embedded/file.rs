@@ -2,9 +2,9 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::error::DurableError;
 use super::error::{TransitionError, asserted, io};
 use super::tables::{DEAD, DUE, META, Snapshot, TIMERS, Transaction};
+use crate::error::DurableError;
 use redb::backends::FileBackend;
 use redb::{
     Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, ReadableTableMetadata,
@@ -224,9 +224,9 @@ impl File {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::options::{Existing, Options};
-    use super::super::super::store::{Due, Insert};
     use super::*;
+    use crate::options::{Existing, Options};
+    use crate::store::{Due, Insert};
     use std::sync::Arc;
 
     /// Checks that only the owner can read a file.

@@ -2,12 +2,12 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::clock::Millis;
-use super::super::key::Key;
-use super::super::record::Record;
-use super::super::store::{Found, LONGEST_LIST};
 use super::error::TransitionError;
 use super::tables::{DEAD, DUE, Snapshot, TIMERS, letter_age, named};
+use crate::clock::Millis;
+use crate::key::Key;
+use crate::record::Record;
+use crate::store::{Found, LONGEST_LIST};
 use std::ops::Bound;
 use std::sync::Arc;
 

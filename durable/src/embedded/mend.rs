@@ -7,13 +7,13 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::check::{Checked, Cursor, Finding, LeaseCounter};
-use super::super::clock::Millis;
-use super::super::key::{Change, Key};
-use super::super::record::Record;
-use super::super::store::LONGEST_LIST;
 use super::error::TransitionError;
 use super::tables::{DUE, META, Snapshot, TIMERS, Transaction, named};
+use crate::check::{Checked, Cursor, Finding, LeaseCounter};
+use crate::clock::Millis;
+use crate::key::{Change, Key};
+use crate::record::Record;
+use crate::store::LONGEST_LIST;
 use redb::{ReadableTable, TableDefinition};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;

@@ -10,11 +10,11 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::error::DurableError;
-use super::super::window::Watchers;
 use super::file::{File, Opener};
+use crate::error::DurableError;
 use crate::panics::ignore_poison;
 use crate::panics::quietly;
+use crate::window::Watchers;
 use std::sync::{Arc, RwLock, RwLockReadGuard};
 
 pub(super) struct ReopeningFile {

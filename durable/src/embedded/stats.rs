@@ -2,12 +2,12 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::clock::Millis;
-use super::super::key::{Key, first_from};
-use super::super::record::PARKED;
-use super::super::stats::Counts;
 use super::error::TransitionError;
 use super::tables::{DUE, META, Snapshot, named};
+use crate::clock::Millis;
+use crate::key::{Key, first_from};
+use crate::record::PARKED;
+use crate::stats::Counts;
 use redb::ReadableTable;
 use std::sync::Arc;
 

@@ -20,18 +20,18 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::bounds::LetterBounds;
-use super::super::clock::{LATEST, Millis, Present};
-use super::super::condition::Condition;
-use super::super::error::DurableError;
-use super::super::key::{Change, Key, Page};
-use super::super::options::Existing;
-use super::super::record::{Dead, DeadReason, Record};
-use super::super::store::{
+use super::error::TransitionError;
+use crate::bounds::LetterBounds;
+use crate::clock::{LATEST, Millis, Present};
+use crate::condition::Condition;
+use crate::error::DurableError;
+use crate::key::{Change, Key, Page};
+use crate::options::Existing;
+use crate::record::{Dead, DeadReason, Record};
+use crate::store::{
     Cancelled, Due, Finish, Finished, Insert, Inserted, LONGEST_LIST, Lease, Leasing, Letters,
     Renewed,
 };
-use super::error::TransitionError;
 use redb::{
     AccessGuard, ReadTransaction, ReadableTable, ReadableTableMetadata, StorageError,
     TableDefinition, WriteTransaction,

@@ -3,11 +3,11 @@
 #![cfg(test)]
 #![forbid(unsafe_code)]
 
-use super::super::key::first_from;
-use super::super::options::{Existing, Options};
-use super::super::record::DeadReason;
 use super::*;
+use crate::key::first_from;
+use crate::options::{Existing, Options};
 use crate::panics::ignore_poison;
+use crate::record::DeadReason;
 use pollster::block_on;
 
 fn insert(id: &str, due: Due) -> Insert {

@@ -11,14 +11,14 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::error::DurableError;
-use super::super::store::Answer;
-use super::super::window::Watchers;
 use super::error::{TransitionError, ambiguous, asserted, not_executed};
 use super::file::File;
 use super::reopen::ReopeningFile;
 use super::tables::{Changes, Snapshot, Transaction};
+use crate::error::DurableError;
 use crate::panics::{ignore_poison, quietly};
+use crate::store::Answer;
+use crate::window::Watchers;
 use futures_channel::oneshot;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -270,10 +270,10 @@ fn start<T: 'static>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::options::{Existing, Options};
-    use super::super::super::store::{Due, Insert};
-    use super::super::file::Opener;
     use super::*;
+    use crate::embedded::file::Opener;
+    use crate::options::{Existing, Options};
+    use crate::store::{Due, Insert};
     use std::path::PathBuf;
 
     const MEGABYTE: usize = 1 << 20;

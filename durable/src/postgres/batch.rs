@@ -34,12 +34,12 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::error::DurableError;
 use super::fault::Fault;
 use super::link::{ANSWER, LONGEST_ANSWER, PAUSES, Retry};
 use super::operations::Operations;
 use super::queue::{HELD, LANES, LOCKED, Lane, Operation, Reply, Request, ZERO};
 use super::rows::{Columns, reply};
+use crate::error::DurableError;
 use crate::panics::ignore_poison;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex};

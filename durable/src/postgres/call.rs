@@ -2,12 +2,12 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::clock::{StoreClock, SystemClock, due, millis_up, present};
-use super::super::error::DurableError;
-use super::super::options::{Existing, Options, When};
 use super::options::PostgresOptions;
 use super::rows::{SettingColumns, duration, has_zero, signed};
 use super::schema::Schema;
+use crate::clock::{StoreClock, SystemClock, due, millis_up, present};
+use crate::error::DurableError;
+use crate::options::{Existing, Options, When};
 use serde_json::json;
 use tokio_postgres::types::ToSql;
 

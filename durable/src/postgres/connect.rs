@@ -2,8 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::error::{DurableError, scheme_of};
-use super::super::ownership::Ownership;
 use super::floors::{Beats, Floors};
 use super::link::Link;
 use super::listen::{AsLink, listen, poll};
@@ -11,6 +9,8 @@ use super::operations::{Operations, Statements};
 use super::queue::{HeldIds, Lane};
 use super::schema::Schema;
 use super::{Postgres, PostgresOptions, server};
+use crate::error::{DurableError, scheme_of};
+use crate::ownership::Ownership;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use tokio::runtime::Handle;

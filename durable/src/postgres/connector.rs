@@ -2,12 +2,12 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::credentials::{Credentials, Values};
-use super::super::error::DurableError;
-#[cfg(feature = "postgres-tls")]
-use super::super::tls::Tls;
 #[cfg(feature = "postgres-tls")]
 use super::tls::connector;
+use crate::credentials::{Credentials, Values};
+use crate::error::DurableError;
+#[cfg(feature = "postgres-tls")]
+use crate::tls::Tls;
 use deadpool_postgres::Connect;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;

@@ -2,12 +2,12 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::error::DurableError;
-use super::super::record::{Dead, Record};
 use super::link::Retry;
 use super::operations::Operations;
 use super::queue::{Body, Operation};
 use super::rows::{reason, storable};
+use crate::error::DurableError;
+use crate::record::{Dead, Record};
 use futures_util::future::try_join_all;
 use std::sync::Arc;
 

@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::error::DurableError;
 use super::connector::is_handshake;
+use crate::error::DurableError;
 use std::io;
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;

@@ -7,10 +7,10 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::error::DurableError;
 use super::connector::{Connector, Messages};
 use super::fault::{Fault, Setting};
 use super::options::PostgresOptions;
+use crate::error::DurableError;
 use crate::panics::ignore_poison;
 use deadpool_postgres::{
     Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,

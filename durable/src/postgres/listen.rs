@@ -15,8 +15,8 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::clock::Millis;
 use super::link::{Link, Param, Retry};
+use crate::clock::Millis;
 use futures_util::StreamExt;
 use futures_util::stream;
 use std::pin::pin;

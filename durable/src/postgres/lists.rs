@@ -2,17 +2,17 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::check::{Checked, Cursor, Finding};
-use super::super::clock::Millis;
-use super::super::error::DurableError;
-use super::super::key::{Key, first_from};
-use super::super::record::{Dead, PARKED, Record};
-use super::super::stats::Counts;
-use super::super::store::{Found, LONGEST_LIST, Letters};
 use super::link::Retry;
 use super::load::bounded;
 use super::operations::{Operations, unexpected_reply};
 use super::rows::{LETTER, RECORD, Reader, letter, named_record, signed};
+use crate::check::{Checked, Cursor, Finding};
+use crate::clock::Millis;
+use crate::error::DurableError;
+use crate::key::{Key, first_from};
+use crate::record::{Dead, PARKED, Record};
+use crate::stats::Counts;
+use crate::store::{Found, LONGEST_LIST, Letters};
 use std::sync::Arc;
 use tokio_postgres::types::Type;
 

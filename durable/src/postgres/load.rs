@@ -2,14 +2,14 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::clock::Millis;
-use super::super::error::DurableError;
-use super::super::key::{Key, Page, first_from};
-use super::super::window::Window;
 use super::floors::Late;
 use super::link::{Param, Retry};
 use super::operations::{Operations, unexpected_reply};
 use super::rows::{Reader, signed};
+use crate::clock::Millis;
+use crate::error::DurableError;
+use crate::key::{Key, Page, first_from};
+use crate::window::Window;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio_postgres::Row;

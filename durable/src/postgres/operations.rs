@@ -3,23 +3,21 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::bounds::LetterBounds;
-use super::super::clock::{LATEST, Millis, StoreClock, present, system};
-use super::super::condition::Condition;
-use super::super::error::DurableError;
-use super::super::event::Event;
-use super::super::key::Change;
-use super::super::options::Existing;
-use super::super::ownership::Ownership;
-use super::super::record::{DeadReason, Record};
-use super::super::store::{
-    Cancelled, Due, Finish, Finished, Insert, Inserted, Lease, Leasing, Renewed,
-};
 use super::link::{Link, Param, Retry};
 use super::listen::Subscriber;
 use super::queue::{Body, CHANGED, HeldIds, LANES, LOCKED, Lane, Operation, Reply};
 use super::rows::{self, RECORD, named_record, signed, storable};
 use super::schema::Schema;
+use crate::bounds::LetterBounds;
+use crate::clock::{LATEST, Millis, StoreClock, present, system};
+use crate::condition::Condition;
+use crate::error::DurableError;
+use crate::event::Event;
+use crate::key::Change;
+use crate::options::Existing;
+use crate::ownership::Ownership;
+use crate::record::{DeadReason, Record};
+use crate::store::{Cancelled, Due, Finish, Finished, Insert, Inserted, Lease, Leasing, Renewed};
 use std::sync::Arc;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;

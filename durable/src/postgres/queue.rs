@@ -3,13 +3,13 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::clock::Millis;
-use super::super::condition::Condition;
-use super::super::error::DurableError;
-use super::super::record::{Record, Settings};
-use super::super::store::Due;
+use crate::clock::Millis;
+use crate::condition::Condition;
+use crate::error::DurableError;
 use crate::panics::ignore_poison;
 use crate::panics::quietly;
+use crate::record::{Record, Settings};
+use crate::store::Due;
 use futures_channel::oneshot;
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};

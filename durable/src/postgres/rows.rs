@@ -6,13 +6,13 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::backoff::Backoff;
-use super::super::clock::{Millis, whole_millis};
-use super::super::error::DurableError;
-use super::super::record::{Dead, DeadReason, Record, Settings};
-use super::super::rule::Rule;
 use super::link::Param;
 use super::queue::{Operation, Reply};
+use crate::backoff::Backoff;
+use crate::clock::{Millis, whole_millis};
+use crate::error::DurableError;
+use crate::record::{Dead, DeadReason, Record, Settings};
+use crate::rule::Rule;
 use std::borrow::Cow;
 use std::time::Duration;
 use tokio_postgres::Row;

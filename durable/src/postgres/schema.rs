@@ -10,10 +10,10 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::error::DurableError;
 use super::fault::Fault;
 use super::link::{Link, Retry};
 use super::options::PostgresOptions;
+use crate::error::DurableError;
 use std::sync::Arc;
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;

@@ -3,10 +3,10 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::durability::{Durability, Loss};
-use super::super::error::DurableError;
 use super::link::{Link, Retry};
 use super::operations::unexpected_reply;
+use crate::durability::{Durability, Loss};
+use crate::error::DurableError;
 use tokio_postgres::types::Type;
 
 /// The first version that can have a store.

@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::error::DurableError;
-use super::super::tls::{Tls, provide};
+use crate::error::DurableError;
+use crate::tls::{Tls, provide};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};

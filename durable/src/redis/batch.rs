@@ -24,14 +24,14 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::clock::Millis;
-use super::super::error::DurableError;
-use super::super::store::Answer;
 use super::fault::Fault;
 use super::link::{self, RetryPolicy, no_reply};
 use super::node::{Connection, PAUSES};
 use super::operations::{Operations, unexpected_reply};
 use super::queue::{Operation, Request, Respond};
+use crate::clock::Millis;
+use crate::error::DurableError;
+use crate::store::Answer;
 use futures_channel::oneshot;
 use redis::{Cmd, RedisError, Value};
 use std::pin::pin;

@@ -24,10 +24,10 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::backoff::Backoff;
-use super::super::clock::{Millis, whole_millis};
-use super::super::record::{Dead, DeadReason, Reader, Record, Settings, sum};
-use super::super::rule::Rule;
+use crate::backoff::Backoff;
+use crate::clock::{Millis, whole_millis};
+use crate::record::{Dead, DeadReason, Reader, Record, Settings, sum};
+use crate::rule::Rule;
 use std::time::Duration;
 
 /// The version of this encoding and of the keys.
@@ -547,7 +547,7 @@ mod tests {
 
     #[test]
     fn a_timer_by_default_with_a_short_payload_is_packed_by_redis() {
-        let options = super::super::super::options::Options::new();
+        let options = crate::options::Options::new();
         assert!(resting("id", &options.settings, 0, 0, "", &[0; 20]).record.len() <= 64);
     }
 }

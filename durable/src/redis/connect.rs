@@ -2,8 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::error::{DurableError, scheme_of};
-use super::super::ownership::Ownership;
 use super::damaged::Damaged;
 use super::fault::refused;
 use super::identity::Identity;
@@ -17,6 +15,8 @@ use super::queue::Queues;
 use super::scripts::Scripts;
 use super::sentinel::Sentinels;
 use super::{Redis, RedisOptions, server};
+use crate::error::{DurableError, scheme_of};
+use crate::ownership::Ownership;
 use futures_util::future::{BoxFuture, join};
 use redis::{Client, ErrorKind};
 use std::sync::Arc;
@@ -246,7 +246,7 @@ impl RedisOptions {
         let info = client.get_connection_info().clone();
         #[cfg(feature = "redis-tls")]
         if let redis::ConnectionAddr::TcpTls { .. } = info.addr() {
-            super::super::tls::provide();
+            crate::tls::provide();
         }
         let (credentials, call_timeout) = (self.credentials.clone(), self.call_timeout);
         Origin { info, sentinels: None, credentials, call_timeout }

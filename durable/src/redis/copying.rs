@@ -2,12 +2,12 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::error::DurableError;
-use super::super::record::{Dead, Record};
 use super::bytes::{self, Encoded};
 use super::link::RetryPolicy;
 use super::operations::{Operations, read};
 use super::queue::Operation;
+use crate::error::DurableError;
+use crate::record::{Dead, Record};
 use futures_util::future::try_join_all;
 use redis::Value;
 use std::sync::Arc;

@@ -6,8 +6,8 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::clock::Millis;
 use super::idle::APART;
+use crate::clock::Millis;
 use crate::panics::ignore_poison;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};

@@ -7,7 +7,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::error::DurableError;
+use crate::error::DurableError;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 /// The messages of Redis 7.0 and later about a missing permission within a script.

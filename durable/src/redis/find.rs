@@ -2,15 +2,15 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::clock::Millis;
-use super::super::error::DurableError;
-use super::super::key::Key;
-use super::super::store::{Found, LONGEST_LIST, Letters};
 use super::bytes::{self, Stored};
 use super::keys::Location;
 use super::link::RetryPolicy;
 use super::load::merged;
 use super::operations::{Operations, ScriptCall, text};
+use crate::clock::Millis;
+use crate::error::DurableError;
+use crate::key::Key;
+use crate::store::{Found, LONGEST_LIST, Letters};
 use futures_util::future::try_join_all;
 use redis::{FromRedisValue, Script, cmd};
 use std::collections::BTreeMap;

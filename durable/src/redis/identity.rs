@@ -12,11 +12,11 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::error::DurableError;
 use super::bytes::LAYOUT;
 use super::keys::Keys;
 use super::link::{self, Link, RetryPolicy};
 use super::node::Connection;
+use crate::error::DurableError;
 use crate::panics::ignore_poison;
 use redis::Script;
 use std::sync::{Mutex, OnceLock};

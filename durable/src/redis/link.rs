@@ -6,10 +6,10 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::error::DurableError;
 use super::cluster::Cluster;
 use super::fault::{Fault, Setting, refused};
 use super::node::{ANSWER, Connection, Node, Origin, PAUSES};
+use crate::error::DurableError;
 use futures_util::future::BoxFuture;
 use redis::{Client, Cmd, FromRedisValue, RedisError, RedisResult, Value, cmd};
 use std::sync::Arc;

@@ -2,12 +2,12 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::clock::Millis;
-use super::super::error::DurableError;
-use super::super::key::{Key, Page, first_from};
-use super::super::window::Window;
 use super::link::RetryPolicy;
 use super::operations::{Operations, ScriptCall, text};
+use crate::clock::Millis;
+use crate::error::DurableError;
+use crate::key::{Key, Page, first_from};
+use crate::window::Window;
 use futures_util::future::{join_all, select_ok};
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -6,17 +6,17 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::check::{Checked, Cursor, Finding, FoundLeases, LeaseCounter};
-use super::super::clock::{LATEST, Millis};
-use super::super::error::DurableError;
-use super::super::key::Key;
-use super::super::record::PARKED;
-use super::super::store::LONGEST_LIST;
 use super::bytes::{self, Stored};
 use super::keys::{BUCKETS, Location};
 use super::link::RetryPolicy;
 use super::operations::{Operations, ScriptCall, text};
 use super::pubsub::Subscriber;
+use crate::check::{Checked, Cursor, Finding, FoundLeases, LeaseCounter};
+use crate::clock::{LATEST, Millis};
+use crate::error::DurableError;
+use crate::key::Key;
+use crate::record::PARKED;
+use crate::store::LONGEST_LIST;
 use std::sync::Arc;
 
 /// The number of records or keys in a step.

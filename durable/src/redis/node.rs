@@ -9,10 +9,10 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::credentials::{Credentials, Values};
-use super::super::error::DurableError;
 use super::fault::Setting;
 use super::sentinel::Sentinels;
+use crate::credentials::{Credentials, Values};
+use crate::error::DurableError;
 use crate::panics::ignore_poison;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::{

@@ -3,17 +3,6 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::bounds::LetterBounds;
-use super::super::clock::{LATEST, Millis, StoreClock, present, system};
-use super::super::error::DurableError;
-use super::super::event::Event;
-use super::super::key::{Change, Key};
-use super::super::ownership::Ownership;
-use super::super::record::{Dead, DeadReason, Record};
-use super::super::store::{
-    Answer, Cancelled, Due, Finish, Finished, Insert, Inserted, LONGEST_LIST, Lease, Leasing,
-    Letters, Renewed,
-};
 use super::bytes::{self, Encoded, Stored};
 use super::damaged::Damaged;
 use super::identity::Identity;
@@ -24,7 +13,18 @@ use super::node::Connection;
 use super::pubsub::Subscriber;
 use super::queue::{Operation, Queues};
 use super::scripts::Scripts;
-use crate::Existing;
+use crate::bounds::LetterBounds;
+use crate::clock::{LATEST, Millis, StoreClock, present, system};
+use crate::error::DurableError;
+use crate::event::Event;
+use crate::key::{Change, Key};
+use crate::options::Existing;
+use crate::ownership::Ownership;
+use crate::record::{Dead, DeadReason, Record};
+use crate::store::{
+    Answer, Cancelled, Due, Finish, Finished, Insert, Inserted, LONGEST_LIST, Lease, Leasing,
+    Letters, Renewed,
+};
 use futures_util::StreamExt;
 use futures_util::future::try_join_all;
 use futures_util::stream;

@@ -2,12 +2,12 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::bounds::LetterBounds;
-use super::super::clock::{CALL_TIMEOUT, LONGEST_CALL, StoreClock, millis_up};
-use super::super::credentials::Credentials;
-use super::super::error::DurableError;
+use crate::bounds::LetterBounds;
+use crate::clock::{CALL_TIMEOUT, LONGEST_CALL, StoreClock, millis_up};
+use crate::credentials::Credentials;
+use crate::error::DurableError;
 #[cfg(feature = "redis-tls")]
-use super::super::tls::Tls;
+use crate::tls::Tls;
 use std::sync::Arc;
 use std::time::Duration;
 

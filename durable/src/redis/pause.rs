@@ -7,12 +7,12 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::clock::Millis;
-use super::super::error::DurableError;
-use super::super::store::Answer;
 use super::link::RetryPolicy;
 use super::operations::{Operations, read, text, unexpected_reply};
 use super::queue::Operation;
+use crate::clock::Millis;
+use crate::error::DurableError;
+use crate::store::Answer;
 use futures_util::future::try_join_all;
 use redis::cmd;
 use std::sync::Arc;

@@ -14,8 +14,8 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::clock::Millis;
 use super::link::Link;
+use crate::clock::Millis;
 use futures_util::StreamExt;
 use redis::RedisResult;
 use redis::aio::PubSub;

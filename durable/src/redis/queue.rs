@@ -3,11 +3,11 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::clock::Millis;
-use super::super::error::DurableError;
-use super::super::store::Due;
+use crate::clock::Millis;
+use crate::error::DurableError;
 use crate::panics::ignore_poison;
 use crate::panics::quietly;
+use crate::store::Due;
 use redis::Value;
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};

@@ -3,11 +3,11 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::error::DurableError;
 use super::bytes::LAYOUT;
 use super::identity::format;
 use super::link::RetryPolicy;
 use super::operations::Operations;
+use crate::error::DurableError;
 use std::time::Duration;
 
 /// The interval between two checks. It exceeds that between two heartbeats, so that a process whose

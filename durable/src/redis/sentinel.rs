@@ -7,7 +7,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::error::DurableError;
+use crate::error::DurableError;
 use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
 use redis::{Client, ConnectionAddr, ConnectionInfo, RedisResult, TlsMode};
 use std::fmt;
@@ -20,7 +20,7 @@ pub struct Sentinels {
     /// The name of the master.
     pub(super) name: String,
     #[cfg(feature = "redis-tls")]
-    tls: Option<crate::Tls>,
+    tls: Option<crate::tls::Tls>,
 }
 
 /// Without the password.
@@ -40,7 +40,7 @@ impl Sentinels {
     pub fn new(
         clients: &[Client],
         master: &ConnectionInfo,
-        #[cfg(feature = "redis-tls")] tls: Option<crate::Tls>,
+        #[cfg(feature = "redis-tls")] tls: Option<crate::tls::Tls>,
     ) -> Result<Self, DurableError> {
         let name = match master.addr() {
             ConnectionAddr::Tcp(name, _) | ConnectionAddr::TcpTls { host: name, .. } => {

@@ -10,9 +10,9 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::durability::{Durability, Loss};
-use super::super::error::DurableError;
 use super::link::{Link, understood};
+use crate::durability::{Durability, Loss};
+use crate::error::DurableError;
 use redis::cmd;
 use std::collections::HashMap;
 

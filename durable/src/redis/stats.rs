@@ -2,11 +2,11 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::clock::Millis;
-use super::super::error::DurableError;
-use super::super::stats::Counts;
 use super::link::RetryPolicy;
 use super::operations::{Operations, ScriptCall};
+use crate::clock::Millis;
+use crate::error::DurableError;
+use crate::stats::Counts;
 use futures_util::future::try_join_all;
 
 /// The reply of a partition.

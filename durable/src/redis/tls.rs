@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::error::DurableError;
-use super::super::tls::Tls;
+use crate::error::DurableError;
+use crate::tls::Tls;
 use redis::{Client, ClientTlsConfig, ConnectionInfo, TlsCertificates};
 
 /// Returns the certificates as the client's crate takes them.

@@ -4,14 +4,14 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::condition::Condition;
-use super::super::error::DurableError;
-use super::super::options::Existing;
-use super::super::record::Record;
-use super::super::store::{Cancelled, Due, Insert, Inserted};
 use super::bytes;
 use super::link::RetryPolicy;
 use super::operations::{Operations, known};
+use crate::condition::Condition;
+use crate::error::DurableError;
+use crate::options::Existing;
+use crate::record::Record;
+use crate::store::{Cancelled, Due, Insert, Inserted};
 use std::sync::Arc;
 
 impl Operations {
