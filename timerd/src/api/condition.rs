@@ -6,8 +6,8 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::call::number;
-use super::super::problem::Problem;
+use crate::call::number;
+use crate::problem::Problem;
 use axum::extract::FromRequestParts;
 use headers::{ETag, Header, HeaderMapExt, IfMatch, IfNoneMatch};
 use http::HeaderMap;

@@ -2,10 +2,10 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::extract::{InPath, InQuery};
-use super::super::problem::Problem;
 use super::App;
 use super::view::{self, Letter};
+use crate::extract::{InPath, InQuery};
+use crate::problem::Problem;
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};

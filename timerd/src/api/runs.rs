@@ -2,10 +2,10 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::extract::InQuery;
-use super::super::history::Run;
-use super::super::problem::Problem;
 use super::App;
+use crate::extract::InQuery;
+use crate::history::Run;
+use crate::problem::Problem;
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};

@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::problem::Problem;
 use super::App;
+use crate::problem::Problem;
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;

@@ -2,15 +2,15 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::call::{INSERT, numbered};
-use super::super::extract::{InBody, InPath, InQuery};
-use super::super::problem::Problem;
-use super::super::target::Target;
-use super::super::trace;
-use super::super::webhook::Webhook;
 use super::App;
 use super::condition::{Condition, is_known, tag};
 use super::view::{self, Timer};
+use crate::call::{INSERT, numbered};
+use crate::extract::{InBody, InPath, InQuery};
+use crate::problem::Problem;
+use crate::target::Target;
+use crate::trace;
+use crate::webhook::Webhook;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};

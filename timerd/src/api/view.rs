@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::webhook::Webhook;
+use crate::webhook::Webhook;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use timers::{LetterView, PayloadView, TimerView};

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::fault::OwnFault;
+use crate::fault::OwnFault;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};

@@ -12,7 +12,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::target::Target;
+use crate::target::Target;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -183,8 +183,8 @@ impl Receiver {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::webhook::Webhook;
     use super::*;
+    use crate::webhook::Webhook;
     use serde_json::json;
 
     fn target(host: &str) -> Target {

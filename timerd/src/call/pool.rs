@@ -10,8 +10,8 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "idle connections have an age")]
 
-use super::super::fault::{Fault, ReceiverFault};
-use super::super::guard::{Guard, Heard, Route};
+use crate::fault::{Fault, ReceiverFault};
+use crate::guard::{Guard, Heard, Route};
 use bytes::{Bytes, BytesMut};
 use http::response::Parts;
 use http::{Request, Response};

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::config::SecretTexts;
+use crate::config::SecretTexts;
 use arc_swap::ArcSwap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

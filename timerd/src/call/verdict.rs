@@ -72,8 +72,8 @@ fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::config::Webhooks;
     use super::*;
+    use crate::config::Webhooks;
     use std::time::UNIX_EPOCH;
 
     /// Sunday, 6 November 1994, 08:49:37.

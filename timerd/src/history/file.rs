@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::config::HistoryBounds;
 use super::run::{History, HistoryError, Reply, Run};
+use crate::config::HistoryBounds;
 use redb::backends::FileBackend;
 use redb::{
     Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, StorageError, TableDefinition,

@@ -142,9 +142,9 @@ impl Drop for Lost {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tasks::keep;
     use super::run::Reply;
     use super::*;
+    use crate::tasks::keep;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
     use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
     use tokio::sync::watch;

@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::config::HistoryBounds;
 use super::run::{History, HistoryError, Reply, Run};
+use crate::config::HistoryBounds;
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, Runtime};
 use std::time::Duration;
 use timers::Certificates;

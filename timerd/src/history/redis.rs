@@ -3,9 +3,9 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::config::HistoryBounds;
 use super::link::Link;
 use super::run::{History, HistoryError, Reply, Run};
+use crate::config::HistoryBounds;
 use redis::streams::StreamRangeReply;
 use redis::{Value, from_redis_value};
 

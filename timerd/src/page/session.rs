@@ -6,9 +6,9 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::config::{Arguments, Page};
-use super::super::limits::Gate;
-use super::super::tokens;
+use crate::config::{Arguments, Page};
+use crate::limits::Gate;
+use crate::tokens;
 use axum_extra::extract::cookie::{Cookie, Key, SameSite, SignedCookieJar};
 use http::HeaderMap;
 use sha2::{Digest, Sha256};

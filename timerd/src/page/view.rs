@@ -2,10 +2,10 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::history::Run;
-use super::super::problem::Problem;
-use super::super::webhook::Webhook;
 use super::address;
+use crate::history::Run;
+use crate::problem::Problem;
+use crate::webhook::Webhook;
 use maud::{DOCTYPE, Markup, html};
 use timers::{LetterView, TimerView, counted, printable};
 use tourbillon_durable::{DeadLetter, DurableTimer, Stats};
