@@ -32,11 +32,11 @@ class Item(NamedTuple):
 @cache
 def module_files(module):
     """The files of a module, scripts in Lua and SQL included: `wheel/shard` is src/wheel/shard.rs and all
-    files below src/wheel/shard. Those of `durable` are below durable/src, and likewise with each of
+    files below src/wheel/shard. Those of `durable` are below crates/durable/src, and likewise with each of
     CRATES. A script is a module of its own, too."""
     parts = Path(module).parts
     other = parts[0] in CRATES
-    below = Path(parts[0], "src", *parts[1:]) if other else Path("src", *parts)
+    below = Path("crates", parts[0], "src", *parts[1:]) if other else Path("src", *parts)
     below = ROOT / below
     suffixes = (".rs", ".lua", ".sql")
     single = (below.with_suffix(suffix) for suffix in suffixes)

@@ -26,10 +26,10 @@ const BELOW_THE_ROOT: usize = 5;
 /// The sources of the published crates, and the prefix of their files here.
 const CRATES: [(&str, &str); 5] = [
     ("src", ""),
-    ("cache/src", "cache/"),
-    ("durable/src", "durable/"),
-    ("timerd/src", "timerd/"),
-    ("timers/src", "timers/"),
+    ("crates/cache/src", "cache/"),
+    ("crates/durable/src", "durable/"),
+    ("crates/timerd/src", "timerd/"),
+    ("crates/timers/src", "timers/"),
 ];
 
 /// The folder of the workspace, of which only this crate exists where it was unpacked alone.
