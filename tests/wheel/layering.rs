@@ -19,8 +19,18 @@ const ROOMS: [&[&str]; 8] = [
     &["adapters", "io", "testing"],
 ];
 
-/// How many of them, from the first, the root's exports are made of. The others use those exports,
-/// and of the rooms below only the doors to locks and panics.
+/// The rooms of `durable`, in the same way.
+const ROOMS_OF_DURABLE: [&[&str]; 6] = [
+    &["panics", "error"],
+    &["model"],
+    &["store"],
+    &["embedded", "postgres", "redis"],
+    &["delivery"],
+    &["api"],
+];
+
+/// How many of the rooms of `src`, from the first, the root's exports are made of. The others use
+/// those exports, and of the rooms below only the doors to locks and panics.
 const BELOW_THE_ROOT: usize = 5;
 
 /// The sources of the published crates, and the prefix of their files here.
@@ -184,16 +194,16 @@ fn imports(below: impl AsRef<Path>) -> BTreeMap<String, BTreeSet<String>> {
         .collect()
 }
 
-fn room(module: &str) -> usize {
+fn room(rooms: &[&[&str]], module: &str) -> usize {
     let name = module.split('/').next().unwrap();
-    let place = ROOMS.iter().position(|rooms| rooms.contains(&name));
+    let place = rooms.iter().position(|rooms| rooms.contains(&name));
     place.unwrap_or_else(|| panic!("{module} is in no room"))
 }
 
 #[test]
 fn each_room_imports_only_from_those_below_it() {
     for (module, imported) in &imports("src") {
-        let (own, here) = (module.split('/').next().unwrap(), room(module));
+        let (own, here) = (module.split('/').next().unwrap(), room(&ROOMS, module));
         for path in imported {
             let name = path.split('/').next().unwrap();
             if name == own {
@@ -203,12 +213,24 @@ fn each_room_imports_only_from_those_below_it() {
                 assert!(here >= BELOW_THE_ROOT, "{module} imports from the root");
                 continue;
             }
-            assert!(room(path) < here, "{module} imports {path}");
-            let past = here >= BELOW_THE_ROOT && room(path) < BELOW_THE_ROOT;
+            assert!(room(&ROOMS, path) < here, "{module} imports {path}");
+            let past = here >= BELOW_THE_ROOT && room(&ROOMS, path) < BELOW_THE_ROOT;
             assert!(
                 !past || ["sync", "panics"].contains(&name),
                 "{module} goes past the root to {path}"
             );
+        }
+    }
+}
+
+#[test]
+fn each_room_of_durable_imports_only_from_those_below_it() {
+    for (module, imported) in &imports("crates/durable/src") {
+        let own = module.split('/').next().unwrap();
+        for path in imported.iter().filter(|path| path.split('/').next() != Some(own)) {
+            assert!(!path.is_empty(), "{module} imports from the root");
+            let here = room(&ROOMS_OF_DURABLE, module);
+            assert!(room(&ROOMS_OF_DURABLE, path) < here, "{module} imports {path}");
         }
     }
 }

@@ -64,12 +64,12 @@ pub enum DurableError {
         /// The latest time that is allowed.
         latest: SystemTime,
     },
-    /// A timer with this id exists, and [`Existing::Refuse`](super::Existing::Refuse) was chosen or
+    /// A timer with this id exists, and [`Existing::Refuse`](crate::Existing::Refuse) was chosen or
     /// a dead letter cannot be redriven because of it.
     Exists,
     /// There is no timer with this id whose last insert is the one that
-    /// [`only_over`](super::Options::only_over) or
-    /// [`cancel_only`](super::DurableTimers::cancel_only) named. Read the timer again.
+    /// [`only_over`](crate::Options::only_over) or
+    /// [`cancel_only`](crate::DurableTimers::cancel_only) named. Read the timer again.
     Changed,
     /// The store must be paused for this.
     NotPaused,
@@ -106,7 +106,7 @@ pub enum DurableError {
     /// The file is not a timer store or is damaged, or one timer cannot be read.
     Corrupt {
         /// The id of the unreadable timer, if the damage is limited to it. All other timers can be
-        /// read, and [`remove_corrupt`](super::DurableTimers::remove_corrupt) removes this one.
+        /// read, and [`remove_corrupt`](crate::DurableTimers::remove_corrupt) removes this one.
         id: Option<String>,
         /// The damaged part and its location.
         what: String,
@@ -140,7 +140,7 @@ pub enum DurableError {
         owner: String,
     },
     /// The store in Redis was emptied after it was opened (`FLUSHALL`, a restart without persisted
-    /// data, a failover to an empty node). A worker's [`run`](super::Worker::run) ends with this
+    /// data, a failover to an empty node). A worker's [`run`](crate::Worker::run) ends with this
     /// error once. Earlier timers are lost. The store remains usable, and another run delivers
     /// timers that are inserted from now on.
     Emptied,
@@ -151,7 +151,7 @@ pub enum DurableError {
         partitions: u64,
     },
     /// The store cannot be reached, or did not respond in time. The operation may have been
-    /// executed. Insert the timer again with [`Keep`](super::Existing::Keep).
+    /// executed. Insert the timer again with [`Keep`](crate::Existing::Keep).
     Unreachable(String),
     /// A connection by TLS was refused, because the server's certificate is not trusted, the server
     /// demands a client certificate, rejects it or has no TLS, or a certificate cannot be read.
@@ -159,7 +159,7 @@ pub enum DurableError {
     /// Access denied, because of wrong credentials or a missing permission.
     Denied(String),
     /// Reading or writing failed. The operation may have been executed. Insert the timer again with
-    /// [`Keep`](super::Existing::Keep). An open store recovers by itself when it can.
+    /// [`Keep`](crate::Existing::Keep). An open store recovers by itself when it can.
     Io(String),
     /// The timer that wakes the worker refused a sleep.
     Timer(Refusal),

@@ -59,89 +59,52 @@
     allow(dead_code, reason = "what the store in a file alone needs, or any store")
 )]
 
-mod attempt;
-mod backoff;
-mod bounds;
-mod check;
-mod checking;
-mod clock;
-mod condition;
-mod copy;
-#[cfg(any(feature = "postgres", feature = "redis"))]
-mod credentials;
-mod dead_letters;
-mod durability;
+mod api;
+mod delivery;
 #[cfg(feature = "file")]
 mod embedded;
 mod error;
-mod event;
-#[cfg(feature = "metrics")]
-mod export;
-mod feed;
-mod json;
-mod key;
-mod lease;
-mod lists;
-mod options;
-#[cfg(any(feature = "postgres", feature = "redis"))]
-mod ownership;
+mod model;
 mod panics;
-mod pause;
-mod permits;
 #[cfg(feature = "postgres")]
 mod postgres;
-mod ready;
-mod record;
 #[cfg(feature = "redis")]
 mod redis;
-mod report;
-mod rule;
-mod stats;
 mod store;
-mod timer;
-mod timers;
-#[cfg(any(feature = "postgres-tls", feature = "redis-tls"))]
-mod tls;
-mod trace;
-mod trim;
-mod update;
-mod verdict;
-mod window;
-mod worker;
 
-pub use attempt::Delivery;
-pub use backoff::Backoff;
-pub use check::{CheckReport, Finding};
-pub use clock::{StoreClock, SystemClock};
-pub use copy::CopyProgress;
-#[cfg(any(feature = "postgres", feature = "redis"))]
-pub use credentials::Credentials;
-pub use dead_letters::{DeadLetter, Redriven};
-pub use durability::{Durability, Loss};
+pub use api::copy::CopyProgress;
+pub use api::dead_letters::{DeadLetter, Redriven};
+pub use api::lists::ListPosition;
+pub use api::timer::{DurableTimer, TimerState};
+pub use api::timers::DurableTimers;
+pub use api::worker::Worker;
+pub use delivery::attempt::Delivery;
+#[cfg(feature = "metrics")]
+pub use delivery::export::StatsGauges;
+pub use delivery::lease::DeliveryLease;
 #[cfg(feature = "file")]
 pub use embedded::{Embedded, EmbeddedOptions};
 pub use error::DurableError;
-pub use event::{Attempt, Event, LeaseLoss, Outcome, Wait};
-#[cfg(feature = "metrics")]
-pub use export::StatsGauges;
-pub use lease::DeliveryLease;
-pub use lists::ListPosition;
-pub use options::{Existing, Options, When};
+pub use model::backoff::Backoff;
+pub use model::check::{CheckReport, Finding};
+pub use model::clock::{StoreClock, SystemClock};
+pub use model::durability::{Durability, Loss};
+pub use model::event::{Attempt, Event, LeaseLoss, Outcome, Wait};
+pub use model::options::{Existing, Options, When};
+pub use model::record::DeadReason;
+pub use model::rule::{Misfire, Rule};
+pub use model::stats::Stats;
+pub use model::verdict::Verdict;
 #[cfg(feature = "postgres")]
 pub use postgres::{Postgres, PostgresInsert, PostgresOptions};
-pub use record::DeadReason;
 #[cfg(feature = "redis")]
 pub use redis::{Redis, RedisOptions};
-pub use rule::{Misfire, Rule};
-pub use stats::Stats;
-pub use store::{AnyStore, Cancelled, Inserted};
-pub use timer::{DurableTimer, TimerState};
-pub use timers::DurableTimers;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+pub use store::credentials::Credentials;
 #[cfg(any(feature = "postgres-tls", feature = "redis-tls"))]
-pub use tls::Tls;
+pub use store::tls::Tls;
+pub use store::{AnyStore, Cancelled, Inserted};
 pub use tourbillon::Refused;
-pub use verdict::Verdict;
-pub use worker::Worker;
 
 #[cfg_attr(
     any(not(doctest), all(feature = "cron", feature = "file", feature = "redis")),

@@ -4,7 +4,7 @@
 
 use super::error::TransitionError;
 use super::tables::{DEAD, Former, META, Transaction};
-use crate::record::{Dead, Record};
+use crate::model::record::{Dead, Record};
 use redb::ReadableTable;
 
 impl Transaction {

@@ -225,7 +225,7 @@ impl File {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::{Existing, Options};
+    use crate::model::options::{Existing, Options};
     use crate::store::{Due, Insert};
     use std::sync::Arc;
 

@@ -4,9 +4,9 @@
 
 use super::error::TransitionError;
 use super::tables::{DEAD, DUE, Snapshot, TIMERS, letter_age, named};
-use crate::clock::Millis;
-use crate::key::Key;
-use crate::record::Record;
+use crate::model::clock::Millis;
+use crate::model::key::Key;
+use crate::model::record::Record;
 use crate::store::{Found, LONGEST_LIST};
 use std::ops::Bound;
 use std::sync::Arc;

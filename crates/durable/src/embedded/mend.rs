@@ -9,10 +9,10 @@
 
 use super::error::TransitionError;
 use super::tables::{DUE, META, Snapshot, TIMERS, Transaction, named};
-use crate::check::{Checked, Cursor, Finding, LeaseCounter};
-use crate::clock::Millis;
-use crate::key::{Change, Key};
-use crate::record::Record;
+use crate::model::check::{Checked, Cursor, Finding, LeaseCounter};
+use crate::model::clock::Millis;
+use crate::model::key::{Change, Key};
+use crate::model::record::Record;
 use crate::store::LONGEST_LIST;
 use redb::{ReadableTable, TableDefinition};
 use std::ops::Bound::{Excluded, Unbounded};

@@ -17,22 +17,21 @@ mod tables;
 mod tests;
 mod threads;
 
-use super::bounds::LetterBounds;
-use super::check::{Checked, Cursor};
-use super::clock::{Millis, Present, StoreClock, SystemClock, millis_up, present};
-use super::condition::Condition;
-use super::durability::{Durability, Loss};
-use super::error::DurableError;
-use super::key::{Key, Page};
-use super::record::{Dead, Record};
-use super::stats::Counts;
-use super::store::{
+use crate::error::DurableError;
+use crate::model::bounds::LetterBounds;
+use crate::model::check::{Checked, Cursor};
+use crate::model::clock::{Millis, Present, StoreClock, SystemClock, millis_up, present};
+use crate::model::condition::Condition;
+use crate::model::durability::{Durability, Loss};
+use crate::model::key::{Key, Page};
+use crate::model::record::{Dead, Record};
+use crate::model::stats::Counts;
+use crate::panics::ignore_poison;
+use crate::store::window::{Watchers, Window};
+use crate::store::{
     Answer, AnyStore, Cancelled, Due, Finish, Finished, Found, Insert, Inserted, Leasing, Letters,
     Renewed, Store,
 };
-use super::timers::DurableTimers;
-use super::window::{Watchers, Window};
-use crate::panics::ignore_poison;
 use error::TransitionError;
 use file::{File, Opener};
 use reopen::ReopeningFile;
@@ -471,18 +470,6 @@ pub fn renew(
 ) -> impl Future<Output = Result<bool, DurableError>> + use<> {
     let renewing = store.renew(id, fence);
     async move { Ok(renewing.await? != Renewed::Lost) }
-}
-
-impl DurableTimers {
-    /// Opens an [`Embedded`] store in a file, or creates it if there is none, with a driver of its
-    /// own.
-    ///
-    /// # Errors
-    ///
-    /// Fails like [`Embedded::open`], or if a thread could not be started.
-    pub fn open(file: impl AsRef<Path>) -> Result<Self, DurableError> {
-        Self::spawn(Embedded::open(file)?)
-    }
 }
 
 impl From<Embedded> for AnyStore {

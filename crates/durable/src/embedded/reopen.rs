@@ -14,7 +14,7 @@ use super::file::{File, Opener};
 use crate::error::DurableError;
 use crate::panics::ignore_poison;
 use crate::panics::quietly;
-use crate::window::Watchers;
+use crate::store::window::Watchers;
 use std::sync::{Arc, RwLock, RwLockReadGuard};
 
 pub(super) struct ReopeningFile {

@@ -4,10 +4,10 @@
 
 use super::error::TransitionError;
 use super::tables::{DUE, META, Snapshot, named};
-use crate::clock::Millis;
-use crate::key::{Key, first_from};
-use crate::record::PARKED;
-use crate::stats::Counts;
+use crate::model::clock::Millis;
+use crate::model::key::{Key, first_from};
+use crate::model::record::PARKED;
+use crate::model::stats::Counts;
 use redb::ReadableTable;
 use std::sync::Arc;
 

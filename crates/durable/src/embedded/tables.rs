@@ -21,13 +21,13 @@
 #![forbid(unsafe_code)]
 
 use super::error::TransitionError;
-use crate::bounds::LetterBounds;
-use crate::clock::{LATEST, Millis, Present};
-use crate::condition::Condition;
 use crate::error::DurableError;
-use crate::key::{Change, Key, Page};
-use crate::options::Existing;
-use crate::record::{Dead, DeadReason, Record};
+use crate::model::bounds::LetterBounds;
+use crate::model::clock::{LATEST, Millis, Present};
+use crate::model::condition::Condition;
+use crate::model::key::{Change, Key, Page};
+use crate::model::options::Existing;
+use crate::model::record::{Dead, DeadReason, Record};
 use crate::store::{
     Cancelled, Due, Finish, Finished, Insert, Inserted, LONGEST_LIST, Lease, Leasing, Letters,
     Renewed,

@@ -4,10 +4,10 @@
 #![forbid(unsafe_code)]
 
 use super::*;
-use crate::key::first_from;
-use crate::options::{Existing, Options};
+use crate::model::key::first_from;
+use crate::model::options::{Existing, Options};
+use crate::model::record::DeadReason;
 use crate::panics::ignore_poison;
-use crate::record::DeadReason;
 use pollster::block_on;
 
 fn insert(id: &str, due: Due) -> Insert {

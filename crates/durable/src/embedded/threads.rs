@@ -18,7 +18,7 @@ use super::tables::{Changes, Snapshot, Transaction};
 use crate::error::DurableError;
 use crate::panics::{ignore_poison, quietly};
 use crate::store::Answer;
-use crate::window::Watchers;
+use crate::store::window::Watchers;
 use futures_channel::oneshot;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -272,7 +272,7 @@ fn start<T: 'static>(
 mod tests {
     use super::*;
     use crate::embedded::file::Opener;
-    use crate::options::{Existing, Options};
+    use crate::model::options::{Existing, Options};
     use crate::store::{Due, Insert};
     use std::path::PathBuf;
 

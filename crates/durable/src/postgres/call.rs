@@ -5,9 +5,9 @@
 use super::options::PostgresOptions;
 use super::rows::{SettingColumns, duration, has_zero, signed};
 use super::schema::Schema;
-use crate::clock::{StoreClock, SystemClock, due, millis_up, present};
 use crate::error::DurableError;
-use crate::options::{Existing, Options, When};
+use crate::model::clock::{StoreClock, SystemClock, due, millis_up, present};
+use crate::model::options::{Existing, Options, When};
 use serde_json::json;
 use tokio_postgres::types::ToSql;
 

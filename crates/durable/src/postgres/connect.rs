@@ -10,7 +10,7 @@ use super::queue::{HeldIds, Lane};
 use super::schema::Schema;
 use super::{Postgres, PostgresOptions, server};
 use crate::error::{DurableError, scheme_of};
-use crate::ownership::Ownership;
+use crate::store::ownership::Ownership;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use tokio::runtime::Handle;

@@ -4,10 +4,10 @@
 
 #[cfg(feature = "postgres-tls")]
 use super::tls::connector;
-use crate::credentials::{Credentials, Values};
 use crate::error::DurableError;
+use crate::store::credentials::{Credentials, Values};
 #[cfg(feature = "postgres-tls")]
-use crate::tls::Tls;
+use crate::store::tls::Tls;
 use deadpool_postgres::Connect;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;

@@ -7,7 +7,7 @@ use super::operations::Operations;
 use super::queue::{Body, Operation};
 use super::rows::{reason, storable};
 use crate::error::DurableError;
-use crate::record::{Dead, Record};
+use crate::model::record::{Dead, Record};
 use futures_util::future::try_join_all;
 use std::sync::Arc;
 

@@ -3,8 +3,8 @@
 
 #![forbid(unsafe_code)]
 
-use crate::clock::Millis;
-use crate::key::{Key, Page, first_from};
+use crate::model::clock::Millis;
+use crate::model::key::{Key, Page, first_from};
 use crate::panics::ignore_poison;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};

@@ -16,7 +16,7 @@
 #![forbid(unsafe_code)]
 
 use super::link::{Link, Param, Retry};
-use crate::clock::Millis;
+use crate::model::clock::Millis;
 use futures_util::StreamExt;
 use futures_util::stream;
 use std::pin::pin;

@@ -53,21 +53,21 @@ mod server;
 #[cfg(feature = "postgres-tls")]
 mod tls;
 
-use super::bounds::LetterBounds;
-use super::check::{Checked, Cursor};
-use super::clock::Millis;
-use super::condition::Condition;
-use super::durability::Durability;
-use super::error::DurableError;
-use super::event::Event;
-use super::key::{Key, Page};
-use super::record::{Dead, Record};
-use super::stats::Counts;
-use super::store::{
+use crate::error::DurableError;
+use crate::model::bounds::LetterBounds;
+use crate::model::check::{Checked, Cursor};
+use crate::model::clock::Millis;
+use crate::model::condition::Condition;
+use crate::model::durability::Durability;
+use crate::model::event::Event;
+use crate::model::key::{Key, Page};
+use crate::model::record::{Dead, Record};
+use crate::model::stats::Counts;
+use crate::store::window::Window;
+use crate::store::{
     Answer, AnyStore, Cancelled, Due, Finish, Finished, Found, Insert, Inserted, Leasing, Letters,
     Renewed, Store,
 };
-use super::window::Window;
 pub use call::PostgresInsert;
 pub use connector::Connector;
 use operations::Operations;
@@ -81,10 +81,10 @@ use tokio::task::{AbortHandle, JoinSet};
 /// own.
 ///
 /// The connections and tasks of the store run in the tokio runtime in which it was connected. The
-/// futures of [`DurableTimers`](super::DurableTimers) and its workers can be polled anywhere.
+/// futures of [`DurableTimers`](crate::DurableTimers) and its workers can be polled anywhere.
 ///
 /// An acknowledged change is as durable as the server's configuration makes it
-/// ([`durability`](super::DurableTimers::durability)). With the defaults of PostgreSQL nothing is
+/// ([`durability`](crate::DurableTimers::durability)). With the defaults of PostgreSQL nothing is
 /// lost, except by a failover to a standby that is not synchronous.
 ///
 /// While the server cannot be reached, workers wait for it. Other calls are retried for five

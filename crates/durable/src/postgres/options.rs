@@ -2,12 +2,12 @@
 
 #![forbid(unsafe_code)]
 
-use crate::bounds::LetterBounds;
-use crate::clock::{CALL_TIMEOUT, LONGEST_CALL, StoreClock, millis_up};
-use crate::credentials::Credentials;
 use crate::error::DurableError;
+use crate::model::bounds::LetterBounds;
+use crate::model::clock::{CALL_TIMEOUT, LONGEST_CALL, StoreClock, millis_up};
+use crate::store::credentials::Credentials;
 #[cfg(feature = "postgres-tls")]
-use crate::tls::Tls;
+use crate::store::tls::Tls;
 use std::sync::Arc;
 use std::time::Duration;
 

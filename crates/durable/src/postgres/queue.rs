@@ -3,12 +3,12 @@
 
 #![forbid(unsafe_code)]
 
-use crate::clock::Millis;
-use crate::condition::Condition;
 use crate::error::DurableError;
+use crate::model::clock::Millis;
+use crate::model::condition::Condition;
+use crate::model::record::{Record, Settings};
 use crate::panics::ignore_poison;
 use crate::panics::quietly;
-use crate::record::{Record, Settings};
 use crate::store::Due;
 use futures_channel::oneshot;
 use std::collections::{BTreeMap, VecDeque};

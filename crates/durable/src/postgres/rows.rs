@@ -8,11 +8,11 @@
 
 use super::link::Param;
 use super::queue::{Operation, Reply};
-use crate::backoff::Backoff;
-use crate::clock::{Millis, whole_millis};
 use crate::error::DurableError;
-use crate::record::{Dead, DeadReason, Record, Settings};
-use crate::rule::Rule;
+use crate::model::backoff::Backoff;
+use crate::model::clock::{Millis, whole_millis};
+use crate::model::record::{Dead, DeadReason, Record, Settings};
+use crate::model::rule::Rule;
 use std::borrow::Cow;
 use std::time::Duration;
 use tokio_postgres::Row;

@@ -5,8 +5,8 @@
 
 use super::link::{Link, Retry};
 use super::operations::unexpected_reply;
-use crate::durability::{Durability, Loss};
 use crate::error::DurableError;
+use crate::model::durability::{Durability, Loss};
 use tokio_postgres::types::Type;
 
 /// The first version that can have a store.

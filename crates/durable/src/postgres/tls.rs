@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::error::DurableError;
-use crate::tls::{Tls, provide};
+use crate::store::tls::{Tls, provide};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};

@@ -24,10 +24,10 @@
 
 #![forbid(unsafe_code)]
 
-use crate::backoff::Backoff;
-use crate::clock::{Millis, whole_millis};
-use crate::record::{Dead, DeadReason, Reader, Record, Settings, sum};
-use crate::rule::Rule;
+use crate::model::backoff::Backoff;
+use crate::model::clock::{Millis, whole_millis};
+use crate::model::record::{Dead, DeadReason, Reader, Record, Settings, sum};
+use crate::model::rule::Rule;
 use std::time::Duration;
 
 /// The version of this encoding and of the keys.
@@ -547,7 +547,7 @@ mod tests {
 
     #[test]
     fn a_timer_by_default_with_a_short_payload_is_packed_by_redis() {
-        let options = crate::options::Options::new();
+        let options = crate::model::options::Options::new();
         assert!(resting("id", &options.settings, 0, 0, "", &[0; 20]).record.len() <= 64);
     }
 }

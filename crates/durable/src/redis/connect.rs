@@ -16,7 +16,7 @@ use super::scripts::Scripts;
 use super::sentinel::Sentinels;
 use super::{Redis, RedisOptions, server};
 use crate::error::{DurableError, scheme_of};
-use crate::ownership::Ownership;
+use crate::store::ownership::Ownership;
 use futures_util::future::{BoxFuture, join};
 use redis::{Client, ErrorKind};
 use std::sync::Arc;
@@ -246,7 +246,7 @@ impl RedisOptions {
         let info = client.get_connection_info().clone();
         #[cfg(feature = "redis-tls")]
         if let redis::ConnectionAddr::TcpTls { .. } = info.addr() {
-            crate::tls::provide();
+            crate::store::tls::provide();
         }
         let (credentials, call_timeout) = (self.credentials.clone(), self.call_timeout);
         Origin { info, sentinels: None, credentials, call_timeout }

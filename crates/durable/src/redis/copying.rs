@@ -7,7 +7,7 @@ use super::link::RetryPolicy;
 use super::operations::{Operations, read};
 use super::queue::Operation;
 use crate::error::DurableError;
-use crate::record::{Dead, Record};
+use crate::model::record::{Dead, Record};
 use futures_util::future::try_join_all;
 use redis::Value;
 use std::sync::Arc;

@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 use super::idle::APART;
-use crate::clock::Millis;
+use crate::model::clock::Millis;
 use crate::panics::ignore_poison;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};

@@ -10,7 +10,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::clock::Millis;
+use crate::model::clock::Millis;
 use crate::panics::ignore_poison;
 use std::sync::{Mutex, MutexGuard};
 

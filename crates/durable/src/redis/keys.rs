@@ -20,7 +20,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::clock::Millis;
+use crate::model::clock::Millis;
 
 /// The number of hashes for the records of a partition.
 pub(super) const BUCKETS: u64 = 4096;

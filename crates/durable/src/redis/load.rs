@@ -4,10 +4,10 @@
 
 use super::link::RetryPolicy;
 use super::operations::{Operations, ScriptCall, text};
-use crate::clock::Millis;
 use crate::error::DurableError;
-use crate::key::{Key, Page, first_from};
-use crate::window::Window;
+use crate::model::clock::Millis;
+use crate::model::key::{Key, Page, first_from};
+use crate::store::window::Window;
 use futures_util::future::{join_all, select_ok};
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -11,11 +11,11 @@ use super::keys::{BUCKETS, Location};
 use super::link::RetryPolicy;
 use super::operations::{Operations, ScriptCall, text};
 use super::pubsub::Subscriber;
-use crate::check::{Checked, Cursor, Finding, FoundLeases, LeaseCounter};
-use crate::clock::{LATEST, Millis};
 use crate::error::DurableError;
-use crate::key::Key;
-use crate::record::PARKED;
+use crate::model::check::{Checked, Cursor, Finding, FoundLeases, LeaseCounter};
+use crate::model::clock::{LATEST, Millis};
+use crate::model::key::Key;
+use crate::model::record::PARKED;
 use crate::store::LONGEST_LIST;
 use std::sync::Arc;
 

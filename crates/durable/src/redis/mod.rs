@@ -50,22 +50,22 @@ mod stats;
 mod tls;
 mod update;
 
-use super::bounds::LetterBounds;
-use super::check::{Checked, Cursor};
-use super::clock::Millis;
-use super::condition::Condition;
-use super::durability::Durability;
-use super::error::DurableError;
-use super::event::Event;
-use super::key::{Key, Page};
-use super::options::Existing;
-use super::record::{Dead, Record};
-use super::stats::Counts;
-use super::store::{
+use crate::error::DurableError;
+use crate::model::bounds::LetterBounds;
+use crate::model::check::{Checked, Cursor};
+use crate::model::clock::Millis;
+use crate::model::condition::Condition;
+use crate::model::durability::Durability;
+use crate::model::event::Event;
+use crate::model::key::{Key, Page};
+use crate::model::options::Existing;
+use crate::model::record::{Dead, Record};
+use crate::model::stats::Counts;
+use crate::store::window::Window;
+use crate::store::{
     Answer, AnyStore, Cancelled, Due, Finish, Finished, Found, Insert, Inserted, Leasing, Letters,
     Renewed, Stalled, Store,
 };
-use super::window::Window;
 use operations::Operations;
 pub use options::RedisOptions;
 pub use sentinel::Sentinels;
@@ -79,7 +79,7 @@ use tokio::task::{AbortHandle, JoinSet};
 /// A store in Redis (7.0 or later) or Valkey, for any number of concurrent processes.
 ///
 /// The connections and tasks of the store run in the tokio runtime in which it was connected. The
-/// futures of [`DurableTimers`](super::DurableTimers) and its workers can be polled anywhere.
+/// futures of [`DurableTimers`](crate::DurableTimers) and its workers can be polled anywhere.
 ///
 /// An acknowledged change is as durable as the server's configuration makes it. The
 /// [guide](crate::guide) describes the guarantees of `appendfsync always`, `everysec` and

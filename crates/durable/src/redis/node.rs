@@ -11,9 +11,9 @@
 
 use super::fault::Setting;
 use super::sentinel::Sentinels;
-use crate::credentials::{Credentials, Values};
 use crate::error::DurableError;
 use crate::panics::ignore_poison;
+use crate::store::credentials::{Credentials, Values};
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::{
     Client, Cmd, ConnectionInfo, ErrorKind, RedisError, RedisResult, Script, ServerErrorKind, Value,

@@ -13,14 +13,14 @@ use super::node::Connection;
 use super::pubsub::Subscriber;
 use super::queue::{Operation, Queues};
 use super::scripts::Scripts;
-use crate::bounds::LetterBounds;
-use crate::clock::{LATEST, Millis, StoreClock, present, system};
 use crate::error::DurableError;
-use crate::event::Event;
-use crate::key::{Change, Key};
-use crate::options::Existing;
-use crate::ownership::Ownership;
-use crate::record::{Dead, DeadReason, Record};
+use crate::model::bounds::LetterBounds;
+use crate::model::clock::{LATEST, Millis, StoreClock, present, system};
+use crate::model::event::Event;
+use crate::model::key::{Change, Key};
+use crate::model::options::Existing;
+use crate::model::record::{Dead, DeadReason, Record};
+use crate::store::ownership::Ownership;
 use crate::store::{
     Answer, Cancelled, Due, Finish, Finished, Insert, Inserted, LONGEST_LIST, Lease, Leasing,
     Letters, Renewed,

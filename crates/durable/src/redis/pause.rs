@@ -10,8 +10,8 @@
 use super::link::RetryPolicy;
 use super::operations::{Operations, read, text, unexpected_reply};
 use super::queue::Operation;
-use crate::clock::Millis;
 use crate::error::DurableError;
+use crate::model::clock::Millis;
 use crate::store::Answer;
 use futures_util::future::try_join_all;
 use redis::cmd;

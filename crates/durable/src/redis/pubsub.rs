@@ -15,7 +15,7 @@
 #![forbid(unsafe_code)]
 
 use super::link::Link;
-use crate::clock::Millis;
+use crate::model::clock::Millis;
 use futures_util::StreamExt;
 use redis::RedisResult;
 use redis::aio::PubSub;

@@ -3,8 +3,8 @@
 
 #![forbid(unsafe_code)]
 
-use crate::clock::Millis;
 use crate::error::DurableError;
+use crate::model::clock::Millis;
 use crate::panics::ignore_poison;
 use crate::panics::quietly;
 use crate::store::Due;

@@ -20,7 +20,7 @@ pub struct Sentinels {
     /// The name of the master.
     pub(super) name: String,
     #[cfg(feature = "redis-tls")]
-    tls: Option<crate::tls::Tls>,
+    tls: Option<crate::store::tls::Tls>,
 }
 
 /// Without the password.
@@ -40,7 +40,7 @@ impl Sentinels {
     pub fn new(
         clients: &[Client],
         master: &ConnectionInfo,
-        #[cfg(feature = "redis-tls")] tls: Option<crate::tls::Tls>,
+        #[cfg(feature = "redis-tls")] tls: Option<crate::store::tls::Tls>,
     ) -> Result<Self, DurableError> {
         let name = match master.addr() {
             ConnectionAddr::Tcp(name, _) | ConnectionAddr::TcpTls { host: name, .. } => {

@@ -11,8 +11,8 @@
 #![forbid(unsafe_code)]
 
 use super::link::{Link, understood};
-use crate::durability::{Durability, Loss};
 use crate::error::DurableError;
+use crate::model::durability::{Durability, Loss};
 use redis::cmd;
 use std::collections::HashMap;
 

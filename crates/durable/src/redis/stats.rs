@@ -4,9 +4,9 @@
 
 use super::link::RetryPolicy;
 use super::operations::{Operations, ScriptCall};
-use crate::clock::Millis;
 use crate::error::DurableError;
-use crate::stats::Counts;
+use crate::model::clock::Millis;
+use crate::model::stats::Counts;
 use futures_util::future::try_join_all;
 
 /// The reply of a partition.

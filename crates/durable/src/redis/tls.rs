@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::error::DurableError;
-use crate::tls::Tls;
+use crate::store::tls::Tls;
 use redis::{Client, ClientTlsConfig, ConnectionInfo, TlsCertificates};
 
 /// Returns the certificates as the client's crate takes them.

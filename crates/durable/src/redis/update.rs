@@ -7,10 +7,10 @@
 use super::bytes;
 use super::link::RetryPolicy;
 use super::operations::{Operations, known};
-use crate::condition::Condition;
 use crate::error::DurableError;
-use crate::options::Existing;
-use crate::record::Record;
+use crate::model::condition::Condition;
+use crate::model::options::Existing;
+use crate::model::record::Record;
 use crate::store::{Cancelled, Due, Insert, Inserted};
 use std::sync::Arc;
 

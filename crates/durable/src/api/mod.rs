@@ -1,0 +1,13 @@
+//! What users call: [`DurableTimers`](timers::DurableTimers) and its
+//! [`Worker`](worker::Worker).
+
+#![forbid(unsafe_code)]
+
+pub(crate) mod check;
+pub(crate) mod copy;
+pub(crate) mod dead_letters;
+pub(crate) mod lists;
+pub(crate) mod pause;
+pub(crate) mod timer;
+pub(crate) mod timers;
+pub(crate) mod worker;

@@ -1,0 +1,14 @@
+//! The way of a due timer from its store to the handler, and what comes of the attempt.
+
+#![forbid(unsafe_code)]
+
+pub(crate) mod attempt;
+#[cfg(feature = "metrics")]
+pub(crate) mod export;
+pub(crate) mod feed;
+pub(crate) mod lease;
+pub(crate) mod permits;
+pub(crate) mod ready;
+pub(crate) mod report;
+pub(crate) mod trace;
+pub(crate) mod trim;
