@@ -1,5 +1,5 @@
 """Puts many seeded faults into one copy of the sources, to choose among at run time: imported by
-ci/faults.
+ci/seeds.
 
 Of a function with seeded faults the copy has the body as it is and one body for each fault:
 
