@@ -1,13 +1,9 @@
 //! The wheel behind the interfaces of other crates. Each crate has a feature and a file.
 
-#[cfg(feature = "backon")]
-mod backon;
 #[cfg(feature = "serde")]
 pub(crate) mod config;
 #[cfg(feature = "metrics")]
 pub(crate) mod export;
-#[cfg(feature = "fastimer")]
-mod fastimer;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "hyper")]

@@ -1,7 +1,7 @@
 //! Timeouts of byte streams: limits for a read, a write, silence or a whole message.
 //!
 //! A [`TimeoutStream`] wraps a connection and implements the same traits, which are those of
-//! `futures-io` and, with the feature `tokio` or `hyper-util`, those of tokio or hyper. An
+//! `futures-io` and, with the feature `tokio` or `hyper`, those of tokio or hyper. An
 //! operation that takes too long fails with an error of kind
 //! [`TimedOut`](std::io::ErrorKind::TimedOut), whose [`StreamError`] states which [`Limit`] has
 //! passed.
@@ -58,7 +58,7 @@
 //! [keep-alive timeout](StreamHandle::set_keep_alive_timeout), which counts from the end of the
 //! last one.
 //!
-//! With the feature `hyper-util`, a stream over tokio's `TcpStream` can be passed to hyper without
+//! With the feature `hyper`, a stream over tokio's `TcpStream` can be passed to hyper without
 //! an adapter, and a connector of hyper-util's client can return one:
 //!
 //! ```
@@ -132,7 +132,7 @@
 
 mod error;
 mod handle;
-#[cfg(feature = "hyper-util")]
+#[cfg(feature = "hyper")]
 mod hyper;
 mod settings;
 mod stream;

@@ -315,8 +315,6 @@ fn each_thing_outside_has_one_door() {
         (" ::hyper::", &["adapters/hyper.rs", "io/hyper.rs"]),
         ("hyper_util", &["io/hyper.rs"]),
         ("atomic_waker", &["future/delay_queue.rs", "future/drive_task.rs"]),
-        (" ::backon", &["adapters/backon.rs"]),
-        ("fastimer_core", &["adapters/fastimer.rs"]),
         (" ::quinn", &["adapters/quinn.rs"]),
         ("futures_io", &["io/stream.rs"]),
         ("tower_layer", &SERVICES),

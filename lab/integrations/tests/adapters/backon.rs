@@ -11,10 +11,16 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
-use tourbillon::future::Timer;
+use tourbillon::future::{OrEnd, Timer};
 use tourbillon::{Builder, ManualClock};
 
 const MS: Duration = Duration::from_millis(1);
+
+/// Returns the sleeps of a timer as backon takes them.
+fn sleeper(timer: &Timer) -> impl Sleeper<Sleep = OrEnd> + use<> {
+    let timer = timer.clone();
+    move |delay| timer.sleep(delay).or_end()
+}
 
 /// Counts the wake-ups of a task.
 #[derive(Default)]
@@ -43,7 +49,7 @@ fn attempts(backoff: impl BackoffBuilder) -> Vec<u128> {
         attempts.borrow_mut().push(clock.elapsed().as_millis());
         ready(Err::<(), _>("no"))
     };
-    let mut retries = pin!(fails.retry(backoff).sleep(timer.clone()).into_future());
+    let mut retries = pin!(fails.retry(backoff).sleep(sleeper(&timer)).into_future());
     let woken = Arc::new(Woken::default());
     let waker = Waker::from(Arc::clone(&woken));
     let mut context = Context::from_waker(&waker);
@@ -108,7 +114,7 @@ fn dropped_retries_leave_no_timer() {
     let (wheel, _sweeper) = Builder::new().clock(ManualClock::new()).build().unwrap();
     let timer = Timer::new(wheel);
     let fails = || ready(Err::<(), _>("no"));
-    let retries = fails.retry(ConstantBuilder::new()).sleep(timer.clone()).into_future();
+    let retries = fails.retry(ConstantBuilder::new()).sleep(sleeper(&timer)).into_future();
     let mut retries = Box::pin(retries);
     let mut context = Context::from_waker(Waker::noop());
     assert!(retries.as_mut().poll(&mut context).is_pending());
@@ -126,7 +132,7 @@ fn a_refused_delay_ends_when_others_have_had_their_turn() {
     let waker = Waker::from(Arc::clone(&woken));
     let mut context = Context::from_waker(&waker);
 
-    let mut delay = pin!(Sleeper::sleep(&timer, MS));
+    let mut delay = pin!(sleeper(&timer).sleep(MS));
     assert!(delay.as_mut().poll(&mut context).is_pending());
     assert!(woken.take(), "nobody would poll again");
     assert!(delay.as_mut().poll(&mut context).is_ready());
@@ -138,7 +144,7 @@ fn a_refused_delay_ends_when_others_have_had_their_turn() {
         ready(Err::<(), _>("no"))
     };
     let endless = ConstantBuilder::new().without_max_times();
-    let mut endless = pin!(fails.retry(endless).sleep(timer.clone()).into_future());
+    let mut endless = pin!(fails.retry(endless).sleep(sleeper(&timer)).into_future());
     for polls in 1..100 {
         assert!(endless.as_mut().poll(&mut context).is_pending());
         assert!(woken.take(), "nobody would poll again");
@@ -147,7 +153,7 @@ fn a_refused_delay_ends_when_others_have_had_their_turn() {
 
     // Bounded retries reach their end.
     let fails = || ready(Err::<(), _>("no"));
-    let few = fails.retry(ConstantBuilder::new().with_max_times(3)).sleep(timer.clone());
+    let few = fails.retry(ConstantBuilder::new().with_max_times(3)).sleep(sleeper(&timer));
     assert_eq!(pollster::block_on(few.into_future()), Err("no"));
 }
 
@@ -159,7 +165,7 @@ fn a_shutdown_ends_the_delay_that_is_under_way() {
     let shared = timer.clone();
     let retries = fails
         .retry(hours)
-        .sleep(timer.clone())
+        .sleep(sleeper(&timer))
         .notify(move |_, _| shared.shutdown())
         .when(|_| !timer.wheel().is_closed());
     assert_eq!(pollster::block_on(retries.into_future()), Err("no"));
