@@ -75,7 +75,7 @@ fn router(timer: &Timer) -> Router {
         .layer(ResponseTimeoutLayer::with_status_code(timer.clone(), status, 2 * ANSWER))
 }
 
-/// Serves each connection with the builder of hyper-util, on which hyper's own timeouts are set.
+/// Serves each connection with the builder of hyper-util and hyper's own timeouts.
 async fn serve(listener: TcpListener, router: Router, timer: Timer) -> std::io::Result<()> {
     loop {
         let (stream, _peer) = listener.accept().await?;

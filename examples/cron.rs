@@ -1,4 +1,4 @@
-//! A cron expression in a time zone, with its runs across a change of the clocks, and one that
+//! A cron expression in a time zone, with its runs across a change of the clocks, and another that
 //! runs.
 //!
 //! ```text

@@ -27,7 +27,7 @@ enum Waits {
     Idle(u32),
 }
 
-/// The peers, and the second at which each falls silent.
+/// The peers, and the second when each falls silent.
 const PEERS: [(u32, u64); 3] = [(1, u64::MAX), (2, 25), (3, 0)];
 
 struct Server {
@@ -62,7 +62,7 @@ impl Server {
         }
     }
 
-    /// Handles a packet, after which the connection is not idle.
+    /// Handles a packet. The connection is then not idle.
     fn answered(&self, connection: u32) {
         assert_eq!(self.timers.reset(&Waits::Idle(connection), IDLE), Ok(true));
     }

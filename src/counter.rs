@@ -1,4 +1,4 @@
-//! The processor's counter, from which a thread derives the age of its last reading of the clock.
+//! The processor's counter. A thread derives the age of its last clock reading from it.
 //!
 //! | target | counter | rate |
 //! |---|---|---|

@@ -49,8 +49,8 @@ impl fmt::Display for BeyondRange {
     }
 }
 
-/// Displays a duration in the largest unit of which it has at least two, rounded down to two
-/// decimals. A duration of less than two hours is displayed in full.
+/// Displays a duration in the largest unit that fits at least twice, rounded down to two decimals.
+/// A duration of less than two hours is displayed in full.
 struct Rounded(Duration);
 
 impl fmt::Display for Rounded {

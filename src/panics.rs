@@ -31,8 +31,8 @@ pub(crate) fn unless_locked<G>(result: TryLockResult<G>) -> Option<G> {
 
 /// Drops user values one by one, or calls user functions, and does not stop at a panic.
 ///
-/// Like the drop of a vector, it resumes the first panic at the end. Unlike that, it does not panic
-/// while the thread is already panicking, which would abort the process.
+/// Like the drop of a vector, it resumes the first panic at the end. Unlike a vector, it does not
+/// panic while the thread is already panicking, which would abort the process.
 #[derive(Default)]
 pub(crate) struct DropEach {
     first: Option<Box<dyn Any + Send>>,

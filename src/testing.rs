@@ -1,8 +1,8 @@
 //! Futures in virtual time: tests of hours that take no time at all.
 //!
-//! [`block_on`] runs a future on a timer whose clock stands still while any task is woken. When
-//! none is, the clock jumps to the next expiry. No timeout is late, no thread sleeps, and each run
-//! gives the same result.
+//! [`block_on`] runs a future on a timer whose clock stands still while any task is woken. When no
+//! task is woken, the clock jumps to the next expiry. No timeout is late, no thread sleeps, and
+//! each run gives the same result.
 //!
 //! ```
 //! use std::time::Duration;

@@ -65,7 +65,7 @@ fn it_is_set_once_and_shared_by_all_threads() {
     assert_eq!(pollster::block_on(sleep(millisecond)), Ok(()));
     assert_eq!(default_timer().wheel().resolution(), millisecond * 2);
 
-    // Its owner can, and other code of the process has another one then.
+    // Its owner can end it. Other code of the process then has another timer.
     owner.shutdown();
     for _ in 0..2 {
         assert_eq!(pollster::block_on(sleep(millisecond)), Ok(()));

@@ -33,7 +33,7 @@ unsafe extern "C" {
 ///
 /// # Safety
 ///
-/// - As that of the system's.
+/// - As for the system's function.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_atfork(
     prepare: ForkHandler,

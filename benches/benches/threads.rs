@@ -1,5 +1,5 @@
 //! Throughput by the number of threads. Every operation runs on one wheel, each caller with timers
-//! that it armed itself, or with timers half of which are in another caller's shard.
+//! that it armed itself, or with half of them in another caller's shard.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::thread;

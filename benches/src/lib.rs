@@ -302,7 +302,7 @@ impl Bench {
     }
 }
 
-/// Threads of their own for some callers, each of which stays on its thread. Its timers remain in
+/// Threads of their own for some callers. Each caller stays on its thread, and its timers remain in
 /// that thread's shard from one measurement to the next.
 #[derive(Debug)]
 pub struct Crew<C> {

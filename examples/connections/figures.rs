@@ -16,7 +16,7 @@ pub(crate) struct Figures {
     pub(crate) stale: u64,
     pub(crate) bytes: u64,
     pub(crate) longest_sweep: Duration,
-    /// The lateness below which half of the fired timers were, 99 of 100, and all.
+    /// The upper bounds of the lateness of half of the fired timers, of 99 in 100, and of all.
     pub(crate) late: [Duration; 3],
     /// The number of timers up to each distance ahead, and beyond the distance before it.
     pub(crate) ahead: Vec<(Duration, u64)>,

@@ -1,7 +1,7 @@
 //! A server with a million connections, in real time and on all cores. Every connection has an idle
 //! timeout that each packet pushes back, and requests with deadlines that answers mostly cancel.
 //!
-//! By default the server is busy for about 70 % of the time, and the lateness is that of a server
+//! By default the server is busy for about 70 % of the time, and the lateness describes a server
 //! with time to spare. With `--flat-out` it never pauses. Then the number of operations is the
 //! result, and timers are late because they wait for a core.
 //!

@@ -16,7 +16,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) seconds: u64,
 
-    /// The share of the time for which the workers are busy, in per cent.
+    /// The share of the time that the workers are busy, in per cent.
     #[arg(long, default_value_t = 70, value_parser = clap::value_parser!(u8).range(1..=95))]
     load: u8,
 
@@ -36,7 +36,7 @@ pub(crate) struct Options {
     #[arg(long, default_value = "1ms", value_parser = humantime::parse_duration)]
     pub(crate) resolution: Duration,
 
-    /// The time after which a silent connection is closed, for example 500ms or 4s.
+    /// The maximum silence of a connection before it is closed, for example 500ms or 4s.
     #[arg(long, default_value = "4s", value_parser = idle_timeout)]
     pub(crate) idle_timeout: Duration,
 

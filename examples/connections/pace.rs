@@ -1,22 +1,22 @@
 //! [`Pace`], which keeps a worker busy for a share of the time.
 //!
 //! A worker rests as soon as it has been busy for longer than its share, as the loop of a server
-//! waits for the next events. The time for which the system runs other threads counts as busy. The
-//! load is therefore the same on a machine that becomes slower.
+//! waits for the next events. Time that the system gives to other threads counts as busy. The load
+//! is therefore the same on a machine that becomes slower.
 
 use std::time::{Duration, Instant};
 
 /// The shortest rest. A sleep of less would mostly be the time that the system takes to end it.
 const SHORTEST_REST: Duration = Duration::from_micros(300);
 
-/// The greatest time that a worker has rested too long and still makes up for.
+/// The maximum excess of rest that a worker still makes up for.
 const LONGEST_CREDIT: Duration = Duration::from_millis(1);
 
 /// The pace of one worker.
 pub(crate) struct Pace {
     /// The time to rest for each time that the worker is busy.
     rest_share: f64,
-    /// The instant up to which the time has been counted.
+    /// The end of the counted time.
     counted: Instant,
     /// The time that the worker has to rest, and that it has rested too long.
     owed: Duration,

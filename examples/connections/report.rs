@@ -63,7 +63,7 @@ impl<'o> Report<'o> {
         operations.inserted + operations.reset + operations.cancelled + operations.fired
     }
 
-    /// The CPU time that the process used, as a share of that of all cores.
+    /// The CPU time that the process used, as a share of the CPU time of all cores.
     fn cpu_share(&self) -> f64 {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         self.outcome.total_cpu / self.seconds() / cores as f64

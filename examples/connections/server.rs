@@ -42,7 +42,7 @@ pub(crate) struct Operations {
     pub(crate) fired: u64,
 }
 
-/// The state at an instant, from which figures count.
+/// The state at the instant when figures begin to count.
 struct Mark {
     at: Instant,
     operations: Operations,

@@ -1,5 +1,5 @@
-//! Uses arbitrary numbers as ids on a live wheel. Each names nothing, or the timer that it is the
-//! id of.
+//! Uses arbitrary numbers as ids on a live wheel. Each refers to no timer, or to the timer whose id
+//! it is.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Tells rustc of `tokio_unstable`, the cfg that brings tokio's alternative timer.
+//! Declares `tokio_unstable`, the cfg of tokio's alternative timer, to rustc.
 
 #[allow(clippy::print_stdout, reason = "how a build script talks to cargo")]
 fn main() {

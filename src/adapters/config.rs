@@ -14,8 +14,8 @@ use std::time::Duration;
 /// The settings of a wheel and its driver, for a configuration file.
 ///
 /// A duration is text such as `"1ms"` or `"2s 500ms"`. A missing field has its default. An unknown
-/// field is refused. The ranges are those of [`Builder`] and [`DriverBuilder`]. Their `build` and
-/// `spawn` refuse a value that is out of range and name the allowed values.
+/// field is refused. The ranges are the same as in [`Builder`] and [`DriverBuilder`]. Their `build`
+/// and `spawn` refuse a value that is out of range and name the allowed values.
 ///
 /// # Examples
 ///

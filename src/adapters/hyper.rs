@@ -25,13 +25,13 @@ const END: Duration = Duration::from_secs(1 << 32);
 /// The argument of `.timer(…)` of the builders of hyper and hyper-util, and of `.pool_timer(…)` of
 /// hyper-util's client. Needs the feature `hyper`.
 ///
-/// A sleep costs one allocation, as the trait requires. A reset costs none. (Hyper creates a sleep
-/// for each head that it reads.) Clone the timer for each connection or thread, because the sleeps
-/// of one clone share a counter.
+/// A sleep costs one allocation, as the trait requires. A reset allocates nothing. (Hyper creates a
+/// sleep for each head that it reads.) Clone the timer for each connection or thread, because the
+/// sleeps of one clone share a counter.
 ///
 /// After a shutdown of the timer, each sleep ends, new ones at once, and [`now`](rt::Timer::now) is
 /// 136 years later. Hyper then closes the connections whose heads or pings it waits for, and a pool
-/// drops idle connections. A full timer closes the connections for which it has no room.
+/// drops idle connections. A full timer closes the connections that it has no room for.
 ///
 /// # Examples
 ///

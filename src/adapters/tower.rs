@@ -19,8 +19,9 @@ use std::time::Duration;
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// The error of a service or body with a timeout. It is the inner error or that of the timeout,
-/// which for a service is a [`TimeoutError`]. `error.is::<TimeoutError>()` distinguishes them.
+/// The error of a service or body with a timeout. It is the inner error or the error of the
+/// timeout, which for a service is a [`TimeoutError`]. `error.is::<TimeoutError>()` distinguishes
+/// them.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
 /// Limits the time of each request of a service, from its call to its response.

@@ -1,4 +1,4 @@
-//! [`BootClock`]: a clock that includes the time in which the machine sleeps.
+//! [`BootClock`]: a clock that continues while the machine sleeps.
 
 #![forbid(unsafe_code)]
 
@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 /// [skips](crate::scheduler::MissedTickBehavior::Skip) missed runs by default, and runs once after
 /// the night.
 ///
-/// The instants of this clock are not comparable to those of [`Instant::now`], which falls behind
-/// with each suspension. Take them from [`Wheel::clock`](crate::Wheel::clock).
+/// Do not compare the instants of this clock with [`Instant::now`], which falls behind with each
+/// suspension. Take them from [`Wheel::clock`](crate::Wheel::clock).
 ///
 /// # Examples
 ///
@@ -51,8 +51,8 @@ impl BootClock {
         Self { start: (MonotonicClock.now(), since_boot()), longest_rest: Duration::from_secs(10) }
     }
 
-    /// Sets the bound on rests, which is how late a timer may be whose deadline passed during a
-    /// suspension.
+    /// Sets the bound on rests. A timer whose deadline passed during a suspension may be late by
+    /// that much.
     #[must_use]
     pub fn longest_rest(mut self, rest: Duration) -> Self {
         self.longest_rest = rest;

@@ -1,5 +1,5 @@
 //! The clocks of a wheel: [`Clock`], the monotonic clock, and a clock that is set by hand. [`boot`]
-//! has a clock that includes the time in which the machine sleeps.
+//! has a clock that continues while the machine sleeps.
 //!
 //! This is the only file that calls [`Instant::now`], and `wall` is the only one that calls
 //! [`SystemTime::now`].
@@ -53,7 +53,7 @@ pub trait Clock: Send + Sync + Debug + 'static {
     /// never ahead of it.
     fn now(&self) -> Instant;
 
-    /// Returns the most by which [`now`](Clock::now) may lie behind the true time.
+    /// Returns the maximum lag of [`now`](Clock::now) behind the true time.
     ///
     /// The lag is added to every deadline that is given as a delay, so that no timer fires early.
     fn lag(&self) -> Duration {
@@ -94,9 +94,9 @@ pub trait Clock: Send + Sync + Debug + 'static {
         false
     }
 
-    /// Registers a function that a clock that does not run by itself calls whenever it was moved,
-    /// until the function returns `false`. The clock may call it at other times too, to find out
-    /// whether it is still needed.
+    /// Registers a function. A clock that does not run by itself calls it whenever the clock was
+    /// moved, until the function returns `false`. The clock may call it at other times too, to find
+    /// out whether it is still needed.
     fn subscribe(&self, wake: Box<dyn Fn() -> bool + Send + Sync>) {
         drop(wake);
     }
@@ -132,8 +132,7 @@ impl Clock for MonotonicClock {
     }
 }
 
-/// The default clock: the [`MonotonicClock`], of which each thread reuses a reading for at most 100
-/// µs.
+/// The default clock: the [`MonotonicClock`], whose readings each thread reuses for at most 100 µs.
 ///
 /// A precise reading for each insert and reset costs more than the wheel itself. With this clock
 /// delays are counted from a reading that may be 100 µs old, and each is made 100 µs longer, so
@@ -174,7 +173,7 @@ impl Clock for CachedClock {
     }
 }
 
-/// A clock that moves only when it is told to, for tests in virtual time. Clones share the time.
+/// A clock that you move by hand, for tests in virtual time. Clones share the time.
 ///
 /// # Examples
 ///
@@ -208,16 +207,17 @@ type Subscriber = Arc<dyn Fn() -> bool + Send + Sync>;
 #[derive(Default)]
 struct Subscribers {
     functions: Vec<Subscriber>,
-    /// The number that were left after the last call of all.
+    /// The number of functions that were left after all were last called.
     left: usize,
 }
 
-/// Returns the address of a function, which no other has while this one lives.
+/// Returns the address of a function, which is unique while the function lives.
 fn place(subscriber: &Subscriber) -> *const () {
     Arc::as_ptr(subscriber).cast()
 }
 
-/// The number of subscribers that may have ended without being noticed, beside as many as have not.
+/// The number of subscribers, beyond twice the number left by the last check, that triggers another
+/// check.
 const ENDED: usize = 64;
 
 #[derive(Default)]
@@ -235,7 +235,7 @@ impl ManualClock {
         Self { start: MonotonicClock.now(), shared: Arc::default() }
     }
 
-    /// Returns the instant at which the clock started.
+    /// Returns the instant when the clock started.
     #[must_use]
     pub fn start(&self) -> Instant {
         self.start

@@ -1,5 +1,5 @@
-//! The time of day for calendars without a clock of their own. It is the system's, or in virtual
-//! time that of the test's clock.
+//! The time of day for calendars without a clock of their own. It is the system's time, or in
+//! virtual time the time of the test's clock.
 
 #![forbid(unsafe_code)]
 

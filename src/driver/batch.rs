@@ -119,11 +119,11 @@ impl<T> DriverShared<T> {
     }
 }
 
-/// The number of handlers that run between two readings of the clock, if as many before them were
+/// The number of handlers that run between two clock readings, if the same number before them were
 /// [`QUICK`].
 const RUN: usize = 16;
 
-/// The time that a quick handler takes at most. A reading of the clock takes a tenth of it.
+/// The maximum duration of a quick handler. A reading of the clock takes a tenth of it.
 const QUICK: Duration = Duration::from_nanos(640);
 
 /// Timers on their way through the executor.
@@ -159,9 +159,9 @@ impl<T: Send> Batch<T> {
         })
     }
 
-    /// Runs the handlers. The first of each run is counted as it begins. The others are counted
-    /// when all have ended, as late as the first, or as late as the last could be if they were not
-    /// quick.
+    /// Runs the handlers. The first of each run is counted as it begins. The rest are counted when
+    /// all have ended. They count as late as the first, or, if they were not quick, as late as the
+    /// last could be.
     fn run(mut self) {
         let shared = Arc::clone(&self.shared);
         let _inside = Inside::enter(&*shared);

@@ -5,7 +5,7 @@
 //! feature no operation of a wheel runs any of it. It is called only by the tick thread, once per
 //! batch, and by the threads that start and stop the driver. An event that is caused by load is
 //! emitted at most once a second by the wheel's clock, so that an overloaded server does not have
-//! to write its log as well. The next event has the number of those that were suppressed.
+//! to write its log as well. The next event has the number of suppressed events.
 //!
 //! **Late.** A timer is late if it is handed over more than [`WarnLimits::late`] after its
 //! deadline, or more than a tick if that is longer. The causes are a tick thread that did not get
@@ -17,11 +17,11 @@
 //! before it rests, so it knows when it has to check again. A batch that the tick thread runs
 //! itself is reported when it has ended.
 //!
-//! **Overloaded.** A driver is overloaded from the time at which the tick thread finds the bound on
-//! timers in flight reached until all due timers have been handed over. Batches that end in between
-//! make room that the next one takes, which does not end the overload. An overload that begins
-//! within a second of another one is reported when that second is over, for which the tick thread
-//! wakes. If it ends before that, it is counted with the next one.
+//! **Overloaded.** An overload begins when the tick thread finds the bound on timers in flight
+//! reached, and ends when all due timers have been handed over. In between, batches that end make
+//! room for the next ones, which does not end the overload. If an overload begins within a second
+//! of another one, the tick thread wakes at the end of that second and reports it. If it ends
+//! before that, it is counted with the next one.
 
 #![forbid(unsafe_code)]
 
@@ -32,12 +32,12 @@ pub(crate) use enabled::{BatchNumber, DriverEvents, LoadMonitor};
 
 use std::time::Duration;
 
-/// The limits beyond which the driver warns.
+/// The thresholds of the driver's warnings.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WarnLimits {
-    /// The lateness up to which a timer is not late.
+    /// The tolerated lateness of a timer.
     pub(crate) late: Duration,
-    /// The time up to which a batch is not stuck, from the hand-over to its end.
+    /// The tolerated time from the hand-over of a batch to its end.
     pub(crate) stuck: Duration,
 }
 
@@ -229,16 +229,16 @@ mod enabled {
         text.unwrap_or("a payload without text")
     }
 
-    /// The state from which the tick thread decides what to report.
+    /// The state that the tick thread uses to decide what to report.
     ///
-    /// A panic in any part of a report is discarded, because it must not end the tick thread. A
-    /// subscriber is called by the check of whether it is interested, too.
+    /// A panic in any part of a report is discarded, because it must not end the tick thread. Even
+    /// the check whether a subscriber is interested calls the subscriber.
     pub(crate) struct LoadMonitor {
         events: DriverEvents,
         late: RateLimit,
         full: RateLimit,
-        /// The time since which the bound on timers in flight holds the driver back, and whether
-        /// that was reported.
+        /// The start of the current overload by the bound on timers in flight, and whether it was
+        /// reported.
         overload: Option<(Instant, bool)>,
     }
 
@@ -401,8 +401,8 @@ mod enabled {
     }
 
     impl RateLimit {
-        /// Returns the number of events that were suppressed before this one, or the time until
-        /// which this one is suppressed too.
+        /// Returns the number of events that were suppressed before this one. If this one is
+        /// suppressed too, returns the end of the suppression.
         fn admit(&mut self, now: Instant) -> Result<u64, Instant> {
             match self.last.and_then(|last| last.checked_add(MIN_GAP)) {
                 Some(end) if now < end => Err(end),

@@ -84,19 +84,19 @@ use std::time::Instant;
 /// - The wheel of a driver that the parent started is closed. An insert returns
 ///   [`Refusal::Closed`](crate::Refusal::Closed), a timer can be cancelled, and no timer fires.
 /// - A [shutdown](Self::shutdown) or drop returns or drops the child's copies of the values. A
-///   value that another thread was taking at the fork is missing. A [job](crate::ExecutorJob) that
-///   the child runs calls the handler, and one that the child drops drops its values.
+///   value that another thread was taking at the fork is missing. A [job](crate::ExecutorJob) calls
+///   the handler if the child runs it, and drops its values if the child drops it.
 /// - [`wait`](Self::wait) returns at once. The driver emits no event of its end.
-/// - `future::default_timer` returns a timer of the child's own, which the first call starts,
-///   unless the forking thread was in a scope of another.
-/// - A driver that the child starts works, and so does a wheel whose sweeper the forking thread
-///   has.
+/// - `future::default_timer` starts a timer for the child on first use, unless the forking thread
+///   was in the scope of another timer.
+/// - A driver that the child starts works. So does a wheel whose sweeper belongs to the forking
+///   thread.
 ///
 /// None of these waits for a lock that a thread of the parent held at the fork, with three
 /// exceptions:
 ///
-/// - Values that are dropped and wakers of sleeps that are woken run in the child. Any lock that
-///   they take must be free there.
+/// - Destructors of values and wakers of sleeps run in the child. Any lock that they take must be
+///   free there.
 /// - Schedulers, keyed timers, caches and streams with timeouts use locks. The child may use or
 ///   drop one only if no other thread was using it at the fork.
 /// - If another thread was starting or ending at the fork, as a worker of the default executor may
@@ -312,8 +312,8 @@ impl<T> Driver<T> {
         self.waits = false;
     }
 
-    /// Stops the driver. Returns `true` if the caller emits an event, which is at the first call
-    /// except in a child, where a subscriber could wait for a lock that another thread held at the
+    /// Stops the driver. Returns `true` if the caller emits an event. Only the first call does, and
+    /// none in a child, where a subscriber could wait for a lock that another thread held at the
     /// fork.
     fn stop(&self, waits: bool) -> bool {
         self.wheel().close();

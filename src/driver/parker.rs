@@ -14,12 +14,12 @@ use crate::sync::{AcqRel, AtomicBool, Process};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// A flag and the thread that it is for.
+/// A flag and its thread.
 #[derive(Debug)]
 pub(crate) struct Parker {
     notified: AtomicBool,
     thread: OnceLock<Thread>,
-    /// The process that has the thread.
+    /// The process of the thread.
     process: Process,
 }
 

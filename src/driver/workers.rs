@@ -35,7 +35,7 @@ const KEEP: Duration = Duration::from_secs(10);
 /// How long the driver waits after a failure to start a thread before it tries again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The capacity up to which an empty queue keeps its memory.
+/// The largest capacity that an empty queue keeps.
 const SMALL: usize = 64;
 
 /// The default executor.
@@ -153,7 +153,7 @@ struct State {
     /// The number of threads that wait for a batch or are about to look for one.
     free: usize,
     is_closed: bool,
-    /// When a thread last failed to start.
+    /// The time of the last failure to start a thread.
     failed: Option<Instant>,
 }
 

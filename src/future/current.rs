@@ -1,4 +1,4 @@
-//! The default timer of a thread, a scope or a future, which overrides that of the process.
+//! The default timer of a thread, a scope or a future, which overrides the timer of the process.
 
 #![forbid(unsafe_code)]
 
@@ -21,9 +21,9 @@ thread_local! {
 /// [`interval`](super::interval()) use.
 ///
 /// Within a [scope](with_default_timer), it is the timer of the innermost one. Otherwise it is the
-/// timer of the process, which is either the one that was [set](super::set_default_timer) or one
-/// that the first call starts. The latter has its own driver, whose thread runs as long as the
-/// process. A timer that its owner has shut down is replaced by such a timer. A process that was
+/// timer of the process, which was either [set](super::set_default_timer) or is started by the
+/// first call. A timer that the first call starts has its own driver, whose thread runs as long as
+/// the process. Such a timer also replaces a timer that its owner has shut down. A process that was
 /// forked without `exec` [starts its own](crate::Driver#forked-child-processes) at the first call.
 ///
 /// All code of the process shares the timer, so the returned handle cannot end it.
@@ -51,7 +51,7 @@ pub fn default_timer() -> Timer {
     current.ok().flatten().unwrap_or_else(begin)
 }
 
-/// Returns the process's timer, and stores it as the thread's if that one is closed.
+/// Returns the process's timer, and stores it as the thread's timer in place of one that is closed.
 #[cold]
 fn begin() -> Timer {
     let timer = process_timer().without_shutdown();

@@ -1,4 +1,4 @@
-//! [`Deadline`]: the time at which a request becomes worthless, for all work on its behalf.
+//! [`Deadline`]: the time when a request becomes worthless, for all work on its behalf.
 
 #![forbid(unsafe_code)]
 
@@ -11,20 +11,20 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 thread_local! {
-    /// The deadline of what this thread polls or runs at present.
+    /// The deadline of the code that this thread is polling or running.
     static CURRENT: Cell<Option<Deadline>> = const { Cell::new(None) };
 }
 
-/// The time at which a request becomes worthless.
+/// The time when a request becomes worthless.
 ///
 /// It applies to all work on behalf of the request, so that no part waits longer than the caller of
 /// the whole. Futures that are created in its [scope](Self::scope) are subject to it. A
 /// [`Timer::timeout`] ends at the deadline with
 /// [`TimeoutError::Deadline`](super::TimeoutError::Deadline) if its own limit is not sooner, and so
-/// does each timeout that is built on it, such as those of the features `tower` and `http`. Sleeps
-/// and intervals are not affected. Neither are the limits of an `io::TimeoutStream`, which outlives
-/// a request. Use its `set_deadline` instead. A spawned task has no deadline unless it is given its
-/// own scope.
+/// does each timeout that is built on it, such as the timeouts of the features `tower` and `http`.
+/// Sleeps and intervals are not affected. Neither are the limits of an `io::TimeoutStream`, which
+/// outlives a request. Use its `set_deadline` instead. A spawned task has no deadline unless it is
+/// given its own scope.
 ///
 /// A timeout reports a deadline in the same way as the end of its own limit. On a timer with a
 /// driver, or if it notices the deadline late, it first [polls its future once
@@ -96,8 +96,8 @@ impl Deadline {
         self.0.saturating_duration_since(now)
     }
 
-    /// Returns the deadline that applies to the caller. It is the soonest one of the scopes in
-    /// which the caller is polled or run.
+    /// Returns the deadline that applies to the caller. It is the soonest deadline of all scopes
+    /// around the caller.
     ///
     /// # Examples
     ///
@@ -128,7 +128,7 @@ impl Deadline {
     /// Wraps a future so that it is polled under the deadline, or under the outer one if that is
     /// sooner. The deadline does not end the future itself, but its timeouts.
     ///
-    /// A timeout is subject to the deadline under which it is created. Write `scope(async {
+    /// A timeout is subject to the deadline that applies when it is created. Write `scope(async {
     /// client.call(request).await })`, which creates the call in the scope, and not
     /// `scope(client.call(request))`, which creates it before.
     pub fn scope<F: IntoFuture>(self, future: F) -> WithDeadline<F::IntoFuture> {

@@ -1,4 +1,4 @@
-//! [`DelayQueue`]: a stream of values, each of which comes out when its delay has passed.
+//! [`DelayQueue`]: a stream that yields each value when its delay has passed.
 //!
 //! The queue has a wheel of its own, which is swept by polls of the stream. One [`Sleep`] of a
 //! [`Timer`] wakes the stream's task for the next sweep. Only that wake-up crosses threads. An
@@ -189,8 +189,8 @@ impl<T: Send> DelayQueue<T> {
     /// `timer`, which also wakes the task that polls the stream.
     ///
     /// The builder's own clock and waker are not used. The wheel has one shard unless the builder
-    /// sets another number. More shards suit a queue into which many threads insert at the same
-    /// time, at the price of memory and of slower polls.
+    /// sets another number. Choose more shards if many threads insert at the same time, at the
+    /// price of memory and slower polls.
     ///
     /// # Errors
     ///
@@ -438,10 +438,9 @@ impl<T: Send> DelayQueueHandle<T> {
 
     /// Requests a wake-up after a removal, if it may have ended the stream.
     ///
-    /// Without another handle this does not race with the stream's check for its end, because a
-    /// removal borrows the queue by which the stream is polled. The last poll has therefore counted
-    /// the remaining values. A handle that existed at that poll requests a wake-up when it is
-    /// dropped.
+    /// Without another handle, a removal does not race with the stream's check for its end, because
+    /// a removal and a poll both borrow the queue. The last poll has therefore counted the
+    /// remaining values. A handle that existed at that poll requests a wake-up when it is dropped.
     #[inline]
     fn note_removal(&self) {
         if !self.is_alone() {

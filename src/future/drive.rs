@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 /// # Examples
 ///
 /// With tokio: `drive(Builder::new(), tokio::time::sleep)`, and then `tokio::spawn(driving)`. In
-/// this example another timer takes the place of the runtime's, and a thread that of its executor:
+/// this example another timer stands in for the runtime's, and a thread for its executor:
 ///
 /// ```
 /// use std::time::Duration;
@@ -115,7 +115,7 @@ pub fn undriven<T: Send>(builder: Builder) -> Result<(Wheel<T>, Undriven<T>), Bu
     Ok((wheel, Undriven { swept, task }))
 }
 
-/// The sweeper of a wheel for which no future exists yet; created by [`undriven`].
+/// The sweeper of a wheel that has no future yet; created by [`undriven`].
 #[must_use = "nothing sweeps the wheel unless a future does"]
 pub struct Undriven<T: Send> {
     swept: DrivenSweeper<T>,
@@ -186,10 +186,10 @@ impl<T: Send> Drop for DrivenSweeper<T> {
     }
 }
 
-/// The most timers that one sweep fires.
+/// The maximum number of timers that one sweep fires.
 const SHARE: usize = 256;
 
-/// The most sweeps of one poll, if its sleeps end at once.
+/// The maximum number of sweeps in one poll, if its sleeps end at once.
 const SWEEPS: usize = 8;
 
 impl<F, S, H, T> Future for Drive<F, S, H, T>

@@ -14,7 +14,7 @@ pub(super) struct DriveTask {
 }
 
 impl DriveTask {
-    /// Makes `task` the one that is woken.
+    /// Makes `task` the task to wake.
     pub(super) fn register(&self, task: &Waker) {
         self.waker.register(task);
     }

@@ -1,4 +1,4 @@
-//! [`Grace`]: the delay between an expiry and its report, in which a runtime polls its sockets.
+//! [`Grace`]: the delay between an expiry and its report, while a runtime polls its sockets.
 //!
 //! A driver's thread wakes a task at its deadline, whatever the runtime does at that time. A thread
 //! of the runtime that was held up by another task then polls the woken task before it collects the
@@ -29,12 +29,12 @@ use std::time::Duration;
 /// the task. A runtime collects its events within microseconds.
 const TURN: Duration = Duration::from_micros(500);
 
-/// The most sleeps before one expiry is reported. Each of them lasts at least until the thread that
-/// is held up has finished a task. tokio collects events after 61 tasks, and runs a task that
-/// another thread has woken at least after each 31.
+/// The maximum number of sleeps before an expiry is reported. Each of them lasts at least until the
+/// thread that is held up has finished a task. tokio collects events after 61 tasks, and runs a
+/// task that another thread has woken at least after each 31.
 const TURNS: u8 = 3;
 
-/// The most by which a sleep may end after its tick on a thread that was not held up.
+/// The maximum delay of a sleep after its tick, on a thread that was not held up.
 const PUNCTUAL: Duration = Duration::from_millis(1);
 
 /// Polls the [`Sleep`] of a limit, and delays its end until the runtime has polled its sockets.
@@ -51,7 +51,7 @@ enum GraceState {
     New,
     /// The limit's sleep was pending.
     Waiting,
-    /// The limit's sleep has ended, which is reported at the end of another.
+    /// The limit's sleep has ended. The end of another sleep reports this.
     Delaying { until: Box<Sleep>, left: u8 },
     /// The end of the limit's sleep was reported.
     Over,

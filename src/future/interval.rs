@@ -127,8 +127,7 @@ impl Interval {
         Ok(Self { repeating, due: None, period, missed, budget: Budget::default() })
     }
 
-    /// Waits for the next tick and returns the time at which it was due. Dropping the future loses
-    /// no tick.
+    /// Waits for the next tick and returns when it was due. Dropping the future loses no tick.
     ///
     /// # Errors
     ///

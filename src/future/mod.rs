@@ -35,8 +35,8 @@
 //! It therefore needs no pin, no lock and no allocation. Dropping it at the very instant of its
 //! expiry is a cancel that comes too late, like any other. (In tokio an entry is a node of an
 //! intrusive list inside the future. It is pinned, and reached under the lock of its shard.) The
-//! price is that the id changes with the waker. A task that polls for another one takes the old
-//! waker out and inserts its own.
+//! price is that the id changes with the waker. If a different task polls, it takes the old waker
+//! out and inserts its own.
 //!
 //! **A sleep may be refused** if the timer was shut down or is full. A sleep that ended early would
 //! break the guarantee that no timer fires early, a panic would end a server, and waiting forever
@@ -67,7 +67,7 @@
 //! expired values, yield to other tasks after 64 results in a row (see `budget`). A refused sleep
 //! also yields once before it returns the error, so a loop over a timer that was shut down cannot
 //! starve other tasks. The ticks of an interval report a shutdown once and then stay pending. The
-//! default timer is never one that was shut down.
+//! default timer is never a timer that was shut down.
 //!
 //! **Sockets come first.** A driver's thread and a runtime's sockets are independent sources of
 //! events. If both have an event for the same limit, a runtime whose threads were blocked could

@@ -23,10 +23,10 @@ struct ProcessTimer {
     next: OnceBox<ProcessTimer>,
 }
 
-/// A timer that may be the default one.
+/// A candidate for the default timer.
 pub(super) struct Candidate {
     pub(super) timer: Timer,
-    /// The only process in which the timer is usable, unless it is usable in all.
+    /// The only process that can use the timer, or `None` if all can.
     only_in: Option<Process>,
 }
 

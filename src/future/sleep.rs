@@ -82,7 +82,7 @@ struct ArmedSleep {
     id: TimerId,
     /// The waker that was inserted.
     waker: WakerIdentity,
-    /// The deadline in the wheel, no later than that of the sleep.
+    /// The deadline in the wheel, no later than the sleep's deadline.
     at: WheelInstant,
     slack: Slack,
     /// Set if the id was returned to the user.
@@ -109,14 +109,15 @@ impl ArmedSleep {
     }
 }
 
-/// The most by which the deadline of a sleep may exceed that of its timer in the wheel.
+/// The maximum time between the deadline of a timer in the wheel and the later deadline of its
+/// sleep.
 ///
 /// It is half of the time that was left when the wheel was last updated. A sleep that is pushed
 /// back repeatedly therefore updates the wheel once in a while, when half of its time is still
 /// left, and otherwise writes only the sleep. A sleep that is left alone wakes its task too early
 /// at most once, and that poll arms it again, as idle timeouts do in Jetty and Netty.
 ///
-/// There is [none](Slack::NONE) if the id of the sleep was returned to the user, and none if the
+/// There is [no slack](Slack::NONE) if the id of the sleep was returned to the user, or if the
 /// wheel has a capacity. The early expiry would give up the sleep's place, and another timer could
 /// take it.
 #[derive(Clone, Copy)]
@@ -268,7 +269,7 @@ impl Sleep {
         }
     }
 
-    /// Returns the id by which other threads can reset this sleep, or `None` if it is not armed.
+    /// Returns the id that other threads need to reset this sleep, or `None` if it is not armed.
     ///
     /// They call `timer.wheel().reset(id, delay)`. A sleep is armed once a poll has returned
     /// `Pending`, unless its deadline is beyond the wheel's range.

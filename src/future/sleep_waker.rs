@@ -38,8 +38,8 @@ use std::task::Waker;
 pub struct SleepWaker(Option<Waker>);
 
 impl SleepWaker {
-    /// Clones a waker, and returns the clone with the identity by which it is recognised while it
-    /// is in the wheel.
+    /// Clones a waker, and returns the clone with its identity, to recognise it while it is in the
+    /// wheel.
     pub(super) fn of(waker: &Waker) -> (Self, WakerIdentity) {
         let clone = waker.clone();
         let identity = WakerIdentity { data: clone.data().addr(), ..WakerIdentity::of(waker) };
@@ -84,10 +84,10 @@ impl fmt::Debug for SleepWaker {
 /// The identity of a waker that is in the wheel. A sleep keeps it to recognise the waker without
 /// keeping the task alive.
 ///
-/// The data pointer is that of the clone, which is valid as long as the clone lives. A waker that
+/// The data pointer comes from the clone, and is valid as long as the clone lives. A waker that
 /// refers to a slot of its executor has clones with different data, and the same slot may belong to
 /// a different task the next time. Such a waker is never recognised, and is inserted into the wheel
-/// at each poll. The table is that of the waker itself, because a clone may have a copy of it.
+/// at each poll. The table comes from the waker itself, because a clone may have a copy of it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct WakerIdentity {
     data: usize,

@@ -17,9 +17,9 @@ use std::time::{Duration, Instant, SystemTime};
 /// A sequence of ticks at the times of a [`Rule`], such as a `Calendar`; created by
 /// [`Timer::ticks`].
 ///
-/// The rule is asked when a tick is awaited. The work of a task between two ticks is therefore the
-/// run that the rule is told of. It has begun with the tick and has ended when the next tick is
-/// awaited, so runs never overlap. After 64 ticks in a row other tasks have a turn.
+/// The rule is asked when a tick is awaited. For the rule, a run is therefore the work of a task
+/// between two ticks. It has begun with the tick and has ended when the next tick is awaited, so
+/// runs never overlap. After 64 ticks in a row other tasks have a turn.
 ///
 /// # Examples
 ///
@@ -74,7 +74,7 @@ pub struct Ticks<R> {
 
 #[derive(Clone, Copy, Debug)]
 enum TicksState {
-    /// The rule is to be asked, and a run has ended by that if `run_ended` is set.
+    /// The rule is to be asked. If `run_ended` is set, a run has ended by that.
     Ask {
         run_ended: bool,
     },
@@ -113,8 +113,8 @@ impl<R: Rule> Ticks<R> {
         self
     }
 
-    /// Waits for the next tick and returns the time at which it was due by the rule. Returns `None`
-    /// once the rule has ended. Dropping the future loses no tick.
+    /// Waits for the next tick and returns when it was due by the rule. Returns `None` once the
+    /// rule has ended. Dropping the future loses no tick.
     ///
     /// # Errors
     ///
@@ -187,8 +187,7 @@ impl<R: Rule> Ticks<R> {
         };
     }
 
-    /// Handles the end of the sleep. Returns the time at which the tick was due, if the sleep was
-    /// for a tick.
+    /// Handles the end of the sleep. Returns when the tick was due, if the sleep was for a tick.
     fn begin(&mut self) -> Option<Instant> {
         let state = std::mem::replace(&mut self.state, TicksState::Ask { run_ended: false });
         let TicksState::Tick { due, jittered } = state else { return None };

@@ -180,8 +180,8 @@ impl<F: Future> Future for Timeout<F> {
 pub enum TimeoutError {
     /// The time limit has passed.
     Elapsed,
-    /// The [`Deadline`] under which the timeout was created has passed. The caller no longer waits
-    /// for the result, whether or not the future itself was slow.
+    /// The [`Deadline`] that applied when the timeout was created has passed. The caller no longer
+    /// waits for the result, whether or not the future itself was slow.
     Deadline,
     /// The timeout could not be armed because the timer was shut down or is full.
     Refused(Refusal),

@@ -20,8 +20,8 @@ pub enum Limit {
     /// The limit for silence in both directions. The system accepted no byte, which also happens
     /// while a peer [reads slowly](super#how-long-limits-must-be-while-a-stream-sends).
     Idle,
-    /// The limit for the time between two [pauses](super::StreamHandle::pause), in which a
-    /// connection has no request.
+    /// The limit for the time between two [pauses](super::StreamHandle::pause), while a connection
+    /// has no request.
     KeepAlive,
     /// The deadline for all operations.
     Deadline,

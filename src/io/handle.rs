@@ -232,7 +232,7 @@ impl StreamHandle {
         self.change(|settings| settings.set_keep_alive(limit, self.shared.timer.wheel()));
     }
 
-    /// Sets the instant by which all operations must be done, like
+    /// Sets the deadline of all operations, like
     /// [`TimeoutStream::set_deadline`](super::TimeoutStream::set_deadline).
     pub fn set_deadline(&self, deadline: Option<Instant>) {
         let deadline = deadline.map(|at| self.shared.timer.wheel().wheel_instant(at));

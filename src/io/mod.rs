@@ -1,10 +1,9 @@
 //! Timeouts of byte streams: limits for a read, a write, silence or a whole message.
 //!
-//! A [`TimeoutStream`] wraps a connection and implements the same traits, which are those of
-//! `futures-io` and, with the feature `tokio` or `hyper`, those of tokio or hyper. An
-//! operation that takes too long fails with an error of kind
-//! [`TimedOut`](std::io::ErrorKind::TimedOut), whose [`StreamError`] states which [`Limit`] has
-//! passed.
+//! A [`TimeoutStream`] wraps a connection and implements the same traits: the traits of
+//! `futures-io` and, with the feature `tokio` or `hyper`, of tokio or hyper. An operation that
+//! takes too long fails with an error of kind [`TimedOut`](std::io::ErrorKind::TimedOut), whose
+//! [`StreamError`] states which [`Limit`] has passed.
 //!
 //! ```
 //! use futures_io::AsyncRead;
@@ -42,11 +41,11 @@
 //!
 //! # Under hyper
 //!
-//! A hyper server, and so one of axum or tonic, also reads from a connection while a handler works
-//! on a request, because it watches for the client to disconnect. The limits for reads and for
-//! silence therefore count during that time too. By default they cut the connection of a handler
-//! that takes longer than the limit, of server-sent events with longer pauses, and of a silent
-//! WebSocket. There are two remedies.
+//! A hyper server, and therefore an axum or tonic server, also reads from a connection while a
+//! handler works on a request, because it watches for the client to disconnect. The limits for
+//! reads and for silence therefore count during that time too. By default they cut the connection
+//! of a handler that takes longer than the limit, of server-sent events with longer pauses, and of
+//! a silent WebSocket. There are two remedies.
 //!
 //! - Set only the limit for writes. Leave heads to hyper's own `header_read_timeout` (with the
 //!   feature `hyper`, a [`Timer`](crate::future::Timer) is a hyper timer).
@@ -56,7 +55,7 @@
 //! A client of HTTP/2 that sends pings is never silent, and it answers the pings of hyper's
 //! keep-alive. To end its connection when it makes no requests, pause during each request and set a
 //! [keep-alive timeout](StreamHandle::set_keep_alive_timeout), which counts from the end of the
-//! last one.
+//! last pause.
 //!
 //! With the feature `hyper`, a stream over tokio's `TcpStream` can be passed to hyper without
 //! an adapter, and a connector of hyper-util's client can return one:
@@ -107,8 +106,8 @@
 //! half sees the other's bytes, so a silence of both is not detected.
 //!
 //! **A limit applies only while an operation waits**, from the first poll that returns `Pending`
-//! until one that does not. A stream therefore never fails for a time in which no operation was in
-//! progress. Dropping the future of a read during its wait does not end that wait, and the next
+//! until one that does not. A stream therefore never fails because of a time without an operation
+//! in progress. Dropping the future of a read during its wait does not end that wait, and the next
 //! read resumes it. If the limit passes in between, the woken task does not poll the stream. A read
 //! that begins more than a quarter of the limit later, or more than a second later, counts as a new
 //! one and has the whole limit. The same applies to writes. This happens only once until bytes

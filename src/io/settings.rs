@@ -37,7 +37,7 @@ pub(super) struct Settings {
     pub(super) deadline: Option<WheelInstant>,
     /// The number of pauses in progress.
     pauses: u32,
-    /// The time at which the last pause ended.
+    /// The end of the last pause.
     pub(super) resumed: Option<Instant>,
     /// The limit for the time between two pauses.
     keep_alive: Option<Duration>,

@@ -18,9 +18,9 @@ pin_project! {
     /// A byte stream whose operations fail if its peer takes too long. It has no limits until they
     /// are set.
     ///
-    /// It implements those of `AsyncRead` and `AsyncWrite` that `S` implements, of `futures-io`
-    /// and, with the feature `tokio`, of tokio. It is `Unpin` if `S` is. An operation that is ready
-    /// at once never fails with a timeout, except after the [deadline](Self::set_deadline). Like a
+    /// It implements `AsyncRead` and `AsyncWrite`, each if `S` does, of `futures-io` and, with the
+    /// feature `tokio`, of tokio. It is `Unpin` if `S` is. An operation that is ready at once never
+    /// fails with a timeout, except after the [deadline](Self::set_deadline). Like a
     /// [`Timeout`](crate::future::Timeout), a stream on a timer with a driver, or one that notices
     /// the end of a limit late, polls `S` once more about a millisecond later, before it reports
     /// the timeout. Bytes that the system received in time are therefore read even if another task
@@ -114,8 +114,7 @@ impl<S> TimeoutStream<S> {
         self
     }
 
-    /// Sets the instant by which all operations must be done, like
-    /// [`set_deadline`](Self::set_deadline).
+    /// Sets the deadline of all operations, like [`set_deadline`](Self::set_deadline).
     #[must_use]
     pub fn with_deadline(mut self, deadline: Instant) -> Self {
         self.set_deadline(Some(deadline));
@@ -150,8 +149,7 @@ impl<S> TimeoutStream<S> {
     /// The limit for reads then bounds the wait for a response. A client that reads all the time,
     /// as hyper's does to detect the end of an idle connection, allows the whole limit for the
     /// response to each request. With `false`, the peer must send something within each limit,
-    /// whatever it is sent. That suits a server whose clients have to send heartbeats, such as
-    /// those of MQTT.
+    /// whatever it is sent. That suits a server whose clients have to send heartbeats, as in MQTT.
     ///
     /// # Examples
     ///
@@ -201,7 +199,7 @@ impl<S> TimeoutStream<S> {
     /// The limit is measured from the last byte in either direction, or from the start of the
     /// pending wait if that is later. A stream that is sending is not idle, even if it receives
     /// nothing. A stream without a pending operation is not idle either. When the limit passes,
-    /// every pending operation fails. A change takes effect in the same way as that of
+    /// every pending operation fails. A change takes effect in the same way as for
     /// [reads](Self::set_read_timeout).
     ///
     /// A byte that is sent counts when the system accepts it, and not when the peer reads it. A
@@ -212,7 +210,7 @@ impl<S> TimeoutStream<S> {
         self.waits.set(|settings| settings.idle.set(limit));
     }
 
-    /// Returns the instant by which all operations must be done, if there is one.
+    /// Returns the deadline of all operations, if there is one.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.waits.deadline()
@@ -295,7 +293,7 @@ impl<S> TimeoutStream<S> {
         self.waiting(direction, does, context, operation)
     }
 
-    /// Performs an operation of which only the wait is limited.
+    /// Performs an operation and limits only its wait.
     #[inline]
     pub(super) fn waiting<R>(
         self: Pin<&mut Self>,

@@ -2,8 +2,8 @@
 //!
 //! A future that waits on a stream may be dropped without notice to the stream. Its timer then
 //! wakes a task that does not poll the stream. The timer therefore holds a [`WakeRecorder`] in
-//! place of the task's waker, which records the time at which it woke the task. A poll that comes
-//! long after that time is not the one for which the task was woken, and starts a new wait.
+//! place of the task's waker, which records when it woke the task. A poll that comes long after
+//! that time is not the poll that the task was woken for, and starts a new wait.
 
 #![forbid(unsafe_code)]
 
@@ -24,14 +24,14 @@ pub(super) struct WaitTimer {
     sleep: Sleep,
     /// Delays the end of a wait until the runtime has polled its sockets.
     grace: Grace,
-    /// The time for which the timer is armed, unless it has fired.
+    /// The timer's deadline, unless it has fired.
     armed: Option<WheelInstant>,
     recorder: Arc<WakeRecorder>,
     /// The waker of the recorder.
     waker: Waker,
 }
 
-/// The way in which a wait ended.
+/// The way a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// The limit has passed, and the task has polled soon after it was woken.
@@ -124,7 +124,7 @@ struct WakeRecorder {
 struct WakeRecord {
     /// The waiting task, until it is woken.
     task: Option<Waker>,
-    /// The time at which a task was woken, until one polls.
+    /// The time when a task was woken, until a task polls.
     at: Option<Instant>,
 }
 
@@ -133,8 +133,7 @@ impl WakeRecorder {
         ignore_poison(self.state.lock())
     }
 
-    /// Sets the task to wake. Returns the time at which a task was woken since the last call, if
-    /// one was.
+    /// Sets the task to wake. Returns when a task was woken since the last call, if one was.
     fn attach(&self, task: &Waker) -> Option<Instant> {
         let mut state = self.lock();
         let replaced = store_waker(&mut state.task, task);

@@ -25,8 +25,8 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-/// The longest time by which a task that was woken for a limit may poll late. A later poll begins
-/// another wait.
+/// The maximum delay of a poll after the task was woken for a limit. A later poll begins another
+/// wait.
 const LONGEST_PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -45,9 +45,9 @@ pub(super) struct Waits {
 /// The wait of one direction.
 #[derive(Debug, Default)]
 struct Wait {
-    /// The time at which the direction's own limit passes, if it counts.
+    /// The time when the direction's own limit passes, if it counts.
     own: Option<WheelInstant>,
-    /// The time at which the limit for silence passes, if it counts.
+    /// The time when the limit for silence passes, if it counts.
     idle: Option<WheelInstant>,
     /// `true` if polls of a read or write were pending since the wait began.
     moves: bool,

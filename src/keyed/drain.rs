@@ -48,7 +48,7 @@ type Panic = Box<dyn Any + Send>;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Drained {
-    /// The number of keys with which the function was called. These are all keys, unless the driver
+    /// The number of keys that the function was called with. These are all keys, unless the driver
     /// or the wheel was dropped before the end.
     pub keys: usize,
     /// The number of these calls that panicked.

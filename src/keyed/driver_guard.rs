@@ -1,4 +1,4 @@
-//! [`DriverGuard`]: the driver, and what is dropped with the last handle of the caller.
+//! [`DriverGuard`]: the driver, and the cleanup when the caller's last handle is dropped.
 
 #![forbid(unsafe_code)]
 
@@ -28,7 +28,7 @@ impl<K: Hash + Eq + Send + 'static, V> DriverGuard<K, V> {
     /// The last handle may be dropped under a lock that a handler takes, so this does not wait for
     /// a handler. It closes the wheel and takes out the timers that have not fired, and the tick
     /// thread ends by itself. To see the handlers end, a caller shuts the timers down and then
-    /// waits. A value whose drop panics is ignored and does not affect the others.
+    /// waits. A panic of a value's drop is ignored and does not affect other values.
     fn end(&self) {
         for Unfired { value, id, .. } in self.driver.shutdown_detached() {
             quietly(|| match &value.0 {

@@ -10,7 +10,7 @@ use std::fmt;
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
-/// A key that is due, its value, and a token with which the handler can arm the key again.
+/// A key that is due, its value, and a token that lets the handler arm the key again.
 ///
 /// # Examples
 ///
@@ -53,8 +53,7 @@ where
     K: Hash + Eq + Clone + Send + Sync + 'static,
     V: Send + 'static,
 {
-    /// Behaves like [`fire`](Self::fire), and also returns a token with which the key can be armed
-    /// again.
+    /// Behaves like [`fire`](Self::fire), and also returns a token that can arm the key again.
     ///
     /// # Panics
     ///

@@ -8,9 +8,9 @@
 //!
 //! **Memory.** dashmap does not shrink by itself. Here the removal that leaves a shard at most a
 //! quarter full shrinks its table at least by half, under the shard's lock. It moves the remaining
-//! entries, which are less than a quarter of the table, and fewer than the insert moved that made
-//! the table grow. Since then the number of keys that came or left is at least an eighth of the
-//! table's capacity, so a removal is O(1) amortised.
+//! entries, which are less than a quarter of the table. The insert that made the table grow moved
+//! more. Since then the number of keys that came or left is at least an eighth of the table's
+//! capacity, so a removal is O(1) amortised.
 
 #![forbid(unsafe_code)]
 

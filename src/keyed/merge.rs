@@ -95,8 +95,8 @@ where
     }
 
     /// Merges `value` into the value of `key` if the key is armed, and otherwise arms the key with
-    /// it, to fire `delay` from now. Returns `true` if the value was merged, in which case the
-    /// deadline stays.
+    /// it, to fire `delay` from now. Returns `true` if the value was merged. The deadline then
+    /// stays.
     ///
     /// O(1). `merge` runs under the lock of the key and must not use the timers.
     ///

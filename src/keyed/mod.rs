@@ -28,7 +28,7 @@
 //!    comes.
 //! 5. A firing whose handler has a token leaves the key's state in the map, without a value, until
 //!    the token is dropped or arms the key again. A cancel, an insert, a drain and a shutdown take
-//!    such a state like that of an armed key, and the token detects this under the lock.
+//!    such a state like the state of an armed key, and the token detects this under the lock.
 //!
 //! The following runs under the lock of a key: its hash, comparison, clone and drop, the clone of a
 //! value that [`KeyedTimers::get`] makes, and the wheel's waker. None of these may use the timers.
@@ -238,7 +238,7 @@ where
     /// the value has come out by another way, or if the timer was a part of a drain, which this
     /// call has run.
     ///
-    /// Only for timers created by [`new`](Self::new). A driver calls it by itself.
+    /// Call it only for timers created by [`new`](Self::new). A driver calls it by itself.
     ///
     /// # Panics
     ///

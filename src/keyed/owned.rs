@@ -10,8 +10,8 @@ use std::fmt;
 use std::hash::Hash;
 use std::time::Duration;
 
-/// Cancels a key when it is dropped, unless another insert has armed the key since. For the timer
-/// of a connection or a request, which must not outlive it.
+/// Cancels a key when it is dropped, unless another insert has armed the key since. Use it for the
+/// timer of a connection or a request, which must not outlive it.
 ///
 /// If a peer reconnects before its old connection is gone, the end of the old one does not affect
 /// the timer of the new one. A reset by the key does not change the owner. The owner does not keep

@@ -19,7 +19,7 @@ use std::sync::{OnceLock, Weak};
 pub(super) struct KeyState<V> {
     /// `None` while the state is vacated.
     value: Exclusive<Option<V>>,
-    /// The timer with which the key is armed, or which has vacated the state.
+    /// The timer that arms the key or has vacated its state.
     pub(super) id: TimerId,
     pub(super) owner: OwnerId,
     /// `true` if there is a value. For readers that share the lock.

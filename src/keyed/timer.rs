@@ -60,7 +60,7 @@ impl<K> fmt::Debug for KeyedTimer<K> {
     }
 }
 
-/// The time at which a key fires.
+/// The time when a key fires.
 #[derive(Clone, Copy)]
 pub(super) enum When {
     After(Duration),

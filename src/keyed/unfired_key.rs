@@ -12,7 +12,7 @@ pub struct UnfiredKey<K, V> {
     pub key: K,
     /// The value of the key.
     pub value: V,
-    /// The instant at which the key would have fired, rounded up to the wheel's resolution. For a
-    /// key that was already on its way to the handler, it is the time of the shutdown.
+    /// The instant when the key would have fired, rounded up to the wheel's resolution. For a key
+    /// that was already on its way to the handler, it is the time of the shutdown.
     pub deadline: Instant,
 }

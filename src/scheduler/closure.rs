@@ -456,7 +456,7 @@ impl Closure {
     }
 
     /// Puts the closure on the scheduler's list, because it has no timer or its next timer is not
-    /// that of a run.
+    /// for a run.
     fn list(self: &Arc<Self>, state: &mut ClosureState) {
         if !state.listed {
             state.listed = true;

@@ -10,10 +10,10 @@
 //! * A fixed rate does not drift. The next deadline is the previous deadline plus a period.
 //! * A run is never early. Missed runs are made up for, delayed or skipped
 //!   ([`MissedTickBehavior`]).
-//! * A panic is reported like that of a handler
+//! * A panic is reported like a panic of a handler
 //!   ([`DriverBuilder::on_panic`](crate::DriverBuilder)), or by [`Joined::join`]. The repetition
 //!   then stops or continues ([`AfterPanic`]), which [`Scheduled::ending`] reports.
-//! * [`Scheduler::shutdown`] returns the closures that have not run, to be run or dropped.
+//! * [`Scheduler::shutdown`] returns the closures that have not run, for you to run or drop.
 //! * [`Scheduler::close`] refuses new closures and lets scheduled ones run.
 //! * With the feature `cron`, a `Calendar` is a rule made of cron expressions in any time zone.
 //! * [`Scheduled::pause`] prevents runs until [`Scheduled::resume`].
@@ -165,7 +165,7 @@ impl Drop for ShutdownGuard {
 ///
 /// # Examples
 ///
-/// Runs at the end what was due within a day, and drops the rest:
+/// Runs the closures that were due within a day, and drops the rest:
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -531,9 +531,8 @@ impl Unrun {
         (self.work.body)(Run::after(&self.last, self.next_run));
     }
 
-    /// Returns the instant at which the closure was due, like [`Scheduled::next_run`]. For a
-    /// calendar this is its next run and not its next check of the clock. `None` if its rule does
-    /// not know.
+    /// Returns the instant when the closure was due, like [`Scheduled::next_run`]. For a calendar
+    /// this is its next run and not its next check of the clock. `None` if its rule does not know.
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
         self.next_run.runs_at

@@ -43,8 +43,8 @@ pub(super) struct Schedule {
 
 /// Delays each run by a random duration of up to this length.
 ///
-/// The jitter belongs to the timer and not to the time of the rule. The rule is told of the run
-/// without it, so a rate does not drift.
+/// The jitter belongs to the timer and not to the time of the rule. The rule sees the run without
+/// it, so a rate does not drift.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Jitter(pub(crate) Duration);
 
@@ -59,7 +59,7 @@ impl NextRun {
         Self { due, runs_at, jitter, asks_rule: false, moved: false, is_due: false, time }
     }
 
-    /// Returns the instant at which the rule wanted the run. The next run is counted from here.
+    /// Returns the instant that the rule wanted for the run. The next run is counted from here.
     pub(super) fn due_by_rule(&self) -> Instant {
         self.due.checked_sub(self.jitter).unwrap_or(self.due)
     }

@@ -17,8 +17,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A builder of a repetition. Created by [`Scheduler::by`] for a rule, and by [`Scheduler::every`]
-/// for a period, in which case it is an [`Every`].
+/// A builder of a repetition. Created by [`Scheduler::by`] for a rule, and, as an [`Every`], by
+/// [`Scheduler::every`] for a period.
 ///
 /// # Examples
 ///
@@ -122,7 +122,7 @@ impl<'s> Every<'s> {
         self
     }
 
-    /// Counts each period from the end of the previous run, and not from the instant at which that
+    /// Counts each period from the end of the previous run, and not from the instant when that run
     /// was due.
     ///
     /// # Examples
@@ -253,8 +253,8 @@ impl<'s, R: Rule> By<'s, R> {
     /// `spawn`, which hands it to a runtime.
     ///
     /// `overlap` determines the behaviour if a run is due while an earlier task is still in
-    /// progress. A [fixed delay](Every::fixed_delay) is counted from the time at which a task
-    /// was spawned.
+    /// progress. A [fixed delay](Every::fixed_delay) is counted from the time when a task was
+    /// spawned.
     ///
     /// `spawn` and `job` are called where closures run, outside any async runtime. With tokio,
     /// `spawn` needs a `Handle`. A panic in either is handled as

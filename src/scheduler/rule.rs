@@ -50,8 +50,8 @@ pub enum Next {
     End,
 }
 
-/// The previous run, passed to a [`Rule`] that is asked for the next one. Before the first run all
-/// instants are the time at which the closure was scheduled, however often the rule is asked.
+/// The previous run, passed to a [`Rule`] that is asked for the next run. Before the first run all
+/// instants are the time when the closure was scheduled, however often the rule is asked.
 ///
 /// # Examples
 ///
@@ -85,13 +85,13 @@ pub struct LastRun {
     /// The number of runs so far, including this one. Zero before the first run. Only this field
     /// distinguishes two runs, because the clock may give both the same instants.
     pub runs: u64,
-    /// The instant at which the run was due by the rule.
+    /// The instant when the run was due by the rule.
     pub due: Instant,
-    /// The instant at which the run began.
+    /// The instant when the run began.
     pub began: Instant,
-    /// The instant at which the run ended.
+    /// The instant when the run ended.
     pub ended: Instant,
-    /// The time by which the run began late, beyond the rounding of deadlines to ticks.
+    /// The lateness of the run's start, beyond the rounding of deadlines to ticks.
     pub late: Duration,
     /// `true` if a handle had moved the run, so that the rule did not determine its instant.
     pub moved: bool,
@@ -107,8 +107,8 @@ impl LastRun {
 /// Determines the next run of a repeating closure. A rule is asked when the closure is scheduled
 /// and at the end of each run.
 ///
-/// A closure that maps the instant at which the last run was due to the instant of the next run is
-/// a rule. If it returns `None`, the repetition ends. (This follows the `Scheduler` interface of
+/// A closure that maps the due instant of the last run to the instant of the next run is a rule. If
+/// it returns `None`, the repetition ends. (This follows the `Scheduler` interface of
 /// RussellLuo/timingwheel.)
 ///
 /// # Examples
@@ -136,7 +136,7 @@ pub trait Rule: Send + 'static {
     /// Returns the next run after `last`.
     fn next(&mut self, last: &LastRun) -> Next;
 
-    /// Returns the wall-clock time of the run for which [`next`](Self::next) was last asked, or
+    /// Returns the wall-clock time of the run that [`next`](Self::next) was last asked for, or
     /// `None` for rules that do not use the wall clock. Used by
     /// [`Scheduled::next_time`](super::Scheduled::next_time).
     fn next_time(&self) -> Option<SystemTime> {
@@ -199,7 +199,7 @@ const TOLERANCE: Duration = Duration::from_millis(5);
 
 impl MissedTickBehavior {
     /// Returns the default for repetitions by a clock: [`Skip`](Self::Skip) if the clock counts
-    /// suspensions of the machine, during which nothing runs, and [`Burst`](Self::Burst) otherwise.
+    /// suspensions of the machine, when nothing runs, and [`Burst`](Self::Burst) otherwise.
     pub(crate) fn default_by(clock: &dyn Clock) -> Self {
         if clock.counts_suspension() { Self::Skip } else { Self::Burst }
     }

@@ -42,14 +42,14 @@ use std::time::{Duration, Instant, SystemTime};
 pub struct Run {
     /// The number of the run; the first is 1.
     pub number: u64,
-    /// The instant at which the run was due by the rule, without its jitter. A run of a calendar is
-    /// due when the calendar notices that a time has come.
+    /// The instant when the run was due by the rule, without its jitter. A run of a calendar is due
+    /// when the calendar notices that a time has come.
     pub due: Instant,
-    /// The time of the wall clock for which the run is made, if the rule uses the wall clock, as a
+    /// The wall-clock time that the run is made for, if the rule uses the wall clock, as a
     /// `Calendar` does. If one run is made for several missed times, it is the first of them.
     /// `None` for other rules, and if a handle has moved the run.
     pub time: Option<SystemTime>,
-    /// The time by which the run began late, beyond the rounding of deadlines to ticks.
+    /// The lateness of the run's start, beyond the rounding of deadlines to ticks.
     pub late: Duration,
     /// `true` if a handle has moved the run ([`Scheduled::reset`](super::Scheduled::reset)).
     pub moved: bool,

@@ -1,8 +1,8 @@
 //! [`SchedulerShared`]: the state that the clones of a scheduler and its closures share.
 //!
-//! **The list.** Some closures have no run in the wheel that a drain could return: those whose next
-//! run takes more than one timer (a calendar asks its rule repeatedly, and a delay may exceed the
-//! wheel's range), and those that are paused. Such a closure is put on the list before it loses its
+//! **The list.** Some closures have no run in the wheel that a drain could return. Either their
+//! next run takes more than one timer (a calendar asks its rule repeatedly, and a delay may exceed
+//! the wheel's range), or they are paused. Such a closure is put on the list before it loses its
 //! timer, and stays there until it ends. A shutdown drains the wheel first and then reads the list.
 //! A thread that holds the lock of a closure's state may take the lock of the list, but never the
 //! other way round. To let repetitions end by themselves, the scheduler is closed and not the

@@ -1,4 +1,4 @@
-//! [`Start`]: the settings with which a closure is scheduled; and [`Observer`].
+//! [`Start`]: the settings that a closure is scheduled with; and [`Observer`].
 
 #![forbid(unsafe_code)]
 
@@ -6,7 +6,7 @@ use super::next_run::Schedule;
 use super::rule::LastRun;
 use std::sync::Arc;
 
-/// The start of a closure, whose first event is `first`. Its rule returned that when it was asked
+/// The start of a closure, whose first event is `first`. Its rule returned that event when asked
 /// with `last`.
 pub(super) struct Start {
     pub(super) first: Schedule,

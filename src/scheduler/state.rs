@@ -64,7 +64,7 @@ impl Phase {
 }
 
 impl Arming {
-    /// Returns `true` if the pending timer, if any, is not that of a run.
+    /// Returns `true` if the pending timer, if any, is not for a run.
     pub(super) fn has_no_run_yet(&self) -> bool {
         self.timer.is_none() || self.is_hop || self.next_run.asks_rule
     }

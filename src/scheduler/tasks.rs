@@ -118,7 +118,7 @@ struct TaskSetState {
     working: BTreeMap<u64, Option<Waker>>,
     /// Tasks up to this number are dropped at their next poll.
     replaced: u64,
-    /// The future with which the task in progress continues after its own has ended.
+    /// The future that the task in progress continues with after its own has ended.
     queued: Option<TaskFuture>,
     /// The tasks that wait until these tasks are idle.
     waiting: Waiters,
@@ -250,7 +250,7 @@ impl TaskSet {
         wanted
     }
 
-    /// Handles the end of a task's future. Returns the queued future with which the task continues,
+    /// Handles the end of a task's future. Returns the queued future for the task to continue with,
     /// or removes the task.
     fn next(&self, number: u64) -> Option<TaskFuture> {
         let mut state = self.lock();

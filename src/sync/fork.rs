@@ -15,7 +15,7 @@
 use crate::sync::{Arc, AtomicBool};
 use std::io;
 
-/// A process, as distinguished from the children that are forked from it.
+/// A process, distinguishable from its forked children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Process(u32);
 
@@ -24,8 +24,8 @@ impl Process {
     ///
     /// # Errors
     ///
-    /// Fails if the system has no memory for the handler, without which children could not be
-    /// distinguished from the process.
+    /// Fails if the system has no memory for the handler that distinguishes children from the
+    /// process.
     pub(crate) fn current() -> io::Result<Self> {
         handler::register()?;
         Ok(Self(handler::forks()))

@@ -11,8 +11,8 @@ thread_local! {
     static INSIDE: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A guard for the time in which the thread is in the middle of something, such as a driver's
-/// handlers, a load of a cache or a call of its listener.
+/// A guard that lives while the thread is in the middle of something, such as a driver's handlers,
+/// a load of a cache or a call of its listener.
 ///
 /// A thread that ends may have lost its record already, and then enters nothing. Code that runs in
 /// the destructors of its thread-locals has no caller that it could wait for.

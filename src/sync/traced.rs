@@ -1,8 +1,8 @@
 //! Atomics and cells that record each access, for `ci/measure sharing`. Under `cfg(traced)` they
-//! replace those of `std`, which they wrap.
+//! replace the types of `std`, which they wrap.
 //!
-//! A line of memory is in the cache of one processor that may write it, or in those of several that
-//! may read it. In this model each numbered thread is a processor with a cache of any size. An
+//! A line of memory is in the cache of one processor that may write it, or in the caches of several
+//! that may read it. In this model each numbered thread is a processor with a cache of any size. An
 //! access that would have to fetch a line from another processor, or to take it away from others,
 //! is counted, with its place in the sources. The thread that touches a line first counts as its
 //! last writer. Threads without a number and fields that are not atomic are not recorded.

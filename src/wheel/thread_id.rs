@@ -39,8 +39,8 @@ impl ThreadId {
     #[cfg(modelled)]
     const UNASSIGNED: ThreadId = ThreadId::shared(0);
 
-    /// Returns the id of the calling thread. Its index exceeds that of every id until the thread
-    /// has [acquired](Self::get_or_acquire) one.
+    /// Returns the id of the calling thread. Its index exceeds the index of every id until the
+    /// thread has [acquired](Self::get_or_acquire) one.
     #[inline]
     pub(crate) fn current() -> ThreadId {
         THREAD_ID.try_with(Cell::get).unwrap_or(ThreadId::shared(0))

@@ -86,9 +86,9 @@ const NOWHERE: usize = usize::MAX;
 /// The states of all threads. Each is made when the thread first calls the wheel, and then stays.
 #[derive(Debug)]
 pub(crate) struct ThreadStates {
-    /// Those of the first ids, which are in use most.
+    /// The states of the first ids, which are in use most.
     near: [Lazy<CachePadded<ThreadState>>; Self::NEAR],
-    /// Those of all other ids.
+    /// The states of all other ids.
     far: Lazy<[Lazy<CachePadded<ThreadState>>; Self::FAR]>,
     /// The state of the threads that share an id, or for which there is no memory.
     shared: CachePadded<ThreadState>,
@@ -209,8 +209,8 @@ impl ThreadStates {
         free.map(|(_, thread)| thread.vacant.count()).sum()
     }
 
-    /// Calls `visit` for each state that is orphaned under a free id, and for that of the calling
-    /// thread.
+    /// Calls `visit` for each state that is orphaned under a free id, and for the state of the
+    /// calling thread.
     pub(crate) fn for_each_idle(&self, mut visit: impl FnMut(&ThreadState)) {
         let own = ThreadId::current().index;
         for (number, thread) in self.own() {

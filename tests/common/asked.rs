@@ -1,10 +1,10 @@
-//! [`Asked`]: a clock that reports the instants until which its user would sleep.
+//! [`Asked`]: a clock that reports the instants that its user would sleep until.
 
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 use tourbillon::{Clock, ManualClock};
 
-/// A manual clock that reports the instants until which its user would sleep, and makes it check
+/// A manual clock that reports the instants that its user would sleep until, and makes it check
 /// again soon.
 #[derive(Debug)]
 pub(crate) struct Asked(pub(crate) ManualClock, pub(crate) Sender<Instant>);

@@ -51,8 +51,7 @@ pub(crate) enum Op {
 /// Few keys, so that operations collide.
 const KEYS: u8 = 12;
 
-/// The state of a key in the model, with its value and the tick (since the start) at which it is
-/// due.
+/// The state of a key in the model, with its value and the tick (since the start) when it is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Known {
     value: u64,

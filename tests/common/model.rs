@@ -26,8 +26,7 @@ pub(crate) enum Op {
     Drain,
 }
 
-/// The state of a timer in the model, with its value and the tick (since the start) at which it is
-/// due.
+/// The state of a timer in the model, with its value and the tick (since the start) when it is due.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     value: u64,
@@ -168,8 +167,7 @@ impl Model {
         ticks(self.clock.elapsed(), self.tick)
     }
 
-    /// Returns the tick at which a timer with this deadline is due, rounded up unless it has
-    /// passed.
+    /// Returns the tick when a timer with this deadline is due, rounded up unless it has passed.
     fn due(&self, deadline: Instant) -> u64 {
         if deadline <= self.clock.now() {
             return 0;

@@ -446,7 +446,7 @@ fn an_executor_that_panics_loses_nothing() {
     assert_eq!(returned, HashSet::from([1, 2]));
 }
 
-/// What a handler has captured. It panics when it is dropped.
+/// A value that a handler has captured. It panics when it is dropped.
 struct Grudge(Sender<()>);
 
 impl Drop for Grudge {
@@ -507,7 +507,7 @@ fn a_clock_that_panics_in_a_job_loses_nothing() {
     assert_eq!(driver.shutdown().len(), 1);
 }
 
-/// Wherever the tick thread reads the clock.
+/// At each place where the tick thread reads the clock.
 #[test]
 fn a_clock_that_panics_on_the_tick_thread_loses_nothing() {
     let mut ended = 0;

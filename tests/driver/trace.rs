@@ -29,7 +29,7 @@ const OVERLOAD: &str = "overload: the bound on timers in flight is reached";
 /// The name of a driver whose subscriber panics.
 const CURSED: &str = "cursed";
 
-/// The name of a tick thread on which the subscriber's filter panics.
+/// The name of a tick thread where the subscriber's filter panics.
 const FILTERED: &str = "filtered";
 
 /// An event: its level and its fields, including the message.

@@ -30,7 +30,7 @@ fn nothing(_: *const ()) {}
 
 static TABLE: RawWakerVTable = RawWakerVTable::new(clone, nothing, nothing, nothing);
 
-/// `true` if the platform has a counter, by which readings of the clock are cached.
+/// `true` if the platform has a counter, so that clock readings are cached.
 const HAS_COUNTER: bool =
     cfg!(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)));
 

@@ -17,8 +17,8 @@ const MS: Duration = Duration::from_millis(1);
 /// The maximum number of results in a row that are ready.
 const ROW: u32 = 64;
 
-/// Runs a task to completion beside one that only yields. Returns how often that one was polled.
-/// Tasks are polled in the order in which they were woken, and only if they were.
+/// Runs a task to completion beside one that only yields. Returns how often the latter was polled.
+/// Tasks are polled in the order of their wake-ups, and only if they were woken.
 fn others_beside(work: impl Future<Output = ()>) -> u32 {
     let woken = Arc::new(Mutex::new(VecDeque::from(["work", "other"])));
     let wakers = ["work", "other"].map(|name| {

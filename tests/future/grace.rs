@@ -21,7 +21,7 @@ fn spawn(builder: Builder) -> Timer {
     Timer::spawn(builder.driver()).unwrap()
 }
 
-/// A future that is ready at its third poll, which is the one after an expiry that the second poll
+/// A future that is ready at its third poll, which is the poll after an expiry that the second poll
 /// found.
 #[derive(Default)]
 struct Third(u32);

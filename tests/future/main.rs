@@ -1,4 +1,4 @@
-//! Tests of futures, which are sleeps, timeouts, intervals and delay queues.
+//! Tests of futures: sleeps, timeouts, intervals and delay queues.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -193,8 +193,7 @@ impl Model {
         if offset < 0 { now.checked_sub(distance).unwrap_or(now) } else { now + distance }
     }
 
-    /// Returns the tick at which a timer with this deadline is due, rounded up unless it has
-    /// passed.
+    /// Returns the tick when a timer with this deadline is due, rounded up unless it has passed.
     fn due(&self, deadline: Instant) -> u64 {
         if deadline <= self.now() {
             return 0;

@@ -1,4 +1,4 @@
-//! Wakers of sleeps, and the other ways in which sleeps end: a different task polls, the sleep is
+//! Wakers of sleeps, and the other ways for sleeps to end: a different task polls, the sleep is
 //! dropped, reset by its id, refused or shut down, or a waker misbehaves. In virtual time, some
 //! with a driver.
 

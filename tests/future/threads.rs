@@ -1,8 +1,8 @@
 //! Real threads with sleeps and delay queues, with a driver on the real clock.
 //!
 //! Sleeps are awaited, reset by their owners and by other threads, passed from task to task and
-//! dropped, many of them around the instant at which they expire. None completes early by the
-//! clock, and each awaited one completes, because a lost wake-up would show as an endless wait.
+//! dropped, many of them around the instant of their expiry. None completes early by the clock, and
+//! each awaited one completes, because a lost wake-up would show as an endless wait.
 //! `TOURBILLON_STRESS_OPS` sets the length of a run.
 
 #![allow(clippy::disallowed_methods, reason = "the test is about threads")]
@@ -229,7 +229,7 @@ impl Ledger {
     }
 }
 
-/// Inserts values, and cancels and resets those of all producers.
+/// Inserts values, and cancels and resets the values of all producers.
 fn produce(
     timer: &Timer,
     queue: &DelayQueueHandle<usize>,

@@ -24,7 +24,7 @@ fn times(expression: &str, dialect: Dialect, end: DateTime) -> Vec<DateTime> {
     std::iter::successors(next(&before), next).map(civil).collect()
 }
 
-/// A field, and a period in which its values occur one after the other.
+/// A field, and a period when its values occur one after the other.
 struct Circle {
     /// The expression with `{}` for the field, in the dialects of Unix and of Quartz.
     expressions: [&'static str; 2],
@@ -88,7 +88,7 @@ fn circles() -> [Circle; 6] {
 }
 
 impl Circle {
-    /// Compares the times with a walk over all values, of which `names` selects some.
+    /// Compares the times with a walk over all values that `names` selects.
     fn check(&self, field: &dyn Fn(i32) -> String, names: &dyn Fn(i32) -> bool) {
         for dialect in [Dialect::Unix, Dialect::Quartz] {
             self.check_in(dialect, field, names);

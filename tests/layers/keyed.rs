@@ -1,5 +1,5 @@
-//! Keyed timers in virtual time, some of them named for what go-zero's wheel of that interface gets
-//! wrong, and random operations beside a model.
+//! Keyed timers in virtual time, some of them named after faults of go-zero's wheel with that
+//! interface, and random operations beside a model.
 
 #[path = "../common/keyed_model.rs"]
 mod model;

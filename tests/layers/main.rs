@@ -1,5 +1,5 @@
-//! Tests of the layers on top of the wheel, which are the scheduler and keyed timers, and of the
-//! uses of other timing wheels.
+//! Tests of the layers on top of the wheel, the scheduler and keyed timers, and of the uses of
+//! other timing wheels.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -10,11 +10,11 @@ use tourbillon::scheduler::{Calendar, CalendarError};
 const HOUR: Duration = Duration::from_secs(3600);
 const ZONE: &str = "Test/Zone";
 
-/// The variable that tells a process that it runs a test again, and in which folder.
+/// The variable that tells a process that it runs a test again, and the folder.
 const FOLDER: &str = "TOURBILLON_TEST_ZONES";
 
 /// Runs the test of this name again, in a process that reads its time zones from a folder. `test`
-/// runs there, with the folder, in which [`ZONE`] is an hour ahead of UTC.
+/// runs there, with the folder, whose [`ZONE`] is an hour ahead of UTC.
 fn with_database(name: &str, test: impl FnOnce(&Path)) {
     if let Some(folder) = env::var_os(FOLDER) {
         test(folder.as_ref());

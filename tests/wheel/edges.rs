@@ -1,6 +1,6 @@
-//! Edge cases of the wheel. They are sweeps that leap or do not end, wheels that were not swept for
-//! long, values whose drop panics, the bounds of one call, and the bound on the references that one
-//! timer files.
+//! Edge cases of the wheel: sweeps that leap or do not end, wheels that were not swept for long,
+//! values whose drop panics, the bounds of one call, and the bound on the references that one timer
+//! files.
 
 use crate::common::{Bench, Shape, with_wheels};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -52,7 +52,7 @@ fn what_is_overdue_in_a_long_catch_up_is_not_lost() {
 }
 
 /// Timers of several shards are due in one tick, in more than one block for each. The sweep reads
-/// references ahead, but none of the next shard while it visits those of the one before.
+/// references ahead, but none of the next shard while it visits references of the shard before.
 #[test]
 fn shards_that_are_due_in_one_tick() {
     const THREADS: u32 = 8;

@@ -1,13 +1,14 @@
-//! The layers of the sources hold: imports go one way, from file to file and from room to room.
+//! Checks the layers of the sources. Imports go one way, from file to file and from group to group.
 //!
 //! It reads `src` as text, because a lint sees through re-exports and would reject the users of the
-//! facades too. What lies inside of `src/wheel` nobody else can name: the compiler sees to that.
+//! facades too. The compiler ensures that no other module names the items inside `src/wheel`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The rooms of `src`, lowest first: each imports from its own files and from the rooms before it.
+/// The groups of modules of `src`, lowest first. Each imports from its own files and from earlier
+/// groups.
 const ROOMS: [&[&str]; 8] = [
     &["panics", "error", "counter"],
     &["sync"],
@@ -19,7 +20,7 @@ const ROOMS: [&[&str]; 8] = [
     &["adapters", "io", "testing"],
 ];
 
-/// The rooms of `durable`, in the same way.
+/// The groups of modules of `durable`, in the same way.
 const ROOMS_OF_DURABLE: [&[&str]; 6] = [
     &["panics", "error"],
     &["model"],
@@ -29,8 +30,8 @@ const ROOMS_OF_DURABLE: [&[&str]; 6] = [
     &["api"],
 ];
 
-/// How many of the rooms of `src`, from the first, the root's exports are made of. The others use
-/// those exports, and of the rooms below only the doors to locks and panics.
+/// The number of groups of `src`, from the first, that provide the root's exports. The others use
+/// those exports, and of the groups below only the modules for locks and panics.
 const BELOW_THE_ROOT: usize = 5;
 
 /// The sources of the published crates, and the prefix of their files here.
@@ -42,7 +43,7 @@ const CRATES: [(&str, &str); 5] = [
     ("crates/timers/src", "timers/"),
 ];
 
-/// The folder of the workspace, of which only this crate exists where it was unpacked alone.
+/// The folder of the workspace. If this crate was unpacked alone, the other crates are missing.
 fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -71,8 +72,8 @@ fn crates(below: &Path) -> Vec<PathBuf> {
     crates
 }
 
-/// The files of the crate in a folder, without those of programs below it. The key is the path with
-/// `/` between its parts on every platform.
+/// The files of the crate in a folder, without the files of programs below it. The key is the path
+/// with `/` between its parts on every platform.
 fn sources(below: impl AsRef<Path>) -> BTreeMap<String, String> {
     let mut sources = BTreeMap::new();
     let root = workspace().join(below);
@@ -94,7 +95,7 @@ fn sources(below: impl AsRef<Path>) -> BTreeMap<String, String> {
     sources
 }
 
-/// The code of a file, without its comments and its unit tests; of a file of tests, nothing.
+/// The code of a file, without its comments and its unit tests. Empty for a file of tests.
 fn code(source: &str) -> String {
     let tests =
         ["[cfg(all(test, not(modelled)))]", "[cfg(all(test, feature = \"file\"))]", "[cfg(test)]"];
@@ -104,7 +105,7 @@ fn code(source: &str) -> String {
     lines.map(|line| format!("{line}\n")).collect()
 }
 
-/// The module of a file: its path, without what marks it as a file.
+/// The module of a file, which is its path without `.rs` and `/mod`.
 fn module(file: &str) -> &str {
     let name = file.trim_end_matches(".rs");
     name.strip_suffix("/mod").unwrap_or(name)
@@ -131,8 +132,7 @@ fn paths(tree: &str) -> Vec<String> {
     branches.flat_map(|branch| paths(&format!("{}{}", prefix.trim(), branch.trim()))).collect()
 }
 
-/// The paths that a file's code names, from the root of the crate; what it only hands on to others
-/// (`pub use`) is not meant.
+/// The paths that a file's code names, from the root of the crate, without re-exports (`pub use`).
 fn named(file: &str, code: &str) -> Vec<String> {
     let mut named = Vec::new();
     let statements: Vec<&str> = code.split(';').collect();
@@ -169,7 +169,7 @@ fn named(file: &str, code: &str) -> Vec<String> {
     named.into_iter().filter_map(from_root).collect()
 }
 
-/// The module that a path from the root leads to; the empty one is the root itself.
+/// The module that a path from the root leads to. The empty module is the root itself.
 fn resolved<'p>(path: &'p str, modules: &BTreeSet<String>) -> &'p str {
     let mut path = path.trim_start_matches('/');
     while !path.is_empty() && !modules.contains(path) {
@@ -178,7 +178,7 @@ fn resolved<'p>(path: &'p str, modules: &BTreeSet<String>) -> &'p str {
     path
 }
 
-/// Which modules each module imports from.
+/// The modules that each module imports from.
 fn imports(below: impl AsRef<Path>) -> BTreeMap<String, BTreeSet<String>> {
     let sources = sources(below);
     let files = sources.iter().filter(|(file, _)| *file != "lib.rs");
@@ -243,7 +243,7 @@ fn no_imports_go_in_a_circle() {
 }
 
 fn assert_no_circle(root: &Path, mut left: BTreeMap<String, BTreeSet<String>>) {
-    // What imports nothing that is left is in no circle.
+    // A module that imports none of the remaining modules is in no cycle.
     loop {
         let modules: BTreeSet<String> = left.keys().cloned().collect();
         let before = left.len();
@@ -255,7 +255,7 @@ fn assert_no_circle(root: &Path, mut left: BTreeMap<String, BTreeSet<String>>) {
     assert!(left.is_empty(), "{}: import each other, or from such: {left:#?}", root.display());
 }
 
-/// Where atomics are named: their door, and what is not modelled.
+/// The files that name atomics: the module that provides them, and code that is not modelled.
 const ATOMICS: [&str; 12] = [
     "sync/mod.rs",
     "sync/fork.rs",
@@ -321,7 +321,7 @@ fn each_thing_outside_has_one_door() {
         ("tower_service", &SERVICES),
         (" ::http::", &SERVICES),
         ("http_body::", &["adapters/http/body.rs", "adapters/http/grpc_body.rs"]),
-        // The other names tokio's.
+        // The other file names tokio's.
         ("Instant::now", &["clock/mod.rs", "adapters/tokio.rs"]),
         ("std::thread::Builder", &["driver/executor.rs"]),
     ];

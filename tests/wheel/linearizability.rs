@@ -5,8 +5,8 @@
 //! the clock and sweeps. Every call and every return is stamped from one counter. The history of
 //! the round is compared with the sequential specification by the algorithm of Wing and Gong
 //! (*Testing and verifying concurrent objects*, 1993; Lowe, 2017) of `todc-utils`. A sweep counts
-//! as an operation on the timer even if it does not hand it over, in which case it asserts that the
-//! timer was not due.
+//! as an operation on the timer even if it does not hand it over. It then asserts that the timer
+//! was not due.
 //!
 //! A reset is two steps here, as documented. It sets the deadline, which `deadline` returns from
 //! then on. Then it files it, and from then on no sweep may pass it. Both steps lie between its

@@ -15,8 +15,7 @@ fn from_tick(first_tick: u64) -> Bench<u64> {
     Bench::new(Shape { tick: TICK, shards: 2, geometry: Geometry::default(), first_tick })
 }
 
-/// Advances the time from deadline to deadline. Returns the values in the order in which they
-/// fired.
+/// Advances the time from deadline to deadline. Returns the values in the order of their firing.
 fn run_out(bench: &mut Bench<u64>) -> Vec<u64> {
     let mut fired = Vec::new();
     while !bench.wheel.is_empty() {

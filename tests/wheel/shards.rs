@@ -120,9 +120,9 @@ impl Drop for World {
     }
 }
 
-/// Whatever the threads do between the steps of sweeps, each timer fires in the first sweep that
-/// begins when it is due, the time of the next sweep is no later than the earliest deadline, and
-/// an earlier timer wakes the sweeper.
+/// Each timer fires in the first sweep that begins when it is due, whatever the threads do between
+/// the steps of sweeps. The time of the next sweep is no later than the earliest deadline, and an
+/// earlier timer wakes the sweeper.
 #[test]
 fn timers_of_all_shards_fire_in_time() {
     for (shards, seeds) in [(2, 60), (5, 40), (40, 8)] {

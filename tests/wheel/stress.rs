@@ -1,11 +1,11 @@
 //! Real threads on one wheel, many more than cores, and an audit of every value.
 //!
 //! Each value names a ledger entry that counts how the timer ended, so the value that an id returns
-//! tells if it was that id's own. Callers use every operation, on ids of their own, on those of
-//! each other, and on ids kept from long ago. Some panic in the middle of a pinned batch. Either a
-//! sweeper moves the clock, sweeps in bounded and whole sweeps, and pauses, or a driver runs
-//! handlers, of which some panic, and is shut down while callers still work.
-//! `TOURBILLON_STRESS_OPS` sets the length of a run, as the number of operations of all callers.
+//! tells if it was that id's own. Callers use every operation, on their own ids, on each other's
+//! ids, and on ids kept from long ago. Some panic in the middle of a pinned batch. Either a sweeper
+//! moves the clock, sweeps in bounded and whole sweeps, and pauses, or a driver runs handlers, some
+//! of them panicking, and is shut down while callers still work. `TOURBILLON_STRESS_OPS` sets the
+//! length of a run, as the number of operations of all callers.
 
 use crate::common::{SMALL, TINY, operations};
 use std::panic::resume_unwind;

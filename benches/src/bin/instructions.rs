@@ -51,7 +51,7 @@ const _: () = assert!(OPERATIONS as usize == BATCHES * BATCH);
 
 const ARMED: u32 = 20_000;
 
-/// A wheel on which the operation has been made before.
+/// A wheel that has run the operation before.
 fn bench(verb: Verb) -> Bench {
     let mut bench = Bench::new(ARMED, Builder::new().__term(u64::MAX));
     (0..BATCHES).for_each(|_| bench.caller.pinned(verb, BATCH));

@@ -1,11 +1,11 @@
 //! [`CacheEntry`]: a value in the map, with its timer and deadlines.
 //!
-//! An entry has two deadlines, that of its timer and its own, after which it is not served. They
-//! are equal when the entry is inserted. A use or a touch moves the entry's own deadline to later
-//! and leaves the timer where it is, as Netty's `IdleStateHandler` and Jetty do with packets. A hit
-//! of a cache with a time to idle is therefore a store under the read lock, and the timer is never
-//! the later of the two. A timer that fires too early is armed again under the write lock, with a
-//! new id ([`Map::expire`](super::map::Map::expire)).
+//! An entry has two deadlines: the deadline of its timer, and its own, when it stops being served.
+//! They are equal when the entry is inserted. A use or a touch moves the entry's own deadline to
+//! later and leaves the timer where it is, as Netty's `IdleStateHandler` and Jetty do with packets.
+//! A hit of a cache with a time to idle is therefore a store under the read lock, and the timer is
+//! never the later of the two. A timer that fires too early is armed again under the write lock,
+//! with a new id ([`Map::expire`](super::map::Map::expire)).
 
 #![forbid(unsafe_code)]
 
@@ -36,7 +36,7 @@ pub(super) struct CacheEntry<V> {
     /// the map orders the value for all other readers.
     until: AtomicU64,
     at_most: u64,
-    /// The instant before which no refresh begins, in nanoseconds except for the lowest bits, which
+    /// The earliest instant of the next refresh, in nanoseconds except for the lowest bits, which
     /// count the refreshes that have failed. Relaxed, because it is written under the lock of the
     /// map.
     pause: AtomicU64,
@@ -49,17 +49,17 @@ impl<V> CacheEntry<V> {
         Self { value, weight: 1, timer, until, at_most, pause }
     }
 
-    /// Returns the instant from which the entry is not served.
+    /// Returns the instant when the entry stops being served.
     pub(super) fn until(&self) -> WheelInstant {
         WheelInstant::from_nanos(self.until.load(Relaxed))
     }
 
-    /// Returns the instant from which the next value is loaded, `ahead` before the entry's end.
+    /// Returns the earliest instant to load the next value, `ahead` before the entry's end.
     pub(super) fn ages(&self, ahead: Duration) -> WheelInstant {
         WheelInstant::from_nanos(self.at_most.saturating_sub(nanos(ahead)))
     }
 
-    /// Returns the instant before which no refresh begins, because earlier ones failed.
+    /// Returns the earliest instant of the next refresh after failed ones.
     pub(super) fn pause(&self) -> WheelInstant {
         WheelInstant::from_nanos(self.pause.load(Relaxed) & !FAILURES)
     }

@@ -30,8 +30,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     /// kept for the cache's time to live, a value with its own time to live, or a [`Loaded`].
     ///
     /// **It blocks its thread** while the load runs, be it this caller's or another's. Do not call
-    /// it in an async task. The key is looked up by any borrowed form from which it can be created
-    /// ([`IntoKey`]), and only a call that loads creates one.
+    /// it in an async task. The key is looked up by any borrowed form that it can be created from
+    /// ([`IntoKey`]), and only a call that loads creates a key.
     ///
     /// Of several callers that miss a key, one runs the load and the others wait for its value or
     /// its error. A backend that is down therefore costs every caller the time of one load, and the
@@ -51,8 +51,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     ///
     /// # Errors
     ///
-    /// Returns the error of the load, or that of another caller's load for which this call waited,
-    /// or [`LoadError::Recursive`] if the load requests its own key.
+    /// Returns the error of the load, or of another caller's load that this call waited for, or
+    /// [`LoadError::Recursive`] if the load requests its own key.
     ///
     /// # Examples
     ///

@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 
 thread_local! {
-    /// The addresses of what was entered, the innermost last.
+    /// The addresses of the objects that were entered, the innermost last.
     static INSIDE: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 

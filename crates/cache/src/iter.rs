@@ -33,7 +33,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         Entries { shared: &self.shared, next: 0, part: Vec::new().into_iter() }
     }
 
-    /// Removes the entries for which `stays` returns `false`, including expired ones, and calls the
+    /// Removes the entries that `stays` returns `false` for, including expired ones, and calls the
     /// listener for each. O(entries).
     ///
     /// `stays` runs under the locks of the map, one after the other, and must not use the cache. If

@@ -5,7 +5,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-/// A reference from which a cache can create its key `K`.
+/// A reference that a cache can create its key `K` from.
 /// [`Cache::get_or_load`](super::Cache::get_or_load) looks keys up by such references.
 ///
 /// It is implemented for `&K`, and for `&str`, `&[T]`, `&Path` and `&OsStr` if `K` implements

@@ -40,7 +40,7 @@
 //! Removed entries give their memory back, even after a burst. [`clear`](Cache::clear) does so at
 //! once. Expired and removed entries do so when a part of the map is down to a quarter of its
 //! previous maximum. The removal that reaches that point moves the remaining entries under the lock
-//! of that part. They are fewer than those moved by the insert that grew the part.
+//! of that part. The insert that grew the part moved more.
 //!
 //! # What keeps a cache
 //!
@@ -563,7 +563,7 @@ impl<K, V> fmt::Debug for Cache<K, V> {
     }
 }
 
-/// The README, whose examples are tested with those of the documentation.
+/// The README, whose examples are tested with the examples of the documentation.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 pub struct Readme;

@@ -10,7 +10,7 @@
 //! waiting caller, one at a time. Its waker wakes all of them, so that the poll does not depend on
 //! a caller that may be dropped. The first caller takes the future out to poll it. Callers that
 //! find no future are woken again if it wants to be polled once more. The waker keeps neither the
-//! load nor the cache alive. A load for which no caller waits is dropped by a timer of the wheel or
+//! load nor the cache alive. A load that no caller waits for is dropped by a timer of the wheel or
 //! together with its place, and never under a lock of the map, because it may own anything. No user
 //! code runs under the lock.
 

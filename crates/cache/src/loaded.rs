@@ -12,7 +12,7 @@ use std::time::Duration;
 ///
 /// # Examples
 ///
-/// A response that states for how long it may be cached, if at all:
+/// A response that states how long it may be cached, if at all:
 ///
 /// ```
 /// use std::time::Duration;

@@ -55,8 +55,8 @@ pub(super) enum Found<K, V> {
     Expired(K, CacheEntry<V>),
     /// Another caller is loading it.
     Loading(Arc<Load<V>>),
-    /// No caller is. This one now has the key's place and has to load. The value is one that is due
-    /// for a refresh, if there is one.
+    /// No caller is loading it. This caller now has the key's place and has to load. The value is
+    /// one that is due for a refresh, if there is one.
     Missing(K, Arc<Load<V>>, Option<V>),
 }
 
@@ -94,7 +94,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         }
     }
 
-    /// Returns what `read` returns for the key's entry. The eviction policy does not learn of it.
+    /// Returns what `read` returns for the key's entry, without informing the eviction policy.
     pub(super) fn peek<Q, R>(&self, key: &Q, read: impl FnOnce(&CacheEntry<V>) -> R) -> Option<R>
     where
         K: Borrow<Q>,
@@ -148,7 +148,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
     }
 
     /// Removes the entries that `stays` rejects, shard by shard. Loads in progress are overtaken,
-    /// because there is no value yet about which `stays` could be asked.
+    /// because they have no value yet to pass to `stays`.
     pub(super) fn retain(&self, mut stays: impl FnMut(&K, &V) -> bool) -> Removed<K, V>
     where
         K: Clone,
@@ -306,8 +306,8 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         ageing.take().map_or_else(|| Found::Loading(Arc::clone(load)), Found::Value)
     }
 
-    /// Returns the right to load the key's value, for one caller at a time, if it has an entry for
-    /// which `ages` returns `true`.
+    /// Returns the right to load the key's value, for one caller at a time, if it has an entry that
+    /// `ages` returns `true` for.
     pub(super) fn load_ahead<Q>(
         &self,
         key: &Q,

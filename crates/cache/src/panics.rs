@@ -1,4 +1,4 @@
-//! Panics of the user's code where others must not suffer from them.
+//! Containment of panics in user code.
 
 #![forbid(unsafe_code)]
 
@@ -13,16 +13,16 @@ pub(crate) fn quietly(run: impl FnOnce()) {
     }
 }
 
-/// Returns the guard of a lock or a wait, also if a thread has panicked while it held the lock: the
-/// data behind the locks here is consistent wherever the user's code runs.
+/// Returns the guard of a lock or a wait, even if a thread has panicked while it held the lock. The
+/// data behind these locks is consistent wherever the user's code runs.
 pub(crate) fn ignore_poison<G>(result: LockResult<G>) -> G {
     result.unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs several calls of the user's code, all of them even if some panic.
 ///
-/// Its drop panics with the first payload, unless the thread is already panicking: a second panic
-/// would abort the process.
+/// Its drop panics with the first payload, unless the thread is already panicking, because a second
+/// panic would abort the process.
 #[derive(Default)]
 pub(crate) struct DropEach {
     first: Option<Box<dyn Any + Send>>,

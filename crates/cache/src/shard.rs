@@ -157,11 +157,11 @@ impl<K, V> Bound<K, V> {
     /// The assumed weight of an entry if nothing is known.
     const TYPICAL: usize = 1 << 10;
 
-    /// The number of entries for which shards are made if only a weight is known. An entry may then
+    /// The number of entries that shards are made for if only a weight is known. An entry may then
     /// weigh a quarter of the bound.
     const FEW: usize = 4 * Self::SHARD;
 
-    /// The number of entries for which the policy of a shard is sized if nothing is known.
+    /// The number of entries that the policy of a shard is sized for if nothing is known.
     const GUESS: usize = 1 << 10;
 
     /// Returns the number of shards, a power of two of at most `wanted`.

@@ -21,14 +21,14 @@
 //! **A refresh is begun by a caller that wants the value**, in the last part of its life, and not
 //! by the wheel when that part begins. A value that no caller requests then expires. The load takes
 //! the key's place like any other load, so a write supersedes it, and the present value is served
-//! meanwhile. After a failed load the entry keeps the time before which no other load begins, and
-//! the number of failures, from which the pauses grow.
+//! meanwhile. After a failed load the entry keeps the earliest time of the next load, and the
+//! number of failures, which makes the pauses grow.
 //!
-//! **The cost of a hit** beyond that of quick_cache is mainly one read of the processor's counter,
-//! because a hit that read no clock could serve an expired value. A clock reading that is slightly
-//! old ([`Wheel::has_passed`]) shows that a value is live, and the clock itself is read only for
-//! values that end within the time for which a reading is cached. The read of the counter takes two
-//! thirds of the time of such a hit if everything lies in near caches. Otherwise it keeps the
+//! **The cost of a hit** beyond the cost in quick_cache is mainly one read of the processor's
+//! counter, because a hit that read no clock could serve an expired value. A clock reading that is
+//! slightly old ([`Wheel::has_passed`]) shows that a value is live, and the clock itself is read
+//! only for values that end within the time that a reading is cached. The read of the counter takes
+//! two thirds of the time of such a hit if everything lies in near caches. Otherwise it keeps the
 //! misses of neighbouring hits from overlapping. (`ci/measure caches` runs quick_cache with only
 //! this read added.) The rest, a fifth or less, is the count and the larger entry, which has the
 //! timer's id, two deadlines and a pause. The key is hashed once, for its shard and for its table,
@@ -83,7 +83,7 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
     /// The longest pause after any failed refresh.
     const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-    /// The interval at which a load that belongs to its key is checked for waiting callers.
+    /// The time between two checks whether callers wait for a load that belongs to its key.
     const LOAD_WAITS: Duration = Duration::from_secs(60);
 
     /// Returns `true` if an entry has not expired.
@@ -171,7 +171,7 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
         self.wheel.longest_delay() / 2
     }
 
-    /// Returns the instant until which a value with this lifetime is served. That is the deadline
+    /// Returns the instant when a value with this lifetime stops being served. That is the deadline
     /// of its timer. A timer that has fired or was drained since it was armed has none.
     fn until(&self, unused: Duration, deadline: Option<Instant>) -> WheelInstant {
         let in_range = deadline.filter(|_| unused <= self.wheel.longest_delay());

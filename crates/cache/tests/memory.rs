@@ -13,7 +13,7 @@ const LIFE: Duration = Duration::from_secs(10);
 /// The name of an end of a burst, and the function that ends it.
 type End = (&'static str, fn(&mut Cached));
 
-/// Returns the bytes that are left of a burst after `end`, and those that it took.
+/// Returns the bytes that are left of a burst after `end`, and the bytes that it took.
 fn burst(cached: &mut Cached, end: fn(&mut Cached)) -> (i64, i64) {
     let most = measure(|| cached.fill()).bytes_current;
     let end = || {

@@ -23,24 +23,24 @@ const CALLERS: usize = 1024;
 /// Timers at rest.
 #[derive(Debug, Serialize)]
 pub struct Resting {
-    /// How many rest.
+    /// The number of resting timers.
     pub count: usize,
-    /// How many were scheduled a second.
+    /// The number of timers that were inserted per second.
     pub scheduled: f64,
-    /// Of the server's memory, a timer.
+    /// Bytes of the server's memory per timer.
     pub bytes: f64,
-    /// Commands a second with a worker, those in scripts counted.
+    /// Commands per second with a worker, including commands in scripts.
     pub commands: f64,
 }
 
 /// Timers that fired.
 #[derive(Debug, Serialize)]
 pub struct Firing {
-    /// How many were due a second.
+    /// The number of timers that were due per second.
     pub rate: usize,
-    /// How many were delivered a second, until the last of them.
+    /// The number of timers that were delivered per second, until the last of them.
     pub a_second: f64,
-    /// Commands a second, those in scripts counted.
+    /// Commands per second, including commands in scripts.
     pub commands: f64,
     /// Processors that the server used.
     pub server: f64,
@@ -57,9 +57,9 @@ pub struct Firing {
 /// Timers that were overdue.
 #[derive(Debug, Serialize)]
 pub struct CatchUp {
-    /// How many there were.
+    /// Their number.
     pub count: usize,
-    /// How many were delivered a second, until the last of them.
+    /// The number of timers that were delivered per second, until the last of them.
     pub a_second: f64,
 }
 

@@ -8,7 +8,7 @@ use tourbillon::Builder;
 use tourbillon::future::Timer;
 use tourbillon_durable::{AnyStore, DurableTimers, Options};
 
-/// The number of milliseconds over which resting timers are spread.
+/// The number of milliseconds that resting timers are spread over.
 const MONTH: u64 = 30 * 86_400_000;
 
 /// The delay of the first of them, outside of every worker's window.
@@ -98,7 +98,7 @@ impl<S> Subject<S> {
 #[must_use]
 pub fn own_cpu() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // After the name in brackets, in Linux's ticks, of which a second has a hundred.
+    // After the name in brackets, in Linux's ticks, a hundred per second.
     let after_name = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
     let ticks = after_name.skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok());
     ticks.sum::<f64>() / 100.0

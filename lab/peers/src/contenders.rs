@@ -12,9 +12,9 @@ use serde::{Serialize, Serializer};
 pub(crate) enum Role {
     /// Tourbillon, in this mode.
     Ours(&'static str),
-    /// A system that supports every workload, with which tourbillon is compared.
+    /// A system that supports every workload, for comparison with tourbillon.
     Rival,
-    /// A system that does not. It is shown beside the others.
+    /// A system that does not support every workload. It is shown beside the others.
     Other,
     /// No timer, but the memory accesses of one.
     Floor,

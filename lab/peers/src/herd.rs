@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use std::mem::ManuallyDrop;
 use std::time::Duration;
 
-/// The number of timers that the caller works on, none of which is due.
+/// The number of timers that the caller works on. None of them is due.
 const OWN: usize = 10_000;
 /// The number of timers of the herd that are armed with one clock reading.
 const EACH: u32 = 1000;

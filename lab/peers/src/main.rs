@@ -49,7 +49,7 @@ struct Args {
     /// The number of measurements of every system
     #[arg(long, default_value_t = 7, value_parser = value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// The place of the system with which the first round begins
+    /// The place of the system that the first round begins with
     #[arg(long, default_value_t = 0, value_parser = value_parser!(u32).range(0..=1000))]
     turn: u32,
     /// Measure these workloads only

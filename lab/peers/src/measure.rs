@@ -12,7 +12,7 @@ use cpu_time::ProcessTime;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// The time without work after which the process counts as quiet.
+/// The time without work before the process counts as quiet.
 const QUIET: Duration = Duration::from_millis(50);
 /// The time between two checks if all timers have fired.
 const CHECK: Duration = Duration::from_millis(5);

@@ -5,7 +5,7 @@ use fastrand::Rng;
 use serde::Serialize;
 use std::time::Duration;
 
-/// The least number of operations that stands out from the other work of the process.
+/// The minimum number of operations that stands out from the other work of the process.
 const FEWEST: u32 = 100_000;
 
 /// The operation whose CPU time is measured.
@@ -124,7 +124,7 @@ impl Workload {
     }
 }
 
-/// The distance by which a timer is moved, in seconds.
+/// The distance that a timer is moved, in seconds.
 fn step(random: &mut Rng) -> f64 {
     3.0 + 7.0 * random.f64()
 }

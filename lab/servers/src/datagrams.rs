@@ -103,7 +103,7 @@ impl Batches {
         Ok(())
     }
 
-    /// Sends datagrams. Those for which the socket has no room are lost.
+    /// Sends datagrams. Datagrams that the socket has no room for are lost.
     ///
     /// # Errors
     ///

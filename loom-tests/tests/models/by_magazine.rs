@@ -19,7 +19,7 @@ fn leave_an_entry(wheel: &Wheel<Value>) {
 }
 
 /// Also files the reference to a timer, in a block that has room, one tick ahead. The sweeper
-/// expects those of that tick from now on. Returns the timer's id.
+/// expects references of that tick from now on. Returns the timer's id.
 fn prepare(wheel: &Wheel<Value>, sweeper: &mut Sweeper<Value>) -> TimerId {
     leave_an_entry(wheel);
     let id = wheel.insert(v(1), TICK).unwrap();

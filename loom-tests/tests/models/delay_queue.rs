@@ -3,7 +3,7 @@
 //!
 //! Loom does not model the steps of the `AtomicWaker` that synchronises a poll with a wake-up.
 //! Under loom each poll therefore comes after the operation that woke it, and [`Beside::is_over`]
-//! leaves out the schedules in which only that waker would have ordered the other thread before the
+//! leaves out the schedules where only that waker would have ordered the other thread before the
 //! poll.
 
 use loom_tests::explorer::thread::{self, JoinHandle};

@@ -1,5 +1,5 @@
-//! The parts of a wheel that are made when they are first needed. A thread makes the slots in which
-//! it files a reference, and its own state by its first call. The other models make them before
+//! The parts of a wheel that are made when they are first needed. A thread makes the slots that it
+//! files a reference in, and its own state by its first call. The other models make them before
 //! their threads start.
 
 #[cfg(loom)]
@@ -68,7 +68,7 @@ fn the_counts_of_a_new_thread() {
     });
 }
 
-/// What a thread leaves behind in a new state is the next owner's.
+/// The next owner gets what a thread leaves behind in a new state.
 #[test]
 fn a_new_state_is_handed_over() {
     model(2, || {

@@ -9,10 +9,10 @@ use shuttle::scheduler::{RandomScheduler, Schedule, Scheduler, Task, TaskId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// More steps than any execution takes in which no thread waits.
+/// More steps than any execution takes without a waiting thread.
 const MOST_STEPS: usize = 20_000;
 
-/// Random schedules in which one thread stops.
+/// Random schedules that stop one thread.
 struct Stopping {
     random: RandomScheduler,
     threads: usize,
@@ -56,7 +56,7 @@ impl Scheduler for Stopping {
     }
 }
 
-/// Runs a model of `threads` threads, one of which stops after fewer than `within` steps.
+/// Runs a model of `threads` threads. One of them stops after fewer than `within` steps.
 fn one_stops(schedules: usize, threads: usize, within: u64, run: fn()) {
     let meanwhile = Arc::new(AtomicUsize::new(0));
     let scheduler = Stopping {

@@ -107,7 +107,7 @@ fn a_magazine_and_the_stack() {
     });
 }
 
-/// One thread has two full magazines, of which one moves to the stack, and another takes from
+/// One thread has two full magazines. One of them moves to the stack, and another thread takes from
 /// there. (Loom reaches few of its interleavings, and shuttle reaches the others.)
 #[test]
 fn a_full_magazine_and_the_stack() {

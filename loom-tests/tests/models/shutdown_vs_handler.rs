@@ -1,8 +1,8 @@
 //! The driver. Shutdown runs against handlers, inserts, and another shutdown, and waking runs
 //! against resting.
 //!
-//! The driver parks and waits for condition variables, for which loom has no timeouts. These models
-//! therefore run under shuttle only, which reports a deadlock if all threads wait.
+//! The driver parks and waits for condition variables, but loom has no timeouts for that. These
+//! models therefore run under shuttle only, which reports a deadlock if all threads wait.
 
 use loom_tests::explorer::sync::Mutex;
 use loom_tests::explorer::thread;

@@ -1,6 +1,5 @@
 //! The window of ticks that the packed words tell apart. Timers are armed and reset while the sweep
-//! crosses the tick at which their low bits wrap, leaps within the window, or walks its whole
-//! range.
+//! crosses the tick where their low bits wrap, leaps within the window, or walks its whole range.
 
 use loom_tests::{
     HIGH, PAST, TICK, TINY, Value, WINDOW, Wheel, World, beside, model, sweep, sweep_after, v,

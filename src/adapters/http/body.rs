@@ -89,7 +89,7 @@ impl TotalLimit {
         self.grace.delay(polled, &self.sleep, context)
     }
 
-    /// Returns `Ready` if a frame that is ready is no longer returned. Arms no timer before the
+    /// Returns `Ready` if it is too late to return a frame that is ready. Arms no timer before the
     /// limit has passed.
     fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let was_delaying = self.grace.is_delaying();
@@ -112,12 +112,12 @@ impl<B> TimeoutBody<B> {
     /// Limits how long the whole body may take from now on, with the same timer. The limit also
     /// ends a body that always has frames, but too few of them or without end.
     ///
-    /// The time in which the body is not polled counts as well. After the limit, a frame that is
-    /// ready is no longer returned. That begins about a millisecond after the limit was noticed if
-    /// it was noticed late, or if the timer has a driver and the body was awaited then. A body that
-    /// the system received before the limit is therefore returned whole, even if another task
-    /// blocked the runtime's thread. The limit costs a second timer while the body is awaited, and
-    /// a clock reading for each frame.
+    /// The time counts even while the body is not polled. After the limit, a frame that is ready is
+    /// no longer returned. That begins about a millisecond after the limit was noticed if it was
+    /// noticed late, or if the timer has a driver and the body was awaited then. A body that the
+    /// system received before the limit is therefore returned whole, even if another task blocked
+    /// the runtime's thread. The limit costs a second timer while the body is awaited, and a clock
+    /// reading for each frame.
     ///
     /// # Examples
     ///

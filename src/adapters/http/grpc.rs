@@ -16,8 +16,8 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 /// Ends gRPC requests at the deadline that the client sets with the header `grpc-timeout`. The
-/// status is `DEADLINE_EXCEEDED` (4), as gRPC defines for it. (tonic's own `Server::timeout` ends
-/// them with `CANCELLED`.)
+/// status is `DEADLINE_EXCEEDED` (4), as gRPC specifies. (tonic's own `Server::timeout` ends them
+/// with `CANCELLED`.)
 ///
 /// The time counts from the call to the end of the response. A streaming response therefore ends
 /// with that status in its [trailers](GrpcTimeoutBody). The request has the [`Deadline`] among its

@@ -1,5 +1,5 @@
-//! [`GrpcTimeoutBody`]: a response body that ends at the deadline of its request, and the status
-//! with which it ends.
+//! [`GrpcTimeoutBody`]: a response body that ends at the deadline of its request, and its final
+//! status.
 
 #![forbid(unsafe_code)]
 
@@ -18,7 +18,7 @@ pub(super) struct RequestLimit {
     sleep: Sleep,
 }
 
-/// The reason for which a request was ended.
+/// The reason why a request was ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Ended {
     /// The deadline has passed.

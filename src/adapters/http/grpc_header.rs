@@ -48,10 +48,10 @@ fn header(left: Duration) -> HeaderValue {
     HeaderValue::from_str(&text).unwrap_or_else(|_| unreachable!("digits and a letter"))
 }
 
-/// Adds the header `grpc-timeout` with the remaining time to a client's requests. The time is until
-/// the [`Deadline`] of the current scope or the one among the request's extensions, whichever is
-/// sooner. A request that already has the header, or that has neither deadline, is unchanged. (The
-/// scope is that in which the call is *made*, see [`Deadline::scope`].)
+/// Adds the header `grpc-timeout` with the remaining time to a client's requests. This is the time
+/// until the [`Deadline`] of the current scope or the deadline among the request's extensions,
+/// whichever is sooner. A request that already has the header, or that has neither deadline, is
+/// unchanged. (The scope must enclose the *call*, see [`Deadline::scope`].)
 ///
 /// # Examples
 ///

@@ -1,7 +1,7 @@
 //! Timeouts of HTTP on a wheel, as tower layers. They limit requests, which are answered with a
 //! status, and bodies that stall.
 //!
-//! The names are those of tower-http's `timeout`, except that its `TimeoutLayer` is the
+//! The names follow tower-http's `timeout`, except that its `TimeoutLayer` is the
 //! [`ResponseTimeoutLayer`], because [`tower`](crate::adapters::tower) has a layer of that name.
 //! Here, each layer takes the [`Timer`](crate::future::Timer) too.
 //!

@@ -57,16 +57,16 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MissedTimes {
-    /// Run once for all of them, immediately.
+    /// Run once for all missed times, immediately.
     #[default]
     Once,
     /// Skip them. A run that cannot begin within a second of its time is skipped. On a wheel whose
     /// ticks are longer than that, use [`Within`](Self::Within) a few ticks.
     Skip,
-    /// Run once and immediately for those that were due at most this long ago, if there are any.
-    /// (Kubernetes' `startingDeadlineSeconds`.)
+    /// Run once and immediately for the times that were due at most this long ago, if there are
+    /// any. (Kubernetes' `startingDeadlineSeconds`.)
     Within(Duration),
-    /// Run once for each of those that were due at most this long ago, one right after the other.
+    /// Run once for each time that was due at most this long ago, one right after the other.
     ///
     /// The bound limits the number of runs after a wall clock was set forward by years, for example
     /// on a device that starts in 1970 and then obtains the time.
@@ -74,7 +74,7 @@ pub enum MissedTimes {
 }
 
 impl MissedTimes {
-    /// Returns the age up to which a missed time counts, or `None` if the age does not matter.
+    /// Returns the maximum age of a missed time that counts, or `None` if the age does not matter.
     pub(super) fn longest(self) -> Option<Duration> {
         match self {
             Self::Once => None,
@@ -83,7 +83,7 @@ impl MissedTimes {
         }
     }
 
-    /// Returns `true` if one run stands for one time, and not for all times up to now.
+    /// Returns `true` if one run covers one time, and not all times up to now.
     pub(super) fn is_one_each(self) -> bool {
         matches!(self, Self::AllWithin(_))
     }
@@ -211,7 +211,7 @@ impl<'e> CalendarBuilder<'e> {
         self
     }
 
-    /// Sets the dialect of the expressions. The default is that of Unix.
+    /// Sets the dialect of the expressions. The default is the dialect of Unix.
     pub fn dialect(mut self, dialect: Dialect) -> Self {
         self.dialect = dialect;
         self

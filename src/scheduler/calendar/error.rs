@@ -54,7 +54,7 @@ pub enum CalendarError {
     /// The text is not a day in the form `2026-12-25`.
     Day(String),
     /// The expression has no future occurrence, or all of its times are excluded. If several
-    /// expressions were given and none has one, all are listed.
+    /// expressions were given and none has an occurrence, all are listed.
     Never(String),
 }
 

@@ -7,8 +7,8 @@ use super::expression::Expression;
 use jiff::civil::{Date, DateTime};
 use std::collections::BTreeSet;
 
-/// The number of excluded times in a row after which an expression counts as having no occurrence.
-/// It exceeds the number of days in 400 years, after which the Gregorian calendar repeats.
+/// The number of excluded times in a row that makes an expression count as having no occurrence. It
+/// exceeds the number of days in 400 years, the period of the Gregorian calendar.
 const MOST_IN_A_ROW: u32 = 150_000;
 
 /// The days and the times of expressions that a calendar excludes.
@@ -38,8 +38,8 @@ impl Exclusions {
         None
     }
 
-    /// Returns a time up to which every time of `expression` from `time` on is excluded, or `time`
-    /// if that is not excluded itself.
+    /// Returns a time such that all times of `expression` from `time` up to it are excluded, or
+    /// `time` if that is not excluded itself.
     fn end(&self, expression: &Expression, time: DateTime) -> Option<DateTime> {
         if self.days.contains(&time.date()) {
             return Expression::midnight_after(time);

@@ -18,7 +18,7 @@ pub(super) struct Expression {
     text: String,
     cron: Cron,
     /// The number of days before the last of a month, if the expression counts from there. `cron`
-    /// then finds every day that may be that many before.
+    /// then finds every day of a month that the expression can select.
     before_last: Option<i8>,
     /// `true` for fixed times, `false` for a step.
     pub(super) fixed: bool,
@@ -30,7 +30,7 @@ pub(super) struct Expression {
 const ALWAYS: [u64; 3] = [(1 << 60) - 1, (1 << 60) - 1, (1 << 24) - 1];
 
 impl Expression {
-    /// The first year in which no times are found.
+    /// The first year without times.
     pub(super) const END_YEAR: i16 = 5000;
 
     /// Parses an expression that selects times. Without seconds, it selects the full minutes.
@@ -103,7 +103,7 @@ impl Expression {
         Some(time)
     }
 
-    /// Returns `true` if each of its times of day is one of `other`.
+    /// Returns `true` if each of its times of day is also in `other`.
     pub(super) fn is_within_hours_of(&self, other: &Self) -> bool {
         self.time.iter().zip(other.time).all(|(time, other)| time & !other == 0)
     }

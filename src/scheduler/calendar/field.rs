@@ -34,7 +34,7 @@ pub(super) struct CronField {
     kind: Kind,
     /// The allowed numbers.
     allowed: RangeInclusive<u16>,
-    /// The number of different values, after which they repeat.
+    /// The number of different values before they repeat.
     cycle: u16,
     /// The first number as `croner` counts it. For weekdays, Sunday is 0.
     first: u16,
@@ -62,8 +62,8 @@ pub(super) struct FieldValues {
     any: bool,
     /// `true` if the field has a step from a star or from a number.
     pub(super) is_open: bool,
-    /// The number of days before the last of a month, if the field counts from there. Then the
-    /// numbers are all days that may be so many before.
+    /// The number of days before the last of a month, if the field counts from there. In that case
+    /// `numbers` lists every day of a month that the expression can select.
     pub(super) before_last: Option<i8>,
 }
 
@@ -190,8 +190,8 @@ impl CronField {
         Ok(())
     }
 
-    /// Returns `true` if steps from a weekday come to the number 7 of a Sunday, with which they end
-    /// for some readers of cron expressions, while the week ends with a Saturday for others.
+    /// Returns `true` if steps from a weekday reach the number 7, a Sunday. For some readers of
+    /// cron expressions the steps end there. For others the week ends with a Saturday.
     fn may_reach_sunday(&self, first: u16, step: u16) -> bool {
         const SUNDAY: u16 = 7;
         self.dialect == Dialect::Unix && first > 0 && (SUNDAY - first) % step == 0

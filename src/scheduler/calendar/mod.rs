@@ -3,9 +3,9 @@
 //!
 //! The wheel runs on monotonic time, but the wall clock may be set at any moment. Therefore nothing
 //! is armed far ahead. The rule asks to be asked again after [`POLL_INTERVAL`] at most, and reads
-//! the wall clock each time. It remembers the wall-clock time up to which everything has run. It
-//! distinguishes runs by their number and not by their instants, because two questions may refer to
-//! one run at different instants, and two runs may come at the same instant.
+//! the wall clock each time. It remembers how far it has run, in wall-clock time. It distinguishes
+//! runs by their number and not by their instants, because two questions may refer to one run at
+//! different instants, and two runs may come at the same instant.
 //!
 //! An `Expression` finds times on a wall clock that is never changed, and `Occurrences` maps them
 //! to instants in a time zone whose clocks change.
@@ -40,11 +40,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use zone::CalendarZone;
 
-/// The longest time for which a change of the wall clock may stay unnoticed.
+/// The maximum time before a change of the wall clock is noticed.
 const POLL_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The source of the time of day for a [`Calendar`] and its clones. Every `Fn() -> SystemTime` that
-/// threads can share is one.
+/// threads can share is a wall clock.
 ///
 /// # Examples
 ///
@@ -163,14 +163,14 @@ pub struct Calendar {
     unpolled: Duration,
     /// The wall-clock time of the next run.
     upcoming: Option<Timestamp>,
-    /// The number of runs that this rule knows of, including those of other rules.
+    /// The number of runs that this rule knows of, including runs of other rules.
     runs: u64,
 }
 
 /// One expression of a calendar.
 struct Times {
     expression: Expression,
-    /// The time up to which everything has run.
+    /// Everything up to this time has run.
     passed: Option<Timestamp>,
 }
 
@@ -285,8 +285,8 @@ impl Rule for Calendar {
             return Next::AskAfter(POLL_INTERVAL);
         };
         let has_run = std::mem::replace(&mut self.runs, last.runs) != last.runs;
-        // A run that a handle has moved stands for all times up to now. If another rule has caused
-        // the run, because several rules are combined, it stands for none of this calendar.
+        // A run that a handle has moved covers all times up to now. If several rules are combined
+        // and another one caused the run, the run covers no occurrence of this calendar.
         let moved = (has_run && last.moved).then_some(now);
         let left_out = self.missed_before(now);
         let rules = self.zone.refresh();
@@ -323,7 +323,7 @@ impl Rule for Calendar {
 }
 
 impl Calendar {
-    /// Returns the time up to which times that did not run are skipped.
+    /// Returns the end of the times that are skipped if they did not run.
     fn missed_before(&self, now: Timestamp) -> Option<Timestamp> {
         let longest = SignedDuration::try_from(self.missed.longest()?).ok()?;
         // A time exactly that long ago still counts.

@@ -16,8 +16,8 @@ use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 
-/// The longest time by which the wall clock may be set back without repeating fixed times. A clock
-/// that is set back by more was wrong before.
+/// The longest set-back of the wall clock that does not repeat fixed times. A clock that is set
+/// back by more was wrong before.
 const SET_BACK: SignedDuration = SignedDuration::from_hours(3);
 
 /// The longest correction of the wall clock that does not repeat steps.
@@ -37,8 +37,8 @@ impl Occurrences<'_> {
         if self.expression.fixed { self.fixed_after(after) } else { self.step_after(after) }
     }
 
-    /// Returns the time up to which everything counts as run. That time was `passed`, the wall
-    /// clock now reads `now`, and the calendar had not checked it for the time `unpolled`.
+    /// Returns the latest time that counts as run, with all times before it. It was `passed`, the
+    /// wall clock now reads `now`, and the calendar had not checked it for the time `unpolled`.
     pub(super) fn resume(self, passed: Timestamp, now: Timestamp, unpolled: Duration) -> Timestamp {
         let held = if self.expression.fixed { SET_BACK } else { CORRECTION };
         if passed.duration_since(now) <= held {
@@ -48,7 +48,7 @@ impl Occurrences<'_> {
         now.checked_sub(unpolled).unwrap_or(now)
     }
 
-    /// Returns the first instant after `after` at which the wall clock reaches a time of the
+    /// Returns the first instant after `after` when the wall clock reaches a time of the
     /// expression, or jumps over it, for the first time.
     fn fixed_after(self, after: Timestamp) -> Option<Timestamp> {
         let mut time = self.zone.to_datetime(after);
@@ -70,9 +70,9 @@ impl Occurrences<'_> {
         }
     }
 
-    /// Returns the first instant after `after` at which the wall clock shows a time of the
-    /// expression. Between two changes of its offset the clock runs evenly, so each such interval
-    /// is searched by itself.
+    /// Returns the first instant after `after` when the wall clock shows a time of the expression.
+    /// Between two changes of its offset the clock runs evenly, so each such interval is searched
+    /// by itself.
     fn step_after(self, after: Timestamp) -> Option<Timestamp> {
         let (mut from, mut inclusive) = (after, false);
         loop {

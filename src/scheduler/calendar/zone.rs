@@ -18,7 +18,7 @@ static BUNDLED: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bun
 #[derive(Clone)]
 pub(super) struct CalendarZone {
     rules: TimeZone,
-    /// The name by which the rules are read again, unless the caller has brought the rules.
+    /// The name for reading the rules again, unless the caller has provided the rules.
     name: Option<String>,
 }
 
@@ -42,8 +42,9 @@ impl CalendarZone {
 
     /// Returns the present rules of the zone.
     ///
-    /// An update of the database is noticed within five minutes, for which jiff caches a zone. If
-    /// the database cannot be read, because an update is in progress, the rules stay as they were.
+    /// An update of the database is noticed within five minutes, because jiff caches a zone for
+    /// that long. If the database cannot be read, because an update is in progress, the rules stay
+    /// as they were.
     pub(super) fn rules(&self) -> TimeZone {
         self.name.as_deref().and_then(find).unwrap_or_else(|| self.rules.clone())
     }
@@ -59,8 +60,8 @@ impl CalendarZone {
     }
 }
 
-/// Finds a zone in the system's database, or else in the one that is compiled in, which also has
-/// the former names that some systems leave out. No name begins with a sign.
+/// Finds a zone in the system's database, or else in the compiled-in database, which also has the
+/// former names that some systems leave out. No name begins with a sign.
 fn find(name: &str) -> Option<TimeZone> {
     if name.starts_with(['+', '-']) {
         let zone = DateTimeParser::new().parse_time_zone(name).ok()?;

@@ -158,7 +158,7 @@ impl EntryState {
     }
 }
 
-/// The entry's state word, by default that of a [pristine](EntryState::is_pristine) entry.
+/// The entry's state word, by default the word of a [pristine](EntryState::is_pristine) entry.
 #[derive(Debug, Default)]
 pub(crate) struct AtomicEntryState(AtomicU64);
 

@@ -33,7 +33,7 @@ pub(crate) enum Kind {
     /// quick_cache with a check of a deadline for each value, which is the least that a cache with
     /// expiry needs.
     QuickCacheLooks,
-    /// quick_cache, in which nothing expires.
+    /// quick_cache, where nothing expires.
     QuickCache,
 }
 

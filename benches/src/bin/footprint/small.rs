@@ -45,8 +45,8 @@ pub(crate) fn tokio_queues() -> Value {
     cost(tokio_util::time::DelayQueue::new, arm, None)
 }
 
-/// Bytes of each of many, and the medians of the times in which one was built and armed. `at_most`
-/// bounds the resident bytes and the nanoseconds to build one.
+/// Bytes of each of many, and the medians of the times to build and arm one. `at_most` bounds the
+/// resident bytes and the nanoseconds to build one.
 fn cost<Q>(
     mut build: impl FnMut() -> Q,
     mut arm: impl FnMut(&mut Q),

@@ -1,5 +1,5 @@
-//! The results of callers that wait for a load, the borrowed forms of keys by which a load begins,
-//! and the operations that take its place.
+//! The results of callers that wait for a load, the borrowed forms of keys that begin a load, and
+//! the operations that take its place.
 
 use std::error::Error;
 use std::fmt;
@@ -19,7 +19,7 @@ const TTL: Duration = Duration::from_secs(60);
 
 type Taken = Result<u64, LoadError<&'static str>>;
 
-/// The results of the caller of a load and of those that waited for it.
+/// The results of the caller of a load and of the callers that waited for it.
 type Answers<E> = (thread::Result<Taken>, Vec<Result<u64, LoadError<E>>>);
 
 fn failed(error: &'static str) -> Taken {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tourbillon::{Builder, Clock, ManualClock};
 use tourbillon_cache::{Cache, CacheBuildError, CacheBuilder, Cause, LoadError, WeakCache};
 
-/// The part of an entry's life in which it is refreshed.
+/// The part of an entry's life when it is refreshed.
 const AHEAD: Duration = Duration::from_millis(40);
 
 /// The pause after the first failed load, which is 1/32 of that.

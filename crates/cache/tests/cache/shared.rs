@@ -434,8 +434,8 @@ fn no_caller_waits_for_a_load_ahead() {
     assert_eq!(waits.poll(), Poll::Ready(Ok(12)));
 }
 
-/// Tasks on threads of their own, most of which give up during a load that another thread wakes.
-/// The last task gets the value, and no wake-up is lost.
+/// Tasks on threads of their own. Most give up during a load that another thread wakes. The last
+/// task gets the value, and no wake-up is lost.
 #[test]
 fn callers_on_many_threads_lose_no_wake_up() {
     const THREADS: u64 = 4;

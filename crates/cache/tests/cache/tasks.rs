@@ -234,7 +234,7 @@ fn a_task_waits_for_a_thread_and_a_thread_for_a_task() {
     });
 }
 
-/// Tasks on threads of their own, some of which give up. Each load belongs to one of them.
+/// Tasks on threads of their own. Some of them give up. Each load belongs to one task.
 #[test]
 fn tasks_on_many_threads_lose_no_wake_up() {
     const THREADS: usize = 4;

@@ -70,7 +70,7 @@ fn an_entry_of_the_whole_capacity_of_a_small_cache_is_kept() {
     }
 }
 
-/// The values change behind the cache's back, as those in an `Arc` with a lock do.
+/// The values change behind the cache's back, as values in an `Arc` with a lock do.
 #[test]
 fn an_entry_keeps_the_weight_of_its_insert() {
     const CAPACITY: u64 = 1000;

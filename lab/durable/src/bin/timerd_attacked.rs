@@ -1,6 +1,6 @@
-//! The service `timerd` for `timerd_load --attack`. Each name is this machine by its resolver,
-//! which is away while there is a file `away` in the working directory. The process may open no
-//! more files than processes may on many systems.
+//! The service `timerd` for `timerd_load --attack`. Its resolver maps each name to this machine,
+//! and is away while there is a file `away` in the working directory. The process may open no more
+//! files than processes may on many systems.
 
 #![allow(clippy::unwrap_used, reason = "a measurement fails by panicking")]
 #![allow(clippy::print_stdout, reason = "the address is the output")]

@@ -1,7 +1,7 @@
 //! Threads that are held up over a limit.
 //!
 //! If a runtime's thread is held up, bytes that came before the limit are read. These tests run in
-//! real time and over sockets, because they depend on the order in which a runtime sees the events.
+//! real time and over sockets, because they depend on the order that a runtime sees the events in.
 //! If a driver's thread is held up, a stream that is always ready still ends at its deadline. These
 //! tests run in virtual time.
 

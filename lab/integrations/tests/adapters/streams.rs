@@ -1,5 +1,5 @@
-//! Timeouts of byte streams in virtual time. Duplex pipes of tokio are tested with tokio's traits,
-//! and with those of `futures-io`.
+//! Timeouts of byte streams in virtual time. Duplex pipes of tokio are tested with the traits of
+//! tokio and of `futures-io`.
 
 use crate::common::Time;
 use std::cell::Cell;
@@ -535,7 +535,7 @@ fn a_flush_that_has_waited_ends_the_wait_of_a_write() {
     });
 }
 
-/// Runs a test of a stream of which another task has a handle.
+/// Runs a test of a stream whose handle another task has.
 fn run_with_handle<A: Future<Output = ()> + 'static, F: Future>(
     elsewhere: impl FnOnce(Timer, StreamHandle) -> A,
     test: impl FnOnce(Timer, TimeoutStream<DuplexStream>) -> F,

@@ -328,8 +328,7 @@ fn a_late_http_response_is_a_status() {
     }
 }
 
-/// A request has an earlier deadline than the layer's limit, so its status is not that of the
-/// layer.
+/// A request has an earlier deadline than the layer's limit, so its status is not the layer's.
 #[test]
 fn a_deadline_is_no_limit_of_the_layer() {
     let mut hand = Hand::new();

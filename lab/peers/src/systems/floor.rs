@@ -134,7 +134,7 @@ fn counter() -> Instant {
     now()
 }
 
-/// The number of instructions by which a plain operation of tourbillon is longer than the floor's
+/// The number of instructions that a plain operation of tourbillon has beyond the floor's
 /// (`ci/measure instructions`, less about 15).
 mod longer {
     pub(super) const INSERT: usize = 200;
@@ -243,7 +243,7 @@ impl<W: Work> System for Entries<W> {
     }
 }
 
-/// Values, grouped by the millisecond at which they are due.
+/// Values, grouped by the millisecond when they are due.
 pub(crate) struct Vectors {
     due: Arc<Vec<Mutex<Vec<u64>>>>,
     origin: Instant,

@@ -1,4 +1,4 @@
-//! `hierarchical_hash_wheel_timer` with its thread, to which every operation is a message.
+//! `hierarchical_hash_wheel_timer` with its thread. Every operation is a message to that thread.
 //!
 //! There is no reset. A timer's id is its value and its caller.
 

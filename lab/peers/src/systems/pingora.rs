@@ -1,4 +1,5 @@
-//! `pingora-timeout`, whose timers are rounded to 10 ms. Those of one thread and slot share a node.
+//! `pingora-timeout`, whose timers are rounded to 10 ms. The timers of one thread and slot share a
+//! node.
 //!
 //! A cancelled timer's node stays until it is due, and there is no reset.
 

@@ -71,7 +71,7 @@ impl Page {
         Ok(())
     }
 
-    /// A heading with an anchor, to which the table of contents links.
+    /// A heading with an anchor for the table of contents.
     fn heading(&mut self, paper: &str, level: HeadingLevel, inner: &[Event<'_>]) -> Event<'static> {
         let (mut text, mut title) = (String::new(), String::new());
         html::push_html(&mut text, inner.iter().cloned());

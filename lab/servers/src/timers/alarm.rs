@@ -9,7 +9,7 @@ use tokio::time::{Sleep, sleep_until};
 #[derive(Debug, Default)]
 pub(super) struct Alarm {
     sleep: Option<Pin<Box<Sleep>>>,
-    /// The instant at which the task is woken, and the task, while it waits.
+    /// The instant when the task is woken, and the task, while it waits.
     at: Option<Instant>,
     waker: Option<Waker>,
 }
@@ -32,7 +32,7 @@ impl Alarm {
         sleep.as_mut().poll(context)
     }
 
-    /// Wakes the task if a timer with this deadline is due before the instant for which it waits.
+    /// Wakes the task if a timer with this deadline is due before the instant that it waits for.
     pub(super) fn armed(&mut self, deadline: Instant) {
         if self.at.is_none_or(|at| deadline < at) {
             if let Some(waker) = self.waker.take() {

@@ -32,7 +32,7 @@ pub enum Kind {
     Tokio,
     /// One `DelayQueue` of tokio-util's.
     DelayQueue,
-    /// A binary heap, in which a timer that is pushed back stays until its old deadline.
+    /// A binary heap, where a timer that is pushed back stays until its old deadline.
     Heap,
     /// An ordered set, as in mini-redis.
     OrderedSet,

@@ -45,7 +45,7 @@ pub(super) struct SleepsBatch<'a, V> {
 }
 
 impl<V: Name> Sleeps<V> {
-    /// Creates timers of which none is armed.
+    /// Creates timers without arming any.
     pub(super) fn new() -> Self {
         let fired = Fired { names: Mutex::default(), task: AtomicWaker::new() };
         Self { fired: Arc::new(fired), armed: 0 }

@@ -1,4 +1,4 @@
-//! The trait behind which all structures of timers are.
+//! The trait of all structures of timers.
 
 use std::fmt::Debug;
 use std::task::{Context, Poll};
@@ -40,7 +40,7 @@ pub trait Batch<V> {
     /// The handle of an armed timer.
     type Id;
 
-    /// The instant from which delays count.
+    /// The instant that delays count from.
     fn now(&self) -> Instant;
 
     /// Prefetches a timer that is used soon.

@@ -1,4 +1,4 @@
-//! [`Contents`], the timers and dead letters of a store, to be compared with those of its copy.
+//! [`Contents`], the timers and dead letters of a store, to be compared with its copy.
 
 use crate::Arguments;
 use futures_channel::oneshot;
@@ -20,7 +20,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 #[derive(Debug, PartialEq)]
 pub(crate) struct Contents {
     timers: HashMap<String, u64>,
-    /// In the order of the store, each with the time at which it was given up.
+    /// In the order of the store, each with the time when it was given up.
     letters: Vec<(SystemTime, u64)>,
 }
 
@@ -82,7 +82,7 @@ impl Contents {
     }
 }
 
-/// Makes dead letters, some of timers that repeat, and then timers, of which some repeat, some have
+/// Makes dead letters, some of timers that repeat, and then timers. Some of these repeat, some have
 /// other options, and some are paused.
 pub(crate) async fn fill(timers: &DurableTimers, arguments: &Arguments) {
     bury(timers, arguments).await;

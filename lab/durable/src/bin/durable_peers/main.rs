@@ -152,7 +152,7 @@ impl System {
     }
 }
 
-/// Starts a server with its default settings, by which a commit is on the disk.
+/// Starts a server with its default settings, which write each commit to the disk.
 fn postgres() -> PostgresServer {
     PostgresServer::start(&["shared_buffers=128MB"]).expect("PostgreSQL is installed")
 }

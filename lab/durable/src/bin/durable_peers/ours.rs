@@ -13,7 +13,7 @@ use tourbillon_durable_measure::each;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// The time before it is due at which a timer is inserted while the lateness is measured.
+/// The time from the insert of a timer until it is due, while the lateness is measured.
 const AHEAD: Duration = Duration::from_secs(2);
 
 /// Runs the workload on the store at the address.

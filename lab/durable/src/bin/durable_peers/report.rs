@@ -10,8 +10,8 @@ use tourbillon_durable_measure::median;
 pub(crate) struct Figures {
     /// Timers inserted one by one, per second.
     pub(crate) insert: f64,
-    /// Timers inserted in groups of 500, per second. Not measured where a group is no call of its
-    /// own.
+    /// Timers inserted in groups of 500, per second. Not measured where a group is not a single
+    /// call.
     pub(crate) bulk: Option<f64>,
     /// Timers cancelled one by one, per second.
     pub(crate) cancel: f64,

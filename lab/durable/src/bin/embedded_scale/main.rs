@@ -25,7 +25,7 @@ struct Arguments {
     /// The file for the figures as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
-    /// The number of rounds of which the rates are medians, or 0 to skip the rates.
+    /// The number of rounds, whose medians are the rates, or 0 to skip the rates.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// The number of timers per round and operation.

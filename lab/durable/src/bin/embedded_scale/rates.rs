@@ -75,7 +75,7 @@ fn row(operation: usize, in_flight: usize, ours: &[Rates], bare: &[Rates]) -> Ro
     Row { operation, in_flight, ours, bare, ratio: ours / bare, ours_rounds, bare_rounds }
 }
 
-/// Returns ids in random order, like those of users.
+/// Returns ids in random order, like the ids of users.
 fn ids(random: &mut fastrand::Rng, count: usize) -> Vec<String> {
     (0..count).map(|_| format!("{:016x}", random.u64(..))).collect()
 }

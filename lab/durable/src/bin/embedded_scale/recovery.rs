@@ -1,8 +1,8 @@
 //! A store whose process is killed while it writes. Measures the time to open it and the time until
 //! timers are delivered again, and checks that nothing acknowledged is lost.
 //!
-//! The program runs itself as a child, which inserts the timers 0, 1, 2, … and prints the number
-//! below which all are acknowledged.
+//! The program runs itself as a child, which inserts the timers 0, 1, 2, … and prints a number. All
+//! timers below it are acknowledged.
 
 use super::{Arguments, Fallible, TempFile};
 use futures_util::stream::{FuturesOrdered, StreamExt};
@@ -19,7 +19,7 @@ use tourbillon_durable::{DurableError, DurableTimers, Event, Options, Outcome};
 /// The number of calls that the child has in flight.
 const IN_FLIGHT: usize = 4096;
 
-/// The maximum time from that number to the kill.
+/// The maximum time from the required number of acknowledged timers to the kill.
 const LATEST_KILL: Duration = Duration::from_millis(1000);
 
 /// The recovery of a store, in seconds.
@@ -129,7 +129,7 @@ fn kill_when(child: &mut Child, acknowledged: &AtomicU64, arguments: &Arguments)
     Ok(())
 }
 
-/// The time without a delivery after which the rest counts as lost.
+/// The time without a delivery before the rest counts as lost.
 const IDLE: Duration = Duration::from_secs(5);
 
 /// Delivers until `due` timers are acknowledged or none follows. Returns their ids, and the times

@@ -1,8 +1,8 @@
 //! Lasting faults of a server of PostgreSQL, each with a worker and a stream of timers.
 //!
-//! - `open-transaction`. A caller's transaction cancels 3,000 timers, stays open for a minute in
-//!   which they fall due, and is rolled back. The timers of the stream are at most three times as
-//!   late (p99) as without it, and in the end all are delivered.
+//! - `open-transaction`. A caller's transaction cancels 3,000 timers, stays open for a minute while
+//!   they fall due, and is rolled back. The timers of the stream are at most three times as late
+//!   (p99) as without it, and in the end all are delivered.
 //! - `held-locks`. A role without rights holds each advisory lock that a store could use. The
 //!   stream is less than a second late (p99), another process connects, and the store is paused and
 //!   resumed.
@@ -29,7 +29,7 @@ const MISSING: &str = "PostgreSQL is not installed";
 /// The number of timers that a transaction locks.
 const LOCKED: usize = 3_000;
 
-/// The number of seconds for which that transaction is open.
+/// The number of seconds that this transaction stays open.
 const OPEN: u64 = 60;
 
 /// The interval of the stream.

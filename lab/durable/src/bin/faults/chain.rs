@@ -21,13 +21,13 @@ use crate::seen::{Broken, Conditions, Seen};
 use crate::story::{Cancelled, Fate, Story};
 use std::collections::HashMap;
 
-/// What is known of a timer that repeats.
+/// The findings about a timer that repeats.
 #[derive(Debug, Default)]
 pub(crate) struct Chain {
     pub(crate) broken: Broken,
     /// Its last delivery cancelled it.
     pub(crate) is_complete: bool,
-    /// The number of times for which the delivery before made up.
+    /// The number of times that the previous delivery made up for.
     pub(crate) missed: usize,
 }
 
@@ -78,8 +78,8 @@ fn has_begun_after_cancel(one: &Seen, story: &Story, run: &Conditions) -> bool {
     })
 }
 
-/// Returns the time after which the last lease of a delivery that has ended was granted, and the
-/// latest possible time, by the clock of the store.
+/// Returns the earliest and the latest possible time of the last lease of a delivery that has
+/// ended, by the clock of the store.
 fn leased(one: &Seen, run: &Conditions) -> (u64, u64) {
     let lease = u64::try_from(LEASE.as_millis()).unwrap_or(u64::MAX);
     match (one.leased, one.begun.iter().max()) {

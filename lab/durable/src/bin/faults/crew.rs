@@ -19,7 +19,7 @@ pub(crate) struct Member {
     urls: Vec<String>,
     folder: PathBuf,
     pub(crate) number: usize,
-    /// The number of seconds by which its clock is ahead.
+    /// The number of seconds that its clock is ahead.
     ahead: i64,
     process: Mutex<Process>,
 }
@@ -98,7 +98,7 @@ impl Member {
         self.start()
     }
 
-    /// Returns what its workers have logged so far.
+    /// Returns the entries that its workers have logged so far.
     pub(crate) fn entries(&self) -> Result<Vec<Entry>, Failure> {
         let logs = self.lock().logs.clone();
         let logs = logs.iter().filter(|path| path.exists()).map(|path| self.read(path));

@@ -2,7 +2,7 @@
 //!
 //! A worker has its own loopback address, `127.0.1.n`, where each server's port is forwarded to the
 //! server. The nodes of Redis do not report their addresses (`unknown-endpoint`), so a client stays
-//! with the one that it knows, and all of a worker's connections go through its line.
+//! with the address that it knows, and all of a worker's connections go through its line.
 
 use crate::Failure;
 use std::net::Ipv4Addr;
@@ -24,7 +24,7 @@ pub(crate) enum State {
 /// All connections of one worker.
 #[derive(Debug)]
 pub(crate) struct Line {
-    /// The address at which the ports of the servers are forwarded.
+    /// The address where the ports of the servers are forwarded.
     pub(crate) address: Ipv4Addr,
     state: watch::Sender<State>,
 }

@@ -46,7 +46,7 @@ pub(crate) struct Entry {
     pub(crate) what: What,
     /// The number of the timer.
     pub(crate) timer: usize,
-    /// The time for which the delivery was planned.
+    /// The planned time of the delivery.
     pub(crate) planned: u64,
     /// The time of the line.
     pub(crate) at: u64,

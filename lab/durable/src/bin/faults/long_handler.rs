@@ -18,10 +18,10 @@ const LEASE: Duration = Duration::from_secs(3);
 /// The duration of the handler in milliseconds.
 const TAKES: u64 = 30_000;
 
-/// The time for which a worker is stopped or cut off, longer than its lease.
+/// The time that a worker is stopped or cut off, longer than its lease.
 const AWAY: Duration = Duration::from_secs(6);
 
-/// The time for which the servers are silent, shorter than the lease.
+/// The time that the servers are silent, shorter than the lease.
 const SILENT: Duration = Duration::from_secs(2);
 
 /// The time limit for each step.

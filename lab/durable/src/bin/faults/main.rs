@@ -98,11 +98,11 @@ const PATIENCE: Duration = Duration::from_secs(180);
 #[derive(Debug, Parser)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Options {
-    /// The seed from which the timers' lives, the faults and the clocks of the workers are drawn.
-    /// With an even one the clocks of the servers differ, too.
+    /// The seed of the timers' lives, the faults and the clocks of the workers. With an even seed
+    /// the clocks of the servers differ, too.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The number of timers, on which the duration of a run depends.
+    /// The number of timers, which determines the duration of a run.
     #[arg(long, default_value_t = 100_000)]
     timers: usize,
     /// Uses a primary of Postgres with a standby instead of a Redis cluster. Of the scenarios only

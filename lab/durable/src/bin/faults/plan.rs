@@ -18,13 +18,13 @@ pub(crate) const PARTITIONS: u16 = 16;
 /// One in this many timers repeats.
 const REPEATS_ONE_IN: u32 = 16;
 
-/// The approximate duration of a round, in which each kind of fault happens once.
+/// The approximate duration of a round, with one fault of each kind.
 const ROUND: u64 = 20_000;
 
 /// The number of timers for each further round.
 const TIMERS_A_ROUND: usize = 12_500;
 
-/// The time before the first fault, after which some timers exist.
+/// The time before the first fault, long enough for some timers to exist.
 const LEAD: u64 = 2_000;
 
 const OF_REDIS: [Kind; 3] = [Kind::RestartRedis, Kind::MoveSlot, Kind::FailOver];
@@ -32,7 +32,7 @@ const OF_REDIS: [Kind; 3] = [Kind::RestartRedis, Kind::MoveSlot, Kind::FailOver]
 const OF_POSTGRES: [Kind; 4] =
     [Kind::RestartPostgres, Kind::CutPostgres, Kind::SilencePostgres, Kind::Promote];
 
-/// Which servers a run has.
+/// The kind of servers of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Sort {
     Redis,
@@ -48,7 +48,7 @@ impl Sort {
         }
     }
 
-    /// Returns the number of parts of the store that a fault may be about.
+    /// Returns the number of parts of the store that a fault may affect.
     fn parts(self) -> usize {
         match self {
             Self::Redis => usize::from(PARTITIONS),
@@ -107,7 +107,7 @@ impl Handling {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Task {
     pub(crate) handling: Handling,
-    /// The planned time from which on a delivery cancels its repetition.
+    /// The earliest planned time of a delivery that cancels its repetition.
     pub(crate) until: Option<u64>,
 }
 
@@ -116,7 +116,7 @@ pub(crate) struct Task {
 pub(crate) struct Repetition {
     /// The interval in milliseconds.
     pub(crate) every: u64,
-    /// The number of intervals after which a delivery cancels it.
+    /// The number of intervals before a delivery cancels it.
     pub(crate) times: u64,
 }
 
@@ -216,16 +216,16 @@ const OF_WORKERS: [Kind; 4] =
 
 const OF_STORE: [Kind; 1] = [Kind::PauseStore];
 
-/// The clocks, each by the number of seconds by which it is ahead.
+/// The clocks, each as the number of seconds that it is ahead.
 #[derive(Debug)]
 pub(crate) struct Clocks {
     pub(crate) workers: [i64; WORKERS],
-    /// Those of the servers, of which the masters' or the primary's count.
+    /// The clocks of the servers. The masters' clocks or the primary's count.
     pub(crate) nodes: Vec<i64>,
 }
 
 impl Clocks {
-    /// Draws clocks of workers, and for each other seed those of servers.
+    /// Draws clocks of workers, and for every other seed clocks of servers.
     fn draw(random: &mut Rng, seed: u64, servers: Sort) -> Self {
         let workers = std::array::from_fn(|_| random.i64(-5..=5));
         let differ = i64::from(seed.is_multiple_of(2));
@@ -233,15 +233,15 @@ impl Clocks {
         Self { workers, nodes }
     }
 
-    /// Returns the number of milliseconds by which a timer may come before its time by the clock of
-    /// this process, because the clock of a node is ahead.
+    /// Returns how many milliseconds a timer may come before its time by the clock of this process,
+    /// because the clock of a node is ahead.
     pub(crate) fn ahead(&self) -> u64 {
         let most = self.nodes.iter().max().copied().unwrap_or_default();
         1_000 * u64::try_from(most).unwrap_or_default()
     }
 
-    /// Returns the number of milliseconds for which a worker may believe in a lease that has
-    /// expired by the clock of the next master.
+    /// Returns how many milliseconds a worker may believe in a lease that has expired by the clock
+    /// of the next master.
     pub(crate) fn slack(&self) -> u64 {
         let millis = u64::try_from(LEASE.as_millis()).unwrap_or(u64::MAX);
         if self.nodes.iter().all(|&ahead| ahead == 0) { 0 } else { millis }
@@ -263,7 +263,7 @@ pub(crate) struct Fault {
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) lives: Vec<Life>,
-    /// The faults of workers, those of servers, and the pauses of the store, in parallel.
+    /// The faults of workers, the faults of servers, and the pauses of the store, in parallel.
     pub(crate) faults: [Vec<Fault>; 3],
     pub(crate) clocks: Clocks,
 }

@@ -1,7 +1,8 @@
 //! Lasting faults. Each scenario runs alone, while timers are inserted and delivered.
 //!
 //! - `silent-node`. Each master of three in turn is stopped for a minute. After three seconds the
-//!   timers of the others are less than a second late (p99), and all are delivered in the end.
+//!   timers of the other masters are less than a second late (p99), and all are delivered in the
+//!   end.
 //! - `full-memory`. The worker is restarted after 40 MB are filled. All timers are delivered within
 //!   30 s.
 //! - `emptied`. `FLUSHALL` under a worker, then a process connects with other options. The worker
@@ -11,7 +12,7 @@
 //! - `long-handler` (`long_handler.rs`). A handler of 30 s under a lease of 3 s. Its worker is
 //!   killed, stopped, and cut off in turn, and all servers are silent for 2 s. It is acknowledged
 //!   once. On Redis or on Postgres.
-//! - `callers.rs` has those of Postgres alone.
+//! - `callers.rs` has the scenarios of Postgres alone.
 
 use crate::plan::Sort;
 use crate::servers::{Cluster, Server};

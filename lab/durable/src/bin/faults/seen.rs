@@ -7,7 +7,7 @@ use crate::story::Story;
 #[derive(Debug)]
 pub(crate) struct Conditions {
     pub(crate) clocks: Clocks,
-    /// The times at which the store was paused.
+    /// The times when the store was paused.
     pub(crate) paused: Vec<(u64, u64)>,
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct Seen {
     pub(crate) letters: u64,
     /// A handler began to cancel the repetition.
     pub(crate) ends_repetition: bool,
-    /// The time of the lease under which it ended, if that was logged, as in
+    /// The time of the lease that it ended under, if that was logged, as in
     /// [`Entry::leased`](crate::log::Entry::leased).
     pub(crate) leased: Option<u64>,
 }
@@ -50,7 +50,7 @@ pub(crate) struct Broken {
 }
 
 impl Broken {
-    /// Adds what is broken whatever became of the delivery.
+    /// Adds the guarantees that are broken regardless of the delivery's outcome.
     pub(crate) fn add(&mut self, planned: u64, one: &Seen, story: &Story, run: &Conditions) {
         let (ahead, slack) = (run.clocks.ahead(), run.clocks.slack());
         let paused = story.paused.map(|(since, until)| (since + slack, until));

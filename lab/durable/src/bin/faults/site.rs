@@ -138,7 +138,7 @@ impl Pair {
                 primary.kill();
                 sleep(fault.lasts);
                 standby.promote();
-                // It has no standby yet for which it could wait.
+                // It has no standby yet that it could wait for.
                 standby.configure("synchronous_standby_names", "");
                 primary.follow(standby);
                 waits_for_standby(standby);

@@ -29,7 +29,7 @@ pub(crate) enum Fate {
     /// It was cancelled or moved by then. No attempt begins later, and none has been acknowledged.
     Gone(u64),
     /// It was cancelled while an attempt was running, which is the last one. It is acknowledged or
-    /// gone, and no dead letter.
+    /// gone, and not a dead letter.
     Last,
     /// It was replaced. No attempt is acknowledged, though one may still begin.
     Replaced,
@@ -55,7 +55,7 @@ pub(crate) struct Story {
     /// Its deliveries by their planned times, without those that follow from a repetition.
     pub(crate) deliveries: Vec<(u64, Fate)>,
     pub(crate) cancelled: Cancelled,
-    /// The time for which it was paused and not running.
+    /// The period when it was paused and not running.
     pub(crate) paused: Option<(u64, u64)>,
     /// The number of calls without a reply.
     pub(crate) unanswered: u64,
@@ -206,7 +206,8 @@ impl Telling {
         Ok(())
     }
 
-    /// Pauses the timer. Returns the time from which no attempt may begin, unless one was running.
+    /// Pauses the timer. Returns the time when attempts may no longer begin, unless one was
+    /// running.
     async fn pause(&mut self) -> Result<Option<u64>, Failure> {
         loop {
             let paused = self.timers.pause_timer(&self.id).await;

@@ -1,4 +1,4 @@
-//! The injection of faults, each of which is healed again.
+//! The injection of faults, and their healing.
 
 use crate::Failure;
 use crate::crew::{Crew, Member};
@@ -17,7 +17,7 @@ use tourbillon_durable::{DurableError, DurableTimers};
 pub(crate) struct Made {
     /// The number of each kind.
     pub(crate) counts: BTreeMap<Kind, usize>,
-    /// The times at which no attempt could begin.
+    /// The times when no attempt could begin.
     pub(crate) paused: Vec<(u64, u64)>,
 }
 
@@ -66,7 +66,7 @@ fn trouble_worker(fault: Fault, worker: &Member) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Pauses the store, however long that takes. Returns the time in which no attempt could begin.
+/// Pauses the store, however long that takes. Returns the period when no attempt could begin.
 fn pause_store(fault: Fault, timers: &DurableTimers) -> Result<(u64, u64), Failure> {
     let insist = |pauses: bool| {
         loop {

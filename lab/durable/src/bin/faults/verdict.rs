@@ -48,7 +48,7 @@ pub(crate) struct Verdict {
     pub(crate) stale: usize,
     /// Deliveries of timers that repeat.
     pub(crate) occurrences: usize,
-    /// Times of timers that repeat for which the delivery before made up.
+    /// Times of timers that repeat, made up for by the previous delivery.
     pub(crate) missed: usize,
     pub(crate) attempts: usize,
     /// Attempts that asked for another and were not counted.

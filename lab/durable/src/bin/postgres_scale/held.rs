@@ -2,7 +2,7 @@
 //! before them.
 //!
 //! The dead rows of all that happens meanwhile stay where they are. The throughput is the number of
-//! timers per second that are inserted, leased and acknowledged, as fast as that goes.
+//! timers per second that are inserted, leased and acknowledged, as fast as possible.
 
 use crate::Options;
 use crate::postgres_server::PostgresServer;

@@ -48,7 +48,7 @@ async fn compare(
         let free = stream.run(&subject.timers, &work, 0, &name("free")).await;
         let holder = lock(subject, level, *rows).await;
         let beside = stream.run(&subject.timers, &work, 0, &name("locked")).await;
-        // Those of the stream end, and those that are locked stay.
+        // The timers of the stream end, and the locked ones stay.
         until_left(subject, rest + *rows as u64).await;
         subject.server.release_snapshot(holder);
         until_left(subject, rest).await;

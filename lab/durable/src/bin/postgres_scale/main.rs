@@ -35,7 +35,7 @@ use tourbillon_durable_measure::subject::{Figures, Subject, after, due, id, own_
 const SETTINGS: [&str; 3] = ["shared_buffers=1GB", "max_wal_size=4GB", "wal_keep_size=0"];
 
 /// Inserts resting timers as the store does, without a call for each. The numbers and the due times
-/// are those of the other measurements.
+/// are the same as in the other measurements.
 const FILL: &str = "insert into timers.timers
     (due, planned, first, most, attempts, lease, jitter, id, payload)
     select due, due, 1000, 600000, 8, 15000, true, 'timer ' || number, decode(repeat('07', 16), 'hex')
@@ -115,7 +115,7 @@ async fn subject() -> Subject<PostgresServer> {
     Subject::new(store, server)
 }
 
-/// Inserts and cancels timers in rounds. Their ids follow those of the resting ones.
+/// Inserts and cancels timers in rounds. Their ids follow the ids of the resting timers.
 async fn calls(
     subject: &Subject<PostgresServer>,
     callers: usize,

@@ -8,16 +8,16 @@ use tokio::time::{interval, sleep};
 use tourbillon_durable::{DurableTimers, Options};
 use tourbillon_durable_measure::subject::PAYLOAD;
 
-/// The beginning of the ids of timers whose lateness does not count.
+/// The prefix of the ids of timers whose lateness does not count.
 pub(crate) const ASIDE: &str = "aside ";
 
-/// The time before it is due at which a timer is inserted.
+/// The time from the insert of a timer until it is due.
 const AHEAD: Duration = Duration::from_secs(2);
 
 /// The lateness of timers in microseconds.
 type Late = Arc<Mutex<Histogram<u64>>>;
 
-/// A worker with what it has delivered.
+/// A worker and its deliveries.
 pub(crate) struct Work {
     late: Late,
     end: oneshot::Sender<()>,

@@ -3,7 +3,7 @@
 //! of resting timers, and the lateness of timers that fire.
 //!
 //! The program starts its own `redis-server` on this machine, so both share the processors. The
-//! rounds of compared measurements alternate, and the ratio is that of their medians.
+//! rounds of compared measurements alternate, and the ratio is of their medians.
 
 #![allow(clippy::unwrap_used, reason = "a measurement fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "real time is measured here")]

@@ -1,7 +1,7 @@
-//! Schedules and cancels a second with many callers in flight, beside bare `ZADD` and `ZREM`, and
-//! beside two bare commands, with which a payload is kept too: the same ids and due times, over as
-//! many sorted sets as the store has partitions, one multiplexed connection. All begin empty, or
-//! with as many resting.
+//! Inserts and cancels per second with many callers in flight, beside bare `ZADD` and `ZREM`, and
+//! beside two bare commands that also keep a payload. All use the same ids and due times, as many
+//! sorted sets as the store has partitions, and one multiplexed connection. All begin empty, or
+//! with as many resting timers.
 
 use crate::report::{Beside, Pipelining, Taken};
 use crate::servers::Server;
@@ -15,13 +15,13 @@ use tourbillon_durable_measure::subject::{Figures, PAYLOAD, Subject, after, due,
 /// As many as a store has partitions.
 const SETS: usize = 16;
 
-/// How much is compared.
+/// The extent of the comparison.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
-    /// How many rest on both sides; their ids come before those of the rounds.
+    /// The number of resting timers on both sides. Their ids come before the ids of the rounds.
     pub(crate) resting: usize,
     pub(crate) rounds: usize,
-    /// How many calls a round.
+    /// The number of calls in a round.
     pub(crate) count: usize,
 }
 
@@ -84,7 +84,7 @@ impl Trial<'_> {
         self.take(run(&self.bare, self.callers, self.first, self.count, command)).await
     }
 
-    /// One round of all, the other way about each time.
+    /// Runs one round of all sides, in reverse order if `back` is set.
     async fn round(&self, back: bool, schedule: &mut Beside, cancel: &mut Beside) {
         let start = self.start;
         for side in if back { [2, 1, 0] } else { [0, 1, 2] } {
@@ -152,14 +152,14 @@ async fn connect(subject: &Subject<Server>) -> MultiplexedConnection {
     client.get_multiplexed_async_connection_with_config(&config).await.unwrap()
 }
 
-/// Puts into the bare sorted sets what rests in the store.
+/// Fills the bare sorted sets with the resting timers of the store.
 pub(crate) async fn fill(subject: &Subject<Server>, callers: usize, resting: usize) {
     let start = SystemTime::now();
     let both = move |number| vec![zadd(start, number), hset(number)];
     run(&connect(subject).await, callers, 0, resting, both).await;
 }
 
-/// Rounds of all that is compared, each round the other way about.
+/// Measures rounds of all sides, in alternating order.
 pub(crate) async fn measure(
     subject: &Subject<Server>,
     callers: usize,

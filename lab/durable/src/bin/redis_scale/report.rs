@@ -27,11 +27,11 @@ pub(crate) struct Pipelining {
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Beside(pub(crate) [Vec<Taken>; 3]);
 
-/// What a call took.
+/// The cost of a call.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Taken {
     pub(crate) a_second: f64,
-    /// Microseconds of processor time of the server and of this process, a call.
+    /// Microseconds of processor time of the server and of this process, per call.
     pub(crate) server: f64,
     pub(crate) client: f64,
 }

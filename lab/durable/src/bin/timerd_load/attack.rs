@@ -7,8 +7,8 @@
 //!
 //! A run breaks a bound if a webhook is lost, called twice or dead, if a request of the owner is
 //! refused, or if the webhooks that are called by an address are more than twice as late as in the
-//! worst of the runs in peace. These come between the others, so that they see how busy the machine
-//! is. Webhooks that are called by a name wait for the resolver.
+//! worst of the runs in peace. The runs in peace come between the others, so that they see how busy
+//! the machine is. Webhooks that are called by a name wait for the resolver.
 
 use super::service::{Planned, Service, TOKEN};
 use super::sink::{Audit, Sink};
@@ -67,7 +67,7 @@ const NOISE: f64 = 20.0;
 /// A kind of attack or failure during a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Harm {
-    /// Strangers hold connections on which they send nothing, and renew them.
+    /// Strangers hold connections, send nothing, and renew them.
     Idle,
     /// Strangers begin a form, send one byte of it, and wait.
     Logins,
@@ -341,12 +341,12 @@ async fn send(
     Ok(Response::from_parts(head, String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// What does harm.
+/// The programs that do harm.
 #[derive(Clone)]
 struct Attack {
     /// The address of the service.
     address: String,
-    /// The file by which the resolver is away.
+    /// The file that takes the resolver away.
     away: PathBuf,
     /// The length of the run.
     length: Duration,

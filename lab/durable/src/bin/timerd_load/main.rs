@@ -49,7 +49,7 @@ struct Options {
     /// The harms of an attack.
     #[arg(long, value_delimiter = ',', default_value = "idle,logins,hanging,away")]
     harms: Vec<attack::Harm>,
-    /// The host by which the receiver is called.
+    /// The host name for calls of the receiver.
     #[arg(long, default_value = "127.0.0.1")]
     host: String,
     /// The number of callers that insert the timers.
@@ -90,7 +90,7 @@ impl Drop for Folder {
     }
 }
 
-/// The due times, as one a step from the first one on.
+/// The due times, one per step from the first one on.
 #[derive(Clone, Copy)]
 struct Plan {
     first: SystemTime,

@@ -41,7 +41,7 @@ pub(crate) struct Counts {
     pub(crate) letters: u64,
     /// The connections of strangers that had to go.
     pub(crate) evicted: usize,
-    /// The calls for which their receivers had no place.
+    /// The calls that their receivers had no place for.
     pub(crate) put_off: usize,
     /// The calls whose hosts could not be resolved.
     pub(crate) unresolved: usize,
@@ -78,7 +78,7 @@ impl Service {
     /// Returns the processor time that the program has used, in seconds.
     pub(crate) fn cpu(&self) -> f64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id())).unwrap();
-        // After the name in brackets, in Linux's ticks, of which a second has a hundred.
+        // After the name in brackets, in Linux's ticks, a hundred per second.
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
         let ticks = |place: usize| fields[place].parse::<f64>().unwrap();
         (ticks(11) + ticks(12)) / 100.0
@@ -113,8 +113,8 @@ impl Service {
         Client::connect(&self.address).await.counts().await
     }
 
-    /// Waits until a number of deliveries is acknowledged and no timer is left, or returns what
-    /// there is after a minute.
+    /// Waits until a number of deliveries is acknowledged and no timer is left, but at most a
+    /// minute, and returns the counts.
     pub(crate) async fn settle(&self, count: usize) -> Counts {
         let (begun, mut client) = (Instant::now(), Client::connect(&self.address).await);
         loop {

@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// All plots for which there are numbers, by the names of their files.
+/// All plots that there are numbers for, by the names of their files.
 fn plots(numbers: &Numbers) -> Result<BTreeMap<&'static str, String>, Box<dyn Error>> {
     let charts = [
         ("cancel_insert.svg", by_timers(numbers, "cancel_insert", "Cancel and insert")),

@@ -12,7 +12,7 @@ use crate::numbers::Numbers;
 /// between 44 and 115).
 const TRANSFER: f64 = 51.0;
 
-/// Systems, their timers, and how the curve is called.
+/// Systems, their timers, and the name of the curve.
 const KINDS: [(&str, &str, &str); 3] = [
     ("tourbillon", "own", "own timers"),
     ("tourbillon", "another's", "another's timers"),

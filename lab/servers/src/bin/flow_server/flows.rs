@@ -11,7 +11,7 @@ struct Flow<Id> {
     peer: SockaddrIn,
     /// The number of the segment that is not acknowledged yet.
     segment: u32,
-    /// The microsecond at which the segment was sent, or `None` if it has been repeated.
+    /// The microsecond when the segment was sent, or `None` if it has been repeated.
     sent: Option<u32>,
     /// Microseconds until it is repeated.
     timeout: u32,
@@ -30,7 +30,7 @@ pub(crate) struct Flows<Id> {
     repeated: u64,
 }
 
-/// Datagrams with the address to which they go, or from which they came.
+/// Datagrams with the address of their receiver or their sender.
 pub(crate) type Datagrams = Vec<(Datagram, SockaddrIn)>;
 
 /// The timeout of a flow before its round trip is known, as a multiple of the shortest timeout.

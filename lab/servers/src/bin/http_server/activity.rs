@@ -16,7 +16,7 @@ struct State {
     /// `true` after the first request.
     began: bool,
     under_way: usize,
-    /// The instant at which the connection was accepted, or the last request ended.
+    /// The instant when the connection was accepted, or the last request ended.
     since: Instant,
     /// Set by the first HTTP/1 request and never cleared.
     is_hypers: bool,
@@ -45,8 +45,8 @@ impl<T: Timers> Activity<T> {
     /// Never ends for HTTP/1 after its first request, because hyper's timeout for the next head
     /// counts from the end of the last answer and closes an idle connection. HTTP/2 has no such
     /// timeout. Its pings detect peers that are gone, but not peers that request nothing. In
-    /// addition, hyper-util's server waits without limit for the first bytes, from which it learns
-    /// the version.
+    /// addition, hyper-util's server waits without limit for the first bytes, which tell it the
+    /// version.
     pub(crate) async fn has_ended(&self, limit: Duration) -> bool {
         let mut sleep = pin!(self.timers.sleep(limit));
         loop {
@@ -60,8 +60,8 @@ impl<T: Timers> Activity<T> {
         }
     }
 
-    /// The earliest time at which the connection has been idle for `limit`, or `None` if hyper
-    /// enforces the limit.
+    /// The earliest time when the connection has been idle for `limit`, or `None` if hyper enforces
+    /// the limit.
     fn idle_at(&self, limit: Duration) -> Option<Instant> {
         let state = self.state();
         let since = if state.under_way > 0 { self.timers.now() } else { state.since };

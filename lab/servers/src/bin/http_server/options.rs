@@ -31,7 +31,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = timeout)]
     body: Duration,
 
-    /// The silence after which an HTTP/2 connection is pinged, and the limit for the reply.
+    /// The silence before an HTTP/2 connection is pinged, and the limit for the reply.
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = timeout)]
     ping: Duration,
 

@@ -13,8 +13,8 @@ pub(crate) struct Options {
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: SocketAddr,
 
-    /// The time after which an idle connection is closed, for example 500ms or 30s. A connection is
-    /// idle while its peer sends no byte and reads none of those that wait for it.
+    /// The time before an idle connection is closed, for example 500ms or 30s. A connection is idle
+    /// while its peer sends no byte and reads none of those that wait for it.
     #[arg(long, default_value = "30s", value_parser = idle)]
     idle: Duration,
 
@@ -22,7 +22,8 @@ pub(crate) struct Options {
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
 
-    /// The owner of the timers, which is each loop, or a thread that sweeps those of all loops.
+    /// The owner of the timers, which is each loop, or a thread that sweeps the timers of all
+    /// loops.
     #[arg(long, default_value = "own")]
     sweeper: Sweeping,
 

@@ -1,4 +1,4 @@
-//! Loads a server with TCP connections, of which few are busy and the others become idle.
+//! Loads a server with TCP connections. Few are busy, and the others become idle.
 
 use crate::Failure;
 use crate::busy::{Answers, Crew};

@@ -16,13 +16,13 @@ use std::time::{Duration, Instant};
 /// The number of connections that are opened between two checks of the open ones.
 const OPENED_AT_ONCE: usize = 64;
 
-/// The lateness from which on an open connection counts as lost.
+/// The lateness that makes an open connection count as lost.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The last instant for which another request is planned, as a share of the idle timeout.
+/// The latest planned instant of another request, as a share of the idle timeout.
 const LATEST_PLANNED: f64 = 0.5;
 
-/// The last instant at which a request is sent, as a share of the idle timeout.
+/// The latest instant of a request, as a share of the idle timeout.
 const LATEST_REQUEST: f64 = 0.75;
 
 /// A client of the crowd.
@@ -55,7 +55,7 @@ pub(crate) struct Crowd {
     open: usize,
     /// The instant of each next request, and its client.
     plan: BinaryHeap<Reverse<(Instant, usize)>>,
-    /// The last instant at which anything happened on a connection.
+    /// The instant of the last event on a connection.
     last: Instant,
     closings: Closings,
 }

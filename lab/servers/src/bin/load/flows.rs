@@ -21,13 +21,13 @@ use tourbillon_servers::datagrams::{BATCH, Batches, Datagram};
 /// The maximum number of acknowledgements without an answer. The buffers of both sockets hold more.
 const UNDER_WAY: usize = 3 * BATCH;
 
-/// The number of segments of which one is ignored.
+/// One in this many segments is ignored.
 const IGNORED_OF: u32 = 100;
 
-/// The time without an answer after which flows that have not begun are opened again.
+/// The time without an answer before flows that have not begun are opened again.
 const SILENCE: Duration = Duration::from_millis(50);
 
-/// The lateness from which on a repetition counts as lost.
+/// The lateness that makes a repetition count as lost.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A flow.
@@ -61,12 +61,12 @@ struct Client {
     batches: Batches,
     start: Instant,
     flows: Vec<Flow>,
-    /// Those that wait to be acknowledged.
+    /// The flows that wait to be acknowledged.
     turns: VecDeque<u32>,
     opened: usize,
     under_way: usize,
     ignored: u64,
-    /// The instant by which the segment that was ignored last has been repeated twice.
+    /// The latest instant of the second repetition of the segment that was ignored last.
     last_due: Instant,
     early: u64,
     latest: Duration,

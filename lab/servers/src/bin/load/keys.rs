@@ -22,7 +22,7 @@ const TOGETHER: usize = 64;
 
 const VALUE: [u8; 64] = *b"sixty-four bytes are stored under each key until their time ends";
 
-/// The lateness from which on a key counts as lost.
+/// The lateness that makes a key count as lost.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The life of a key, as this client knows it.

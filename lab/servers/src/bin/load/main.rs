@@ -6,8 +6,8 @@
 //! `ci/load servers` builds the servers and this program, and runs it. Existing tools (wrk, oha and
 //! the like) measure the busy part, but they speak only HTTP, open no idle connections and cannot
 //! observe when those are closed. The busy part is therefore here too, and small. Every client
-//! sends its next request as soon as it has the answer to the last one, so latencies are those of
-//! a server at its limit.
+//! sends its next request as soon as it has the answer to the last one, so latencies describe a
+//! server at its limit.
 //!
 //! ```text
 //! ci/load servers --help
@@ -40,7 +40,7 @@ use std::fs::File;
 use std::process::ExitCode;
 pub(crate) use tourbillon_servers::process::Failure;
 
-/// The number of descriptors that are not connections, such as those of polls and pipes.
+/// The number of descriptors that are not connections, such as descriptors of polls and pipes.
 const OTHER_FILES: u64 = 100;
 
 fn main() -> ExitCode {

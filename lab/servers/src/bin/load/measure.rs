@@ -1,4 +1,4 @@
-//! The load of a server, the window in which it is measured, and the outcome.
+//! The load of a server, the window of its measurement, and the outcome.
 
 use crate::Failure;
 use crate::busy::Answers;
@@ -24,7 +24,7 @@ pub(crate) struct Load {
     pub(crate) timeout: Duration,
 }
 
-/// The time in which answers and the CPU time of the server are counted.
+/// The time when answers and the CPU time of the server are counted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
     start: Instant,

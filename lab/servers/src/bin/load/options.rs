@@ -30,7 +30,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     pub(crate) rounds: u32,
 
-    /// The percentage of busy connections, of which there is at least one.
+    /// The percentage of busy connections. There is at least one.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=99))]
     busy: u32,
 

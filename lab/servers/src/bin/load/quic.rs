@@ -1,10 +1,10 @@
 //! Loads a QUIC server, and audits the end of its idle connections.
 //!
-//! All connections are open, and a limited number of them have a request under way. Then the
-//! client vanishes without closing them, as on a network that fails. Until then it pings on
-//! connections without requests. A connection is closed *early* if that happens before the idle
-//! timeout has passed since the oldest of their last requests. *Lateness* counts from the instant
-//! at which the client had vanished.
+//! All connections are open, and a limited number of them have a request under way. Then the client
+//! vanishes without closing them, as on a network that fails. Until then it pings on connections
+//! without requests. A connection is closed *early* if that happens before the idle timeout has
+//! passed since the oldest of their last requests. *Lateness* counts from the instant when the
+//! client had vanished.
 
 use crate::Failure;
 use crate::busy::Answers;

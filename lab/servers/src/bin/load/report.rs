@@ -29,7 +29,7 @@ pub(crate) struct Summary {
     row: Row,
     /// Half of the difference between the rounds in CPU time, as a share of the median.
     cpu_spread: f64,
-    /// The CPU time over that of the server's first timers, as the median over the rounds.
+    /// The CPU time relative to the server's first timers, as the median over the rounds.
     cpu_ratio: f64,
 }
 
@@ -40,8 +40,8 @@ fn median(figures: impl Iterator<Item = f64>) -> f64 {
 }
 
 impl Summary {
-    /// Returns the results of some rounds beside those of the server's first timers in the same
-    /// rounds, or `None` without a round.
+    /// Returns the results of some rounds beside the results of the server's first timers in the
+    /// same rounds, or `None` without a round.
     pub(crate) fn new(rounds: &[Row], first_timers: &[Row]) -> Option<Self> {
         let all = |figure: fn(&Row) -> f64| rounds.iter().map(figure);
         let cpu = all(|row| row.cpu_us_per_request);

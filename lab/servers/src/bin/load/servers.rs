@@ -1,6 +1,6 @@
 //! The servers under load. Each is a program that is built beside this one. It prints its address,
-//! ends when its standard input does, and then prints a line of JSON, in which `left` is the number
-//! of timers left behind. The wheel is the first of each server's timers.
+//! ends when its standard input does, and then prints a line of JSON, where `left` is the number of
+//! timers left behind. The wheel is the first of each server's timers.
 
 use crate::protocol::Protocol;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! One trial, in which a server is started, loaded and stopped.
+//! One trial, which starts, loads and stops a server.
 
 use crate::Failure;
 use crate::child::Child;

@@ -1,7 +1,7 @@
 //! A QUIC server on quinn that returns each stream that it receives. The timers of its connections
 //! (loss, pacing, acknowledgements and idleness) are on a wheel or tokio's.
 //!
-//! `--idle` is the time after which a silent connection is closed. The second line of output is the
+//! `--idle` is the time before a silent connection is closed. The second line of output is the
 //! certificate. After the end of its input the server waits until idle connections are closed.
 //!
 //! ```text
@@ -36,7 +36,7 @@ const STREAMS: u32 = 16;
 /// The longest request.
 const LONGEST: usize = 64 << 10;
 
-/// The time after which an idle connection that is still open counts as lost.
+/// The time before an idle connection that is still open counts as lost.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
@@ -65,7 +65,7 @@ struct Ended {
     accepted: u64,
     /// Connections that were closed because they were idle.
     idle: u64,
-    /// The first and the last instant at which one was.
+    /// The first and the last instant when one was.
     first: Option<Instant>,
     last: Option<Instant>,
 }

@@ -12,8 +12,8 @@ use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The number of unsent bytes at which reading stops. The bytes of the read that passes it are
-/// still answered.
+/// The number of unsent bytes that stops reading. The bytes of the read that passes it are still
+/// answered.
 pub(crate) const MOST_UNSENT: usize = 64 * 1024;
 
 /// The number of bytes per read.

@@ -108,7 +108,7 @@ impl<T: Timers> EventLoop<T> {
             for event in events.iter().filter(|event| event.token() != MAIL) {
                 self.advance(event.token().0);
             }
-            // After the events, because those of a connection that has ended must not reach a new
+            // After the events, because events of a connection that has ended must not reach a new
             // one in its place.
             if !self.read(&mut mail) {
                 self.close_all();

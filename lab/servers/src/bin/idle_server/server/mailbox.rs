@@ -6,7 +6,7 @@ use mio::{Poll, Waker};
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The token with which the poll of a loop reports mail.
+/// The token that the poll of a loop reports mail with.
 pub(crate) const MAIL: mio::Token = mio::Token(usize::MAX);
 
 /// A message to an event loop.

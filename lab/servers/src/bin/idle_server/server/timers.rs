@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// The connection and the arming to which a timer belongs.
+/// The connection and the arming that a timer belongs to.
 ///
 /// The number is never used again in its loop, so a timer that fires while its connection ends or
 /// becomes active is recognised. (The ids of the wheel would do, but the map has none.)
@@ -29,7 +29,7 @@ pub(crate) trait Timers: Send + 'static {
     /// Appends at most `limit` tokens of due timers, if this loop sweeps.
     fn sweep(&mut self, limit: usize, due: &mut Vec<Token>);
 
-    /// The deadline at which this loop should sweep, for the timeout of its poll.
+    /// The deadline when this loop should sweep, for the timeout of its poll.
     fn next_deadline(&mut self) -> Option<Instant>;
 }
 
