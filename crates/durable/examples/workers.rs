@@ -8,7 +8,7 @@
 //!
 //! The workers share a file. With Redis, start the program several times at once, so that the
 //! workers of all these programs share the timers. Kill one of them at any time. When the leases of
-//! its workers have expired, the others deliver the orders that it had begun.
+//! its workers have expired, the other programs deliver the orders that it had begun.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -47,8 +47,7 @@ struct Arguments {
     millis: u64,
 }
 
-/// The time for which an order belongs to the worker that has begun it. Longer than any order
-/// takes.
+/// The lease of an order. Longer than any order takes.
 const LEASE: Duration = Duration::from_secs(3);
 
 /// The number of the worker and the order, for each delivery.

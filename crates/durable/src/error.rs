@@ -67,9 +67,9 @@ pub enum DurableError {
     /// A timer with this id exists, and [`Existing::Refuse`](crate::Existing::Refuse) was chosen or
     /// a dead letter cannot be redriven because of it.
     Exists,
-    /// There is no timer with this id whose last insert is the one that
+    /// There is no timer with this id whose last insert meets the condition of
     /// [`only_over`](crate::Options::only_over) or
-    /// [`cancel_only`](crate::DurableTimers::cancel_only) named. Read the timer again.
+    /// [`cancel_only`](crate::DurableTimers::cancel_only). Read the timer again.
     Changed,
     /// The store must be paused for this.
     NotPaused,
@@ -119,8 +119,9 @@ pub enum DurableError {
         known: u64,
     },
     /// The functions of the store in PostgreSQL are older than this version, or any role may
-    /// execute those that have the rights of their owner, and the connected role may not change
-    /// them. Their owner has to open the store once with this version, or to run `timers migrate`.
+    /// execute the functions that have the rights of their owner, and the connected role may not
+    /// change them. Their owner has to open the store once with this version, or to run `timers
+    /// migrate`.
     Outdated {
         /// The revision of the store.
         found: u64,
@@ -129,10 +130,10 @@ pub enum DurableError {
         /// The role that owns the store.
         owner: String,
     },
-    /// A role that the connected one does not trust owns the schema of a store in PostgreSQL, or an
-    /// object in it, or could add one. Its code would be executed with the rights of the connected
-    /// role. Trusted are the connected role, those that it is a member of, superusers, and the one
-    /// that `PostgresOptions::owner` names.
+    /// A role that the connected role does not trust owns the schema of a store in PostgreSQL, or
+    /// an object in it, or could add an object. Its code would be executed with the rights of the
+    /// connected role. The connected role trusts itself, the roles it is a member of, superusers,
+    /// and the role that `PostgresOptions::owner` names.
     ForeignOwner {
         /// The object or the right.
         object: String,
@@ -218,8 +219,8 @@ impl DurableError {
     }
 }
 
-/// Returns an address for messages, of which only the scheme is shown. The rest of a wrong
-/// address may contain a password anywhere.
+/// Returns an address for messages, which shows only the scheme. The rest of a wrong address may
+/// contain a password anywhere.
 #[cfg(any(feature = "postgres", feature = "redis"))]
 pub(super) fn scheme_of(address: &str) -> String {
     let is_scheme = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || c == '+');

@@ -1,4 +1,4 @@
-//! Durable timers: they survive the process in a store, and are delivered at least once.
+//! Durable timers, which survive the process in a store and are delivered at least once.
 //!
 //! Start with [`DurableTimers`], which has an example for a file. `Redis` has one for several
 //! processes. The [`guide`] describes the layouts, the guarantees and their limits.
@@ -16,7 +16,7 @@
 //! ```
 //!
 //! **Two tiers.** Millions of timers can rest in the store. A worker loads the keys (not the
-//! payloads) of those that are due within ten seconds into its own wheel, which fires each key at
+//! payloads) of timers that are due within ten seconds into its own wheel, which fires each key at
 //! its time. Changes made in the meantime reach that wheel as well. The number of keys in it is
 //! bounded.
 //!
@@ -42,8 +42,8 @@
 //! (an id and a planned time) is therefore acknowledged at most once, however many attempts
 //! overlap.
 //!
-//! **Paused** timers stay in the store, behind all others in the index, where no worker loads them.
-//! A paused store grants no lease.
+//! **Paused** timers stay in the store, behind all other timers in the index, where no worker loads
+//! them. A paused store grants no lease.
 //!
 //! **At least once.** An attempt is counted before its handler is called. While it runs, the worker
 //! renews the lease. If the worker dies, the lease runs out. The end of a lease is a due time like

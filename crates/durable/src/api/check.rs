@@ -7,19 +7,19 @@ use crate::error::DurableError;
 use crate::model::check::{CheckReport, Cursor, FoundLeases};
 
 impl DurableTimers {
-    /// Compares the records of all timers with the index of due times by which workers find them,
-    /// and reports mismatches in both directions. Nothing is changed.
+    /// Compares the records of all timers with the index of due times that workers use to find
+    /// them, and reports mismatches in both directions. Nothing is changed.
     ///
     /// Each record is read and looked up by its id and by its due time, and each key of the index
     /// is followed to its record, so `n` timers cost about `3 n` lookups. The store is read in
-    /// steps of up to 1000 timers, between which workers and callers continue. A timer that changes
-    /// during the check is compared in one consistent state, and may be counted twice or not at
-    /// all. The counter of leases, on which [`stats`](Self::stats) depends, is compared with the
-    /// records of the file or, in Redis, of each partition, unless a lease began or ended there
+    /// steps of up to 1000 timers, and workers and callers continue between them. A timer that
+    /// changes during the check is compared in one consistent state, and may be counted twice or
+    /// not at all. The counter of leases, on which [`stats`](Self::stats) depends, is compared with
+    /// the records of the file or, in Redis, of each partition, unless a lease began or ended there
     /// during the check.
     ///
     /// The usual cause of a finding is a disk that returns wrong bytes. Without a check, workers
-    /// report keys without a record ([`Unreadable`](crate::Outcome::Unreadable)) when those are
+    /// report keys without a record ([`Unreadable`](crate::Outcome::Unreadable)) when the keys are
     /// due, but a timer with a damaged due time may be late without any report.
     ///
     /// # Errors
@@ -59,16 +59,16 @@ impl DurableTimers {
     /// - The index is rebuilt from the records that can be read. Every such timer is delivered
     ///   again, and keys without a record are removed.
     /// - A record under a damaged id is moved back to its own id, which is still in the index.
-    /// - The leases are counted again. In Redis, a partition in which leases begin or end meanwhile
-    ///   is left out. To include all partitions, [pause](Self::pause) the store first.
+    /// - The leases are counted again. In Redis, a partition is left out if leases begin or end in
+    ///   it meanwhile. To include all partitions, [pause](Self::pause) the store first.
     /// - A record that cannot be read stays and is reported as before.
     ///   [`remove_corrupt`](Self::remove_corrupt) removes it.
     ///
     /// In a file, the repair is one transaction and takes effect completely or not at all. It reads
     /// and writes all records, needs as much additional space in the file, and blocks other
-    /// changes. In Redis it takes as many steps as the check, between which other operations
-    /// continue. Records stay where they are, the timers of [`len`](Self::len) are counted again,
-    /// and workers of other processes find restored timers within a minute.
+    /// changes. In Redis it takes as many steps as the check, and other operations continue between
+    /// them. Records stay where they are, the timers of [`len`](Self::len) are counted again, and
+    /// workers of other processes find restored timers within a minute.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! [`DurableTimers::copy_to`], by which a store moves to another place.
+//! [`DurableTimers::copy_to`], which moves a store to another place.
 
 #![forbid(unsafe_code)]
 
@@ -9,7 +9,7 @@ use crate::store::{LONGEST_PAGE, Leasing, Letters};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The interval at which running timers are looked at again.
+/// How often running timers are read again.
 const AGAIN: Duration = Duration::from_millis(500);
 
 /// The progress of [`DurableTimers::copy_to`].
@@ -45,19 +45,19 @@ impl DurableTimers {
     /// [next](crate::Inserted::Next) are kept, and so is the order of dead letters. Their numbers
     /// change.
     ///
-    /// **This store must be paused**, and the other one is paused by the call. Afterwards, both
-    /// have the same timers. [Resume](Self::resume) the other store, and abandon this one, or each
-    /// timer is delivered twice. Timers that callers insert or change during the copy may be
-    /// missing, so stop the callers first. Timers of the other store with the same id are replaced,
-    /// and all others stay.
+    /// **This store must be paused**, and the call pauses the other store. Afterwards, both have
+    /// the same timers. [Resume](Self::resume) the other store, and abandon this one, or each timer
+    /// is delivered twice. Timers that callers insert or change during the copy may be missing, so
+    /// stop the callers first. Timers of the other store with the same id are replaced, and all
+    /// others stay.
     ///
-    /// **A copy that was interrupted is repeated.** As long as neither store is resumed or changed
-    /// in between, nothing is lost and nothing is doubled. The call begins from the start and
-    /// writes each timer again.
+    /// **If a copy was interrupted, repeat it.** As long as neither store is resumed or changed in
+    /// between, nothing is lost and nothing is doubled. The call begins from the start and writes
+    /// each timer again.
     ///
-    /// **Running timers are waited for**, until their attempts end or their leases run out. A timer
-    /// whose lease has run out is taken over, so that the old attempt no longer counts, and is
-    /// copied as running. In the other store that attempt has failed, and is retried.
+    /// **The call waits for running timers**, until their attempts end or their leases run out. A
+    /// timer whose lease has run out is taken over, so that the old attempt no longer counts, and
+    /// is copied as running. In the other store that attempt has failed, and is retried.
     ///
     /// `progress` is called after each page of up to 1000 timers or letters. The records pass
     /// through this process, a page at a time. Afterwards, compare [`len`](Self::len) and
@@ -65,7 +65,7 @@ impl DurableTimers {
     ///
     /// # Errors
     ///
-    /// Fails with [`DurableError::Option`] if the other store is this one, with
+    /// Fails with [`DurableError::Option`] if the other store is this store, with
     /// [`DurableError::NotPaused`] if this store is not paused, with [`DurableError::Corrupt`] if a
     /// record cannot be read, or if either store fails. In the last two cases the other store has a
     /// part of the timers, and remains paused.
@@ -133,7 +133,7 @@ impl DurableTimers {
         Ok(copied)
     }
 
-    /// Copies timers that were running, once they are not.
+    /// Copies timers that were running, once they no longer are.
     async fn copy_running(
         &self,
         other: &DurableTimers,

@@ -54,9 +54,9 @@ pub struct DeadLetter {
     pub id: String,
     /// The payload that was passed to [`insert`](DurableTimers::insert).
     pub payload: Vec<u8>,
-    /// The time at which the timer should have been delivered.
+    /// The planned time of the delivery.
     pub planned: SystemTime,
-    /// The time at which it was given up.
+    /// When the timer was given up.
     pub died: SystemTime,
     /// The number of attempts that were counted.
     pub attempts: u32,
@@ -65,7 +65,7 @@ pub struct DeadLetter {
     /// The error of the last failed attempt, or an empty string.
     pub error: String,
     /// The options that were passed to [`insert`](DurableTimers::insert), without its policy for
-    /// [existing](crate::Options::existing) timers. There is no rule unless it is the reason,
+    /// [existing](crate::Options::existing) timers. There is no rule unless the rule is the reason,
     /// because the repetition continues without this delivery.
     pub options: Options,
 }
@@ -165,7 +165,7 @@ impl DurableTimers {
     ///
     /// # Examples
     ///
-    /// What died last, and the page after it:
+    /// The newest dead letters, and the page after them:
     ///
     /// ```
     /// use tourbillon_durable::{DurableError, DurableTimers};
@@ -219,8 +219,8 @@ impl DurableTimers {
     /// another token. Returns `false` if the number does not exist.
     ///
     /// The timer is inserted before the letter is deleted. If the process is killed in between, a
-    /// repeated call with the same id finishes it, unless the timer was delivered meanwhile. It is
-    /// then delivered again.
+    /// repeated call with the same id finishes it, unless the timer was delivered meanwhile. The
+    /// timer is then delivered again.
     ///
     /// # Errors
     ///
@@ -324,13 +324,13 @@ impl DurableTimers {
         Ok(redriven)
     }
 
-    /// Deletes the oldest dead letters until at most `most` are left, and none that was given up
+    /// Deletes the oldest dead letters until at most `most` are left, and no letter was given up
     /// more than `age` ago. Pass `u64::MAX` or [`Duration::MAX`] for no limit. Returns the number
     /// of deleted letters.
     ///
     /// To have its workers apply such bounds, open the store with
     /// [`max_dead_letters`](crate::EmbeddedOptions::max_dead_letters). This call deletes up to 1000
-    /// letters at a time, between which other calls continue. The age counts from
+    /// letters at a time, and other calls continue in between. The age counts from
     /// [`died`](DeadLetter::died). If the clock was set back since, a letter whose time lies ahead
     /// stays until that time has come and `age` has passed, unless there are more than `most`.
     ///

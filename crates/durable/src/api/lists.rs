@@ -17,9 +17,9 @@ use std::time::SystemTime;
 /// A position in the order of [`list_due`](DurableTimers::list_due) and
 /// [`list_state`](DurableTimers::list_state). It consists of a due time and an id.
 ///
-/// Timers are listed by their due times, and those of one due time by their ids, byte by byte. A
-/// page that begins after the position of a timer therefore begins with its successor, even if
-/// millions are due at the same time. The timer itself need not exist any more.
+/// Timers are listed by their due times, and timers with the same due time by their ids, byte by
+/// byte. A page that begins after the position of a timer therefore begins with its successor, even
+/// if millions are due at the same time. The timer itself need not exist any more.
 ///
 /// # Examples
 ///
@@ -55,7 +55,7 @@ pub struct ListPosition {
 
 impl ListPosition {
     /// Creates the position of a timer with this due time and id. The time is rounded up to
-    /// milliseconds, as due times are.
+    /// milliseconds, like all due times.
     #[must_use]
     pub fn new(at: SystemTime, id: impl Into<String>) -> Self {
         Self { due: due(at), id: id.into() }
@@ -87,8 +87,8 @@ impl DurableTimer {
     }
 }
 
-/// The distance from now within which all running timers are due. A lease lasts up to one day, and
-/// the clock may have been set back meanwhile.
+/// The longest time from now until a running timer is due. A lease lasts up to one day, and the
+/// clock may have been set back meanwhile.
 const LEASES: Millis = 2 * 86_400_000;
 
 impl DurableTimers {
@@ -160,11 +160,11 @@ impl DurableTimers {
     /// them, pass the [`position`](DurableTimer::position) of the last timer of each page as
     /// `after` until a page is empty. A page has at most 1000 timers, and fewer if they are long.
     ///
-    /// Paused timers have a part of the index of their own. For running and pausing timers, those
-    /// that are due within two days are read, because no lease is longer than one, and for resting
-    /// timers those up to the end of the page. The reading is done in bounded steps between which
-    /// other calls continue. What holds for timers that are moved or cannot be read is the same as
-    /// for [`list_due`](Self::list_due).
+    /// Paused timers have their own part of the index. For running and pausing timers, the store
+    /// reads all timers that are due within two days, because no lease is longer than one day. For
+    /// resting timers, it reads all timers up to the end of the page. It reads in bounded steps,
+    /// and other calls continue between them. Timers that are moved or cannot be read are treated
+    /// as in [`list_due`](Self::list_due).
     ///
     /// # Errors
     ///
@@ -172,7 +172,7 @@ impl DurableTimers {
     ///
     /// # Examples
     ///
-    /// Everything that was paused is resumed:
+    /// A program that resumes every paused timer:
     ///
     /// ```
     /// use tourbillon_durable::{DurableError, DurableTimers, TimerState};
@@ -252,7 +252,7 @@ impl DurableTimers {
             let paused = self.store.find(parked, until + PARKED, limit);
             let (others, paused) = try_join(others, paused).await?;
             let further = paused.next.map(|(time, id)| (time - PARKED, id));
-            // What lies beyond the end of one of the two pages comes with the next one.
+            // Keys beyond the end of one of the two pages come with the next page.
             let end = others.next.into_iter().chain(further).min();
             let mut page = others.timers;
             page.extend(paused.timers);

@@ -1,4 +1,4 @@
-//! What users call: [`DurableTimers`](timers::DurableTimers) and its
+//! The types that users call, [`DurableTimers`](timers::DurableTimers) and its
 //! [`Worker`](worker::Worker).
 
 #![forbid(unsafe_code)]

@@ -57,8 +57,8 @@ impl DurableTimers {
         self.store.pause_timer(id, false).await
     }
 
-    /// Pauses the store. From the time at which the future completes, no attempt of any timer
-    /// begins, by any worker of any process, until the store is [resumed](Self::resume).
+    /// Pauses the store. Once the future completes, no attempt of any timer begins, by any worker
+    /// of any process, until the store is [resumed](Self::resume).
     ///
     /// Running attempts continue, and their results count. Timers can be inserted, changed and
     /// cancelled as usual. Workers continue to run, and ask the store about once a second. The
@@ -70,7 +70,7 @@ impl DurableTimers {
     /// # Errors
     ///
     /// Fails if the store fails. In Redis some partitions may be paused then, while
-    /// [`is_paused`](Self::is_paused) still returns `false`. Repeat it, or resume the store.
+    /// [`is_paused`](Self::is_paused) still returns `false`. Repeat the call, or resume the store.
     ///
     /// # Examples
     ///
@@ -100,7 +100,8 @@ impl DurableTimers {
     ///
     /// # Errors
     ///
-    /// Fails if the store fails. In Redis some partitions may still be paused then. Repeat it.
+    /// Fails if the store fails. In Redis some partitions may still be paused then. Repeat the
+    /// call.
     pub async fn resume(&self) -> Result<(), DurableError> {
         self.store.pause(false).await
     }

@@ -45,7 +45,7 @@ pub struct DurableTimer {
     pub payload: Vec<u8>,
     /// The time of the delivery. Together with the id it identifies the delivery.
     pub planned: SystemTime,
-    /// The time at which the next attempt begins or, while one is running, its lease ends.
+    /// When the next attempt begins or, while an attempt is running, when its lease ends.
     pub due: SystemTime,
     /// The number of attempts that have begun.
     pub attempts: u32,
@@ -130,8 +130,8 @@ impl DurableTimer {
     /// attempt is running. They differ from [`options`](Self::options) if another delivery comes
     /// [next](Self::next).
     ///
-    /// Their headers are those that [`Options::only_over`] and
-    /// [`cancel_only`](DurableTimers::cancel_only) compare.
+    /// [`Options::only_over`] and [`cancel_only`](DurableTimers::cancel_only) compare their
+    /// headers.
     ///
     /// # Examples
     ///
@@ -191,7 +191,7 @@ impl DurableTimers {
     /// Returns up to `limit` timers after the id `after`. To read all timers, pass the last id of
     /// each page for the next page until a page is empty. A page has at most 1000 timers, and fewer
     /// if they are long. The order is stable. In a file it is the order of the ids, in Redis
-    /// another.
+    /// another order.
     ///
     /// # Errors
     ///

@@ -63,8 +63,7 @@ pub struct DurableTimers {
 }
 
 impl DurableTimers {
-    /// Opens an [`Embedded`] store in a file, or creates it if there is none, with a driver of its
-    /// own.
+    /// Opens an [`Embedded`] store in a file, or creates it if there is none, with its own driver.
     ///
     /// # Errors
     ///
@@ -80,7 +79,7 @@ impl DurableTimers {
         Self { store: store.into().0, timer: timer.clone(), feed: Shared::default() }
     }
 
-    /// Like [`new`](Self::new), with a timer whose driver has a thread of its own.
+    /// Like [`new`](Self::new), with a timer whose driver has its own thread.
     ///
     /// # Errors
     ///
@@ -113,8 +112,8 @@ impl DurableTimers {
     /// Fails, and returns the payload, if the id or the payload is too long, the time is after the
     /// year 9999, an option is out of range, the id exists and the policy is
     /// [`Refuse`](crate::Existing::Refuse), or the store fails. No timer is inserted then, except
-    /// that [`Io`](DurableError::Io) and [`Unreachable`](DurableError::Unreachable) leave it open.
-    /// In these two cases insert the timer again with [`Keep`](crate::Existing::Keep).
+    /// perhaps after [`Io`](DurableError::Io) and [`Unreachable`](DurableError::Unreachable). In
+    /// these two cases insert the timer again with [`Keep`](crate::Existing::Keep).
     pub async fn insert(
         &self,
         id: &str,
@@ -130,9 +129,9 @@ impl DurableTimers {
         })
     }
 
-    /// Like [`insert`](Self::insert), with a value that serde serialises as JSON. JSON, because a
-    /// payload may rest for months and must then be readable by a later version of the program,
-    /// with more fields.
+    /// Like [`insert`](Self::insert), with a value that serde serialises as JSON. The payload is
+    /// JSON because it may rest for months, and must then be readable by a later version of the
+    /// program, with more fields.
     ///
     /// # Errors
     ///
@@ -322,9 +321,9 @@ impl DurableTimers {
     /// store is paused.
     ///
     /// The cost does not depend on the number of timers that are due in the future. In a file, the
-    /// index keys of overdue and of paused timers are read, in steps of 10,000 between which
-    /// workers and callers continue. In Redis, each partition receives one request, and reads one
-    /// number for each ten minutes in which overdue or paused timers are due. The result is not a
+    /// index keys of overdue and of paused timers are read in steps of 10,000, and workers and
+    /// callers continue between them. In Redis, each partition receives one request, and reads one
+    /// number for each ten minutes with due times of overdue or paused timers. The result is not a
     /// snapshot of the whole store, but of each partition in Redis, or of each step in a file.
     ///
     /// # Errors

@@ -27,10 +27,10 @@ use tourbillon::future::Sleep;
 /// worker whose handlers hang continues the same day.
 const TIME_LIMIT: Duration = Duration::from_secs(3600);
 
-/// The number of checks, one per second, after which a page of the store is overdue.
+/// The number of checks, one per second, before a page of the store is overdue.
 const MISSED: u64 = 2;
 
-/// The maximum time for which an ending worker waits until the store has the attempts that it gives
+/// The maximum time that an ending worker waits for the store to accept the attempts that it gives
 /// back.
 const GIVE_BACK: Duration = Duration::from_secs(1);
 
@@ -41,15 +41,15 @@ const LONGEST_TIME_LIMIT: Duration = Duration::from_secs(100 * 365 * 86_400);
 ///
 /// The future of [`run`](Self::run) does all the work where it is polled. Move long computations
 /// and blocking calls to a separate thread or task and await it, because a handler that blocks for
-/// seconds stalls all others and costs the worker its leases. Dropping the future stops the worker
-/// at once. Attempts in progress fail when their leases run out, and are retried after the backoff
-/// or become dead letters. For a clean shutdown use [`until`](Self::until) or
+/// seconds stalls all other handlers and costs the worker its leases. Dropping the future stops the
+/// worker at once. Attempts in progress fail when their leases run out, and are retried after the
+/// backoff or become dead letters. For a clean shutdown use [`until`](Self::until) or
 /// [`until_within`](Self::until_within).
 ///
 /// Several workers of one store share the work, and the store gives each timer to one of them. In a
 /// file, the workers of one [`DurableTimers`] and its clones load each timer once. In Redis, each
-/// worker owns some of the partitions. The others take these over within some seconds if the worker
-/// dies, and at once if it [ends](Self::until).
+/// worker owns some of the partitions. Other workers take these over within some seconds if the
+/// worker dies, and at once if it [ends](Self::until).
 ///
 /// # Examples
 ///
@@ -96,7 +96,7 @@ pub struct Worker {
     concurrency: usize,
     time_limit: Duration,
     until: Fuse<BoxFuture<'static, ()>>,
-    /// The time after the request to end at which the run ends, even if handlers are still running.
+    /// The time from the request to end until the run ends, even if handlers are still running.
     within: Option<Duration>,
     reporter: Reporter,
 }
@@ -276,12 +276,12 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// Fails if a file or Redis fails, or if any store cannot be reached at the start, denies
-    /// access, or was shut down, as does the timer. In PostgreSQL a missing database, schema, table
-    /// or function fails as well. Running attempts then fail when their leases run out. A store
-    /// that temporarily cannot be written, a server that cannot be reached, and any other error of
-    /// PostgreSQL are waited for instead, and reported ([`Waiting`](Event::Waiting)). After an
-    /// error, run another worker after a pause.
+    /// Fails if a file or Redis fails, if any store cannot be reached at the start or denies
+    /// access, or if the store or the timer was shut down. In PostgreSQL a missing database,
+    /// schema, table or function fails as well. Running attempts then fail when their leases run
+    /// out. If a store temporarily cannot be written, a server cannot be reached, or PostgreSQL
+    /// returns any other error, the worker waits instead, and reports it
+    /// ([`Waiting`](Event::Waiting)). After an error, run another worker after a pause.
     pub async fn run<H, F>(self, handler: H) -> Result<(), DurableError>
     where
         H: Fn(Delivery) -> F + Send + Sync + 'static,
@@ -350,12 +350,12 @@ struct Run {
     /// Dropping it makes the attempts stop their handlers and give the timers back.
     cut: Option<oneshot::Sender<()>>,
     within: Option<Duration>,
-    /// The time after which handlers are stopped, and then the time after which the run waits for
-    /// nothing more.
+    /// The sleep until handlers are stopped, and then the sleep until the run waits for nothing
+    /// more.
     limit: Option<Sleep>,
     /// Reports to the store that the worker is ending. Set once it is.
     leaving: Option<Fuse<BoxFuture<'static, ()>>>,
-    /// The number of checks of the store at which the wait was last determined.
+    /// The number of checks of the store when the wait was last determined.
     checks: u64,
     /// The reason why the worker waits, and since when.
     wait: Option<(Wait, Instant)>,
@@ -428,7 +428,7 @@ impl Run {
         Ok(polled.moved)
     }
 
-    /// Returns the reason why the worker waits, while so many fired keys wait for a worker.
+    /// Returns why the worker waits, while `ready` fired keys wait for a worker.
     fn wait_reason(&self, condition: Condition, ready: usize) -> Option<Wait> {
         // The task that polls the attempts also reads the number, so no other memory depends on it.
         let overdue = self.attempts.overdue.load(Relaxed);
@@ -446,7 +446,7 @@ impl Run {
         paused.or(busy.then_some(Wait::Busy)).or(spare)
     }
 
-    /// Reports that the worker waits, or does not any more.
+    /// Reports that the worker waits, or no longer waits.
     fn set_wait(&mut self, reason: Option<Wait>) {
         if self.wait.map(|(reason, _)| reason) == reason {
             return;

@@ -28,11 +28,11 @@ use std::time::{Duration, Instant};
 use tourbillon::Builder;
 use tourbillon::future::{DelayQueue, Sleep, Timer};
 
-/// The distance from now up to which keys are loaded.
+/// How far ahead of now keys are loaded.
 const HIGH_WATERMARK: Millis = 10_000;
 
-/// The interval between two checks of the store, and so the time for which a step of its clock can
-/// stay unnoticed.
+/// The interval between two checks of the store, and so how long a step of its clock can stay
+/// unnoticed.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The feed that workers share, as long as there are workers.
@@ -44,7 +44,7 @@ pub(crate) struct Feed {
     pub(crate) ready: Arc<Ready>,
     store: Arc<dyn Store>,
     timer: Timer,
-    /// The number under which the feed has joined the store.
+    /// The feed's number as a member of the store.
     pub(crate) member: u64,
     state: Mutex<FeedState>,
 }
@@ -54,7 +54,7 @@ struct FeedState {
     loading: Option<Loading>,
     next_check: Sleep,
     trimmer: Trimmer,
-    /// Set if a page is to be requested as soon as none is pending.
+    /// Set if a page is to be requested as soon as no page is pending.
     page_wanted: bool,
     /// Set once the feed has left the store.
     left: bool,
@@ -70,8 +70,8 @@ pub(crate) struct Condition {
     /// The number of checks so far.
     pub(crate) checks: u64,
     pub(crate) paused: bool,
-    /// The number of checks for which a page has been pending. Checks are counted instead of time,
-    /// so that a step of the clock, as after the computer has slept, is no wait.
+    /// How many checks a page has been pending. Checks are counted instead of time, so that a step
+    /// of the clock, as after the computer has slept, does not count as a wait.
     pub(crate) pending: u64,
 }
 
@@ -94,8 +94,8 @@ pub(crate) struct Polled {
 }
 
 impl Feed {
-    /// Returns the feed of a new worker, which is the shared one if the workers of that store share
-    /// keys.
+    /// Returns the feed of a new worker, which is the shared feed if the workers of that store
+    /// share keys.
     pub(crate) async fn join(
         store: &Arc<dyn Store>,
         timer: &Timer,
@@ -254,7 +254,7 @@ impl FeedPoll<'_> {
         let Poll::Ready(slept) = Pin::new(&mut state.next_check).poll(context) else {
             return Ok(false);
         };
-        // Also after a refusal, which the sleep would repeat to the next worker.
+        // Also after a refusal, because the sleep would repeat it to the next worker.
         state.next_check.reset_after(CHECK_INTERVAL);
         slept.map_err(DurableError::Timer)?;
         state.page_wanted = true;

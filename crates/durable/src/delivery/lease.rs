@@ -19,11 +19,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use tourbillon::future::Timer;
 
-/// The parts of its length after which a lease is renewed.
+/// A lease is renewed after its length divided by this number.
 const PARTS: u32 = 3;
 
-/// The lease under which a handler runs. Clones are cheap, and can be moved to tasks and threads
-/// that work for the handler. Works without a runtime.
+/// The lease of a running handler. Clones are cheap, and can be moved to tasks and threads that
+/// work for the handler. Works without a runtime.
 ///
 /// The worker renews the lease while the handler runs, and learns of a cancel, or that the lease is
 /// lost, from the reply to a renewal. That is at most a third of the [lease](crate::Options::lease)
@@ -89,16 +89,15 @@ struct State {
 }
 
 impl DeliveryLease {
-    /// Returns the time at which the handler is stopped even if its lease can be renewed
-    /// ([`Worker::time_limit`](crate::Worker::time_limit)), by the clock of the worker's
-    /// [`Timer`].
+    /// Returns the time when the handler is stopped even if its lease can be renewed
+    /// ([`Worker::time_limit`](crate::Worker::time_limit)), by the clock of the worker's [`Timer`].
     #[must_use]
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Returns the time up to which no other worker gets this lease, by the same clock. It moves
-    /// with each renewal. The handler is stopped then if none succeeds.
+    /// Returns the end of the lease, by the same clock. No other worker gets the lease before. The
+    /// end moves with each renewal. The handler is stopped then if no renewal succeeds.
     #[must_use]
     pub fn expires(&self) -> Instant {
         self.lock().expires
@@ -131,7 +130,7 @@ impl DeliveryLease {
     }
 }
 
-/// Two handles are equal if they are of the same attempt.
+/// Two handles are equal if they belong to the same attempt.
 impl PartialEq for DeliveryLease {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.state, &other.state)
@@ -259,8 +258,8 @@ mod tests {
 
     const HELD: Renewed = Renewed::Held { length: 15_000, cancelled: false };
 
-    /// Keeps a lease whose renewals are answered after these delays, or never at the end of them.
-    /// Returns the end, the seconds of the requests and of the end, and the handle.
+    /// Keeps a lease whose renewals are answered after these delays, and then never. Returns the
+    /// end, the seconds of the requests and of the end, and the handle.
     fn kept(
         limit: u32,
         script: &[(Duration, Renewed)],

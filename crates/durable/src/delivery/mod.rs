@@ -1,4 +1,4 @@
-//! The way of a due timer from its store to the handler, and what comes of the attempt.
+//! The path of a due timer from its store to the handler, and the outcome of the attempt.
 
 #![forbid(unsafe_code)]
 

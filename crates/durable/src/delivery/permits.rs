@@ -1,6 +1,6 @@
 //! [`Permits`], a semaphore for the deliveries of a worker.
 //!
-//! A delivery holds a permit from the request of its lease on. **A store that does not reply must
+//! A delivery acquires a permit before it requests its lease. **A store that does not reply must
 //! not take all permits.** A delivery that waits long therefore releases its permit. It is still in
 //! progress but no longer counts. Once the reply has arrived and there is a handler to run, the
 //! delivery reacquires a permit, with precedence over new deliveries. At most the configured number
@@ -24,7 +24,7 @@ pub(crate) struct Permits(Mutex<Counts>);
 struct Counts {
     free: usize,
     released: usize,
-    /// The number of deliveries that wait for a permit again.
+    /// The number of deliveries that wait to reacquire a permit.
     waiting: usize,
     wakers: Vec<Waker>,
 }
@@ -37,7 +37,7 @@ enum PermitState {
     Waiting,
 }
 
-/// The permit of one delivery, free again once it is dropped.
+/// The permit of one delivery, released when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
     permits: Arc<Permits>,

@@ -7,7 +7,7 @@
 //!
 //! **No key waits for a worker that is not polled.** A claim that is dropped before the store has
 //! replied puts its key back. A worker that leaves keys behind because all its handlers are busy
-//! wakes the idle workers. A worker that ends wakes all others.
+//! wakes the idle workers. A worker that ends wakes all other workers.
 //!
 //! A worker may hold claims and yet not be polled, because a handler blocks its thread or its
 //! future is not polled any more. It then reads no reply of the store. The feed counts each *check*
@@ -28,8 +28,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Wake, Waker};
 
-/// The number of checks that a worker misses before its keys are offered to others. Each check
-/// wakes the worker, which has the interval between two checks to be polled.
+/// The number of checks that a worker misses before its keys are offered to other workers. Each
+/// check wakes the worker, which has the interval between two checks to be polled.
 const MISSED: u64 = 2;
 
 /// The keys that have fired, for all workers of a feed. As a waker, it wakes all of them.
@@ -129,7 +129,7 @@ impl Ready {
     }
 }
 
-/// Wakes workers. A waker that panics does not keep the others from being woken.
+/// Wakes workers. A waker that panics does not keep other workers from being woken.
 fn wake(woken: Vec<Waker>) {
     for waker in woken {
         quietly(|| waker.wake());

@@ -1,4 +1,4 @@
-//! [`Reporter`], the one place to which a worker reports its events.
+//! [`Reporter`], which passes on the events of a worker.
 
 #![forbid(unsafe_code)]
 
@@ -21,7 +21,7 @@ pub(crate) struct Reporter {
 
 impl Reporter {
     pub(crate) fn report(&self, event: &Event) {
-        // Recorders and subscribers are code of the user as well.
+        // Recorders and subscribers are user code as well.
         quietly(|| trace::emit(event));
         #[cfg(feature = "metrics")]
         if let Some(metrics) = &self.metrics {

@@ -16,7 +16,7 @@ mod enabled {
     use crate::model::record::Record;
     use tracing::{Instrument, Level, Span, field};
 
-    /// The header with the context of the trace in which a timer was inserted.
+    /// The header with the trace context of the insert.
     const TRACEPARENT: &str = "traceparent";
 
     /// The span of an attempt whose handler is called.

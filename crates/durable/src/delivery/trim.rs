@@ -1,5 +1,5 @@
-//! [`trim`], which deletes dead letters beyond the bounds of a store, and [`Trimmer`], by which a
-//! worker does so.
+//! [`trim`], which deletes dead letters beyond the bounds of a store, and [`Trimmer`], which does
+//! so for a worker.
 
 #![forbid(unsafe_code)]
 
@@ -22,13 +22,13 @@ pub(crate) async fn trim(
 ) -> Result<(u64, bool), DurableError> {
     let now = store.now().await?;
     // Counted after the page was read. Letters that another process deletes in between are on the
-    // page and not counted, so the younger ones stay.
+    // page and not counted, so younger letters stay.
     let mut page = store.letter_ages(None, LONGEST_PAGE).await?;
     let mut count = store.len().await?.1;
     let excess = loop {
         let left = (0..=count).rev();
         // A letter that cannot be read, or was written when the clock was ahead, has no age. It
-        // stays, and keeps none of those behind it.
+        // stays, but the letters behind it can be deleted.
         let excess = page.iter().zip(left);
         let excess = excess.filter(|((_, died), left)| bounds.exclude(*left, *died, now));
         let excess: Vec<u64> = excess.map(|((number, _), _)| *number).collect();
@@ -67,8 +67,8 @@ impl Trimmer {
         }
     }
 
-    /// Continues a step. If it fails, the next one tries again, and the worker learns of a store
-    /// that has failed by its other requests.
+    /// Continues a step. If it fails, the next step tries again, and the worker notices a failed
+    /// store by its other requests.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) {
         let Some(step) = &mut self.step else { return };
         let Poll::Ready(done) = step.poll_unpin(context) else { return };

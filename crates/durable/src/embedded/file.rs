@@ -92,7 +92,7 @@ impl Opener {
     }
 }
 
-/// The text between the name of a store and the random digits under which the store is created.
+/// The text between the store's name and the random digits in the temporary name of a new store.
 const MAKING: &str = ".new-";
 
 /// The number of hexadecimal digits.
@@ -111,7 +111,7 @@ fn make(
     let new = PathBuf::from(name);
     let made = private().create_new(true).open(&new).map_err(io).and_then(|_| build(&new));
     if made.is_ok() {
-        // Another process may have created the file since, and that one stays. On a file system
+        // Another process may have created the file since, and that file stays. On a file system
         // without links, the store is created under its own name later.
         let _ = std::fs::hard_link(&new, path);
     }

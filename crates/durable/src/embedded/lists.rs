@@ -39,7 +39,7 @@ impl Snapshot {
         Ok(found)
     }
 
-    /// Returns the numbers of dead letters with the time at which each was given up.
+    /// Returns the numbers of dead letters, and when each was given up.
     pub(super) fn letter_ages(
         &self,
         after: Option<u64>,

@@ -182,8 +182,8 @@ impl Transaction {
     }
 }
 
-/// Returns the id to which a record belongs, and its due time. The id is the one under which the
-/// record is stored, or else that of a key without a record with the same due time.
+/// Returns the id that a record belongs to, and its due time. The record is stored under this id,
+/// or else the id comes from a key without a record with the same due time.
 fn owner<'a>(id: &'a str, bytes: &[u8], loose: &'a [Loose]) -> Option<(&'a str, Millis)> {
     if let Some(record) = Record::decode(id, bytes) {
         return Some((id, record.indexed()));

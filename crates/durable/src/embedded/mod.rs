@@ -53,8 +53,8 @@ use threads::{Calls, OnFailure, Trouble, reader, writer};
 /// [`DurableError::ReadOnly`], reads continue where possible, and workers wait. The store reopens
 /// the file by itself, with pauses of up to two seconds.
 ///
-/// Calls that wait for the disk are held in memory with their payloads. Their number is not bounded
-/// except by the number of waiting callers. Dead letters are not bounded either, unless
+/// Calls that wait for the disk are held in memory with their payloads. Only the number of waiting
+/// callers bounds their number. Dead letters are not bounded either, unless
 /// [`max_dead_letters`](EmbeddedOptions::max_dead_letters) or
 /// [`max_dead_letter_age`](EmbeddedOptions::max_dead_letter_age) is set.
 ///
@@ -151,9 +151,9 @@ impl EmbeddedOptions {
         self
     }
 
-    /// Sets the time for which dead letters are kept, by the store's clock. By default they are
-    /// kept until they are redriven or deleted. Older letters are deleted by workers, once a
-    /// minute, and up to two of them whenever a letter is written.
+    /// Sets how long dead letters are kept, by the store's clock. By default they are kept until
+    /// they are redriven or deleted. Workers delete older letters once a minute, and up to two of
+    /// them are deleted whenever a letter is written.
     #[must_use]
     pub fn max_dead_letter_age(mut self, age: Duration) -> Self {
         self.bounds.age = millis_up(age);
@@ -178,8 +178,8 @@ impl Embedded {
     /// Opens the store in a file, or creates it if there is none. On Unix, only the owner can read
     /// and write a file that is created.
     ///
-    /// A file of 16 MiB or more is compacted first if less than half of it is needed, for which the
-    /// contents are copied. After a process was killed, the whole file is read.
+    /// A file of 16 MiB or more is compacted first if less than half of it is needed, which copies
+    /// the contents. After a process was killed, the whole file is read.
     ///
     /// # Errors
     ///

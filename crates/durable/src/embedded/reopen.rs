@@ -73,7 +73,7 @@ impl ReopeningFile {
         quietly(|| drop(failed));
         open.file = Some(self.opener.open(false)?);
         drop(open);
-        // The windows load again, because only now can it be seen if the failed operation was
+        // The windows load again, because only now can it be seen whether the failed operation was
         // executed, and another process may have had the file meanwhile. No lock is held, because a
         // waker may drop the store.
         quietly(|| self.watchers.invalidate());

@@ -15,8 +15,8 @@ use std::sync::Arc;
 const STEP: usize = 10_000;
 
 impl Snapshot {
-    /// Runs one step, from the first key or from the end of the step before. The first one has all
-    /// numbers that the store keeps. Each counts keys that are due, and then those of paused
+    /// Runs one step, from the first key or from the end of the step before. The first step has all
+    /// numbers that the store keeps. Each step counts keys that are due, and then keys of paused
     /// timers.
     pub(super) fn stats(&self, from: &Key, now: Millis) -> Result<Counts, TransitionError> {
         let due = self.0.open_table(DUE)?;

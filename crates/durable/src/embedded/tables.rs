@@ -7,16 +7,16 @@
 //! | `dead` | number | [`Dead`] |
 //! | `meta` | `layout`, `fence`, `dead`, `leased`, `paused` | a number |
 //!
-//! A timer has one record, and one key in `due` with the time at which its record is
-//! [indexed](Record::indexed). Both are written in one transaction. A slice is a range of the keys
-//! of `due`. `leased` is the number of records with a lease, which each transaction updates.
+//! A timer has one record, and one key in `due` with the [indexed](Record::indexed) time of its
+//! record. Both are written in one transaction. A slice is a range of the keys of `due`. `leased`
+//! is the number of records with a lease, which each transaction updates.
 //!
 //! **A key may be damaged on the disk**, because our checksums do not cover keys. Ids are therefore
 //! bytes here, as the database would panic at a text that is not UTF-8. The checksum of a record
 //! includes its id. Records are authoritative and the index is derived from them, so an operation
-//! repairs what it finds missing or misplaced in the index. If the order of keys is broken, lookups
-//! may miss other keys as well, and a page reports that. `mend.rs` checks and repairs both tables
-//! completely.
+//! repairs the keys that it finds missing or misplaced in the index. If the order of keys is
+//! broken, lookups may miss other keys as well, and a page reports that. `mend.rs` checks and
+//! repairs both tables completely.
 
 #![forbid(unsafe_code)]
 
@@ -58,8 +58,8 @@ fn letter(number: u64, bytes: &[u8]) -> Result<Dead, DurableError> {
     Dead::decode(bytes).ok_or_else(|| DurableError::corrupt_letter(number))
 }
 
-/// Returns the number of a letter, and the time at which it was given up. A letter that cannot be
-/// read is never too old.
+/// Returns the number of a letter, and when it was given up. A letter that cannot be read is never
+/// too old.
 pub(super) fn letter_age(
     (number, bytes): (AccessGuard<'_, u64>, AccessGuard<'_, &'static [u8]>),
 ) -> (u64, Millis) {
@@ -119,7 +119,7 @@ impl Former {
 pub(super) struct Transaction {
     pub(super) inner: WriteTransaction,
     pub(super) changes: Changes,
-    /// The number of leases that began, less that of those that ended.
+    /// The number of leases that began, less the number that ended.
     pub(super) leases: i64,
     /// The number of bytes of records that were read and written.
     weight: usize,
@@ -309,8 +309,8 @@ impl Transaction {
         Ok(meta.get("paused")?.is_some_and(|paused| paused.value() != 0))
     }
 
-    /// Grants a lease. With `takes_over`, a paused store grants that of a timer whose lease has
-    /// expired.
+    /// Grants a lease. With `takes_over`, a paused store still grants the lease of a timer whose
+    /// last lease has expired.
     pub(super) fn lease(
         &mut self,
         key: &Key,
@@ -427,8 +427,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Deletes some of the oldest letters beyond the bounds. One that cannot be read, or was
-    /// written when the clock was ahead, has no age, and keeps none of those behind it.
+    /// Deletes some of the oldest letters beyond the bounds. A letter that cannot be read, or was
+    /// written when the clock was ahead, has no age, and the letters behind it can be deleted.
     fn trim_letters(&mut self, bounds: &LetterBounds, now: Millis) -> Result<(), TransitionError> {
         if bounds.is_unbounded() {
             return Ok(());
@@ -555,7 +555,7 @@ impl Snapshot {
         let due = self.0.open_table(DUE)?;
         let (mut keys, mut beyond, mut misplaced) = (Vec::<Key>::new(), Vec::<Key>::new(), None);
         for entry in due.range::<(u64, &[u8])>((from.0, from.1.as_bytes())..)? {
-            // A key that is too late may precede others, which the next key reveals.
+            // A key that is too late may precede others. The next key reveals that.
             if keys.len() == limit || beyond.len() == 2 {
                 break;
             }

@@ -6,8 +6,8 @@
 //! waits for the disk. The queue has no bound of its own. It is as long as there are waiting calls.
 //!
 //! **When the disk fails** (no space is left, nothing can be written), the callers of the batch get
-//! the error, and so do those that call during the pause that follows. Calls of a worker wait, and
-//! are retried after the pause. There is at most one for each handler of the worker, plus one page.
+//! the error, and so do callers during the pause that follows. Calls of a worker wait, and are
+//! retried after the pause. There is at most one for each handler of the worker, plus one page.
 
 #![forbid(unsafe_code)]
 
@@ -30,7 +30,7 @@ use tourbillon::{Clock, MonotonicClock};
 /// The maximum number of operations in a transaction.
 const BATCH: usize = 4096;
 
-/// The number of bytes of records read and written after which a transaction ends.
+/// A transaction ends after this number of bytes of records read and written.
 const WEIGHT: usize = 16 << 20;
 
 /// The first and the longest pause after a failure of the disk.
@@ -119,7 +119,7 @@ impl<T: 'static> Calls<T> {
     }
 }
 
-/// The error with which the last transaction failed, or `None` if it succeeded.
+/// The error of the last transaction, or `None` if it succeeded.
 pub(super) type Trouble = Arc<Mutex<Option<DurableError>>>;
 
 /// Starts the thread that writes.
@@ -144,7 +144,7 @@ pub(super) fn writer(
     })
 }
 
-/// Executes a batch, to which calls are added that arrive meanwhile.
+/// Executes a batch, and adds calls that arrive meanwhile.
 fn commit(
     file: &File,
     batch: &mut WorkBatch<Transaction>,

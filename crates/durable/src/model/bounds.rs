@@ -10,17 +10,17 @@ use std::time::Duration;
 pub(crate) struct LetterBounds {
     /// The number of letters that are kept.
     pub(crate) most: u64,
-    /// The time for which a letter is kept.
+    /// How long a letter is kept.
     pub(crate) age: Millis,
 }
 
 impl LetterBounds {
-    /// The number of letters that are deleted when one is written, at most. It is more than one, so
-    /// that a store that was unbounded before shrinks.
+    /// The maximum number of letters that are deleted when a letter is written. It is more than
+    /// one, so that a store that was unbounded before shrinks.
     pub(crate) const AT_ONCE: usize = 2;
 
-    /// The number of the oldest letters that are read when one is written, at most. Those that have
-    /// no age are passed over.
+    /// The maximum number of the oldest letters that are read when a letter is written. Letters
+    /// without an age are skipped.
     pub(crate) const AHEAD: usize = 16;
 
     pub(crate) fn new(most: u64, age: Duration) -> Self {

@@ -87,7 +87,7 @@ pub enum Finding {
     },
     /// The record of a timer cannot be read, or belongs to another id.
     Unreadable {
-        /// The id under which the record is stored. Damaged bytes that are not UTF-8 are replaced.
+        /// The id that the record is stored under. Damaged bytes that are not UTF-8 are replaced.
         id: String,
     },
     /// The counter of leases of a file, or of a partition in Redis, differs from the number of
@@ -106,8 +106,8 @@ impl Finding {
     }
 }
 
-/// A position in a store that is being checked. It names a part of the store, and the key in that
-/// part after which the check continues. Each store defines its parts and keys.
+/// A position in a store that is being checked. It names a part of the store and a key in that
+/// part. The check continues after this key. Each store defines its parts and keys.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Cursor {
     pub(crate) part: u64,
@@ -133,7 +133,7 @@ pub(crate) struct Checked {
     /// The number of leases that this part of the store has counted, if the part has records.
     pub(crate) counter: Option<LeaseCounter>,
     pub(crate) findings: Vec<Finding>,
-    /// The position at which the check continues, or `None` at the end of the store.
+    /// The position where the check continues, or `None` at the end of the store.
     pub(crate) next: Option<Cursor>,
 }
 

@@ -12,8 +12,8 @@ pub(crate) type Millis = u64;
 /// How long a call to a server is retried by default.
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a call to a server is retried at most. A server recognises an operation that is sent
-/// again for an hour.
+/// How long a call to a server is retried at most. For an hour, a server recognises an operation
+/// that is sent again.
 pub(crate) const LONGEST_CALL: Duration = Duration::from_secs(600);
 
 /// The latest due time, the end of the year 9999.

@@ -5,7 +5,7 @@
 /// The events that acknowledged changes survive, as the store is configured at present. Returned by
 /// [`DurableTimers::durability`](crate::DurableTimers::durability).
 ///
-/// For a cluster the losses and the replicas are those of the worst of its masters.
+/// For a cluster the losses and the replicas are the worst values of its masters.
 ///
 /// # Examples
 ///
@@ -25,12 +25,12 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Durability {
-    /// The loss if the process of the store is killed, which is this one for a file.
+    /// The loss if the process of the store is killed, which is this process for a file.
     pub killed: Loss,
     /// The loss if the machine of the store fails or loses its power.
     pub power_failure: Loss,
-    /// The number of connected replicas. Changes reach them after they were acknowledged, so a
-    /// failover loses some.
+    /// The number of connected replicas. Changes reach the replicas after they were acknowledged,
+    /// so a failover loses some.
     pub replicas: u64,
     /// The name and version of the server, or of one master of a cluster. `None` for a file.
     pub version: Option<String>,
@@ -59,7 +59,7 @@ pub enum Loss {
     SinceSnapshot,
     /// Everything, because the server keeps timers in memory only.
     Everything,
-    /// Unknown, because the server does not tell its configuration (`CONFIG GET` is forbidden, as
+    /// Unknown, because the server does not reveal its configuration (`CONFIG GET` is forbidden, as
     /// on many managed servers).
     Unknown,
 }

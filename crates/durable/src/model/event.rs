@@ -102,9 +102,9 @@ pub enum Event {
 pub struct Attempt {
     /// The timer's id.
     pub id: String,
-    /// The time for which the delivery was planned.
+    /// The planned time of the delivery.
     pub planned: SystemTime,
-    /// The time at which this attempt was due, which is later than `planned` for a retry.
+    /// The due time of this attempt, which is later than `planned` for a retry.
     pub due: SystemTime,
     /// The number of the attempt, starting at 1.
     pub attempt: u32,
@@ -270,13 +270,12 @@ pub enum Outcome {
     /// The lease was taken over or the timer was replaced, so the handler's result does not count.
     TooLate,
     /// The worker was asked to end, and the store did not reply before the lease had run out. It is
-    /// unknown if the handler's result counts. If it does not, the timer is delivered again.
+    /// unknown whether the handler's result counts. If it does not, the timer is delivered again.
     Unanswered,
     /// No attempt was made, because the timer's record is missing or cannot be read (a damaged
     /// file, or another program wrote to the store). To find the extent of the damage, call
     /// [`DurableTimers::check`]. Other timers are delivered. This timer is read and reported again
-    /// after a minute. The number of the attempt is 0, and it was planned for the time at which it
-    /// was due.
+    /// after a minute. The number of the attempt is 0, and its planned time is its due time.
     ///
     /// [`DurableTimers::check`]: crate::DurableTimers::check
     Unreadable {

@@ -26,7 +26,7 @@ pub(crate) struct Page {
     pub(crate) more: bool,
     /// Set if the store is paused.
     pub(crate) paused: bool,
-    /// A key that is not greater than the one before it, so that one of the two is damaged.
+    /// A key that is not greater than the key before it, so one of the two is damaged.
     pub(crate) misplaced: Option<Key>,
 }
 

@@ -1,5 +1,5 @@
-//! What a timer is: its record, options, rule and key, and what is told of it. Nothing here knows a
-//! store.
+//! The model of a timer: its record, options, rule and key, and the reports about it. Nothing here
+//! depends on a store.
 
 #![forbid(unsafe_code)]
 

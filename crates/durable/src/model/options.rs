@@ -97,20 +97,20 @@ pub enum Existing {
     /// Replace the existing timer. A running attempt of it no longer counts, and its
     /// acknowledgement is too late.
     Replace,
-    /// Change the existing timer, as the deploy of a program does whose nightly job has a new rule
-    /// or payload.
+    /// Change the existing timer, for example when you deploy a program whose nightly job has a new
+    /// rule or payload.
     ///
     /// - The payload and all options are replaced, and apply from the next attempt on. A running
-    ///   attempt continues with what it was given, and its result counts. Its number and fencing
-    ///   token stay.
+    ///   attempt continues with the old values, and its result counts. Its number and fencing token
+    ///   stay.
     /// - The due time is kept if it was not changed, so that an overdue delivery or a retry is not
     ///   lost. It is unchanged if `when` is [`When::ByRule`] and the rule is the same, or `when` is
-    ///   [`When::At`] the planned time. With `ByRule`, a time that is later than the next one of a
+    ///   [`When::At`] the planned time. With `ByRule`, a time that is later than the next time of a
     ///   cron expression is corrected, because it was planned when the clock was ahead.
-    /// - A changed time is that of the next delivery. A resting timer moves there, with all its
+    /// - A changed time applies to the next delivery. A resting timer moves there, with all its
     ///   attempts. If an attempt is running, that delivery ends first, retries included, and the
     ///   new time comes [next](crate::DurableTimer::next).
-    /// - If a delivery is waiting as [next](crate::Inserted::Next), that is the one whose time is
+    /// - If a delivery is waiting as [next](crate::Inserted::Next), its time is the time that is
     ///   compared and changed.
     /// - A paused timer stays paused.
     Update,
@@ -123,8 +123,8 @@ pub enum Existing {
 /// minutes that is shortened by up to half at random, a lease of 15 seconds, no time to live, no
 /// repetition, no headers, and refusal of existing ids.
 ///
-/// The methods that begin with `get_` return what was set, for options that were read from a store
-/// ([`DurableTimer::options`](crate::DurableTimer::options)).
+/// The methods that begin with `get_` return the values that were set, for options that were read
+/// from a store ([`DurableTimer::options`](crate::DurableTimer::options)).
 ///
 /// # Examples
 ///
@@ -219,7 +219,7 @@ impl Options {
         self
     }
 
-    /// Sets the number of attempts after which the timer becomes a dead letter. At least one.
+    /// Sets how many attempts are made before the timer becomes a dead letter. At least one.
     #[must_use]
     pub fn attempts(mut self, attempts: u32) -> Self {
         self.settings.attempts = attempts;
@@ -233,13 +233,12 @@ impl Options {
         self
     }
 
-    /// Sets the duration of a lease, from one millisecond to one day. It is the time after which
-    /// the timer of a worker that has died is retried. A running worker renews the lease at each
-    /// third of it, so handlers may run longer, up to the [time limit](crate::Worker::time_limit)
-    /// of the worker. If no renewal succeeds in time, the handler's future is dropped and the
-    /// attempt has failed.
+    /// Sets the duration of a lease, from one millisecond to one day. If a worker dies, its timer
+    /// is retried after this time. A running worker renews the lease at each third of it, so
+    /// handlers may run longer, up to the [time limit](crate::Worker::time_limit) of the worker. If
+    /// no renewal succeeds in time, the handler's future is dropped and the attempt has failed.
     ///
-    /// A lease should be longer than interruptions of the store that attempts are to survive. In a
+    /// Choose a lease longer than the interruptions of the store that attempts must survive. In a
     /// file each renewal writes the timer with its payload.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
@@ -247,8 +246,8 @@ impl Options {
         self
     }
 
-    /// Sets the time after the planned time within which an attempt may begin. A later timer
-    /// becomes a dead letter.
+    /// Sets how long after the planned time an attempt may begin. A later timer becomes a dead
+    /// letter.
     #[must_use]
     pub fn time_to_live(mut self, time_to_live: Duration) -> Self {
         self.settings.time_to_live = Some(millis_up(time_to_live));
@@ -278,14 +277,14 @@ impl Options {
     }
 
     /// Repeats the timer at an interval of one millisecond to 36,500 days, rounded up to
-    /// milliseconds. Each delivery is planned a whole number of intervals after the one before, so
-    /// deliveries that are late or retried do not shift those that follow. After a delivery is
-    /// acknowledged or becomes a dead letter, the next one is planned for the first such time after
-    /// the last attempt began, unless [`misfire`](Self::misfire) sets otherwise.
+    /// milliseconds. Each delivery is planned a whole number of intervals after the previous
+    /// delivery, so deliveries that are late or retried do not shift later deliveries. After a
+    /// delivery is acknowledged or becomes a dead letter, the next one is planned for the first
+    /// such time after the last attempt began, unless [`misfire`](Self::misfire) sets otherwise.
     ///
     /// The first delivery comes at the time that is passed to
     /// [`insert`](crate::DurableTimers::insert). [`reset`](crate::DurableTimers::reset) moves it
-    /// and those that follow.
+    /// and all later deliveries.
     ///
     /// # Examples
     ///
@@ -356,7 +355,7 @@ impl Options {
         self
     }
 
-    /// Returns the number of attempts after which the timer becomes a dead letter.
+    /// Returns how many attempts are made before the timer becomes a dead letter.
     #[must_use]
     pub fn get_attempts(&self) -> u32 {
         self.settings.attempts
@@ -375,13 +374,13 @@ impl Options {
         Duration::from_millis(self.settings.lease)
     }
 
-    /// Returns the time after the planned time within which an attempt may begin.
+    /// Returns how long after the planned time an attempt may begin.
     #[must_use]
     pub fn get_time_to_live(&self) -> Option<Duration> {
         self.settings.time_to_live.map(Duration::from_millis)
     }
 
-    /// Returns the rule by which the timer repeats.
+    /// Returns the timer's repetition rule.
     #[must_use]
     pub fn get_rule(&self) -> Option<&Rule> {
         self.settings.rule.as_ref()
@@ -394,7 +393,7 @@ impl Options {
         window.map_or(Misfire::Once, |window| Misfire::SkipAfter(Duration::from_millis(window)))
     }
 
-    /// Returns the names and values of the headers, in the order in which they were set.
+    /// Returns the names and values of the headers, in the order they were set.
     pub fn get_headers(&self) -> impl Iterator<Item = (&str, &str)> {
         self.settings.headers.iter().map(|(name, value)| (&**name, &**value))
     }

@@ -38,7 +38,7 @@ pub(crate) struct Settings {
     pub(crate) lease: Millis,
     pub(crate) time_to_live: Option<Millis>,
     pub(crate) rule: Option<Rule>,
-    /// The delay after which an occurrence is skipped.
+    /// The maximum delay of an occurrence that is not skipped.
     pub(crate) window: Option<Millis>,
     /// Names and values.
     pub(crate) headers: Vec<(String, String)>,
@@ -79,14 +79,13 @@ pub(crate) struct Record {
     pub(crate) next: Option<Box<Record>>,
 }
 
-/// The distance by which the keys of paused timers follow those of all others in the index of due
-/// times, so that workers do not load them. It is greater than
-/// [`LATEST`](crate::model::clock::LATEST).
+/// The offset that moves the keys of paused timers behind all other keys in the index of due times,
+/// so that workers do not load them. It is greater than [`LATEST`](crate::model::clock::LATEST).
 pub(crate) const PARKED: Millis = 1 << 48;
 
 impl Record {
     /// Returns the time in the key of the timer in the index. A paused timer that rests is parked
-    /// behind all others, in the order of due times.
+    /// behind all other timers, in the order of due times.
     pub(crate) fn indexed(&self) -> Millis {
         if self.paused && self.fence.is_none() { self.due + PARKED } else { self.due }
     }
@@ -213,7 +212,7 @@ impl Record {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Dead {
     pub(crate) id: String,
-    /// The time at which it was given up.
+    /// When the timer was given up.
     pub(crate) died: Millis,
     pub(crate) reason: DeadReason,
     pub(crate) record: Record,
@@ -272,7 +271,7 @@ pub enum DeadReason {
 }
 
 impl Dead {
-    /// Returns the first number that the letter may have in a store into which it is copied.
+    /// Returns the first number that the letter may have in a store it is copied to.
     pub(crate) fn first_number(&self) -> u64 {
         self.died * 1024
     }
@@ -292,7 +291,7 @@ impl Dead {
         bytes.sealed("")
     }
 
-    /// Decodes a dead letter. Returns `None` if the bytes are not one.
+    /// Decodes a dead letter. Returns `None` if the bytes are not a dead letter.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut rest = unsealed("", bytes)?;
         let (id, died) = (rest.string()?, rest.long()?);

@@ -1,4 +1,4 @@
-//! [`Rule`] and [`Misfire`], by which a timer repeats.
+//! [`Rule`] and [`Misfire`], the repetition of a timer.
 
 #![forbid(unsafe_code)]
 
@@ -9,8 +9,7 @@ use std::time::Duration;
 /// The maximum interval of [`Rule::Every`], 100 years of 365 days.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-/// The rule by which a timer repeats, as [`Options::get_rule`](crate::Options::get_rule) returns
-/// it.
+/// The repetition rule of a timer, returned by [`Options::get_rule`](crate::Options::get_rule).
 ///
 /// # Examples
 ///
@@ -73,13 +72,14 @@ pub enum Rule {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Misfire {
-    /// One delivery makes up for all missed occurrences, however late it is. It is that of the
-    /// first one. The next is planned for the first time of the rule after it has begun.
+    /// The first missed occurrence is delivered, however late it is, and makes up for all missed
+    /// occurrences. The next is planned for the first time of the rule after this delivery has
+    /// begun.
     #[default]
     Once,
     /// An occurrence is skipped if its first attempt would begin later than this after its planned
     /// time. The timer continues with the first occurrence that is still within the window, or else
-    /// with the next one, and [`observe`](crate::Worker::observe) gets
+    /// with the next occurrence, and [`observe`](crate::Worker::observe) gets
     /// [`Outcome::Missed`](crate::Outcome::Missed).
     ///
     /// In contrast, a [`time_to_live`](crate::Options::time_to_live) makes a late occurrence a dead
@@ -119,7 +119,7 @@ impl Rule {
 }
 
 /// Returns the first time after `after` that is a whole number of steps after `planned`, so that a
-/// late delivery does not shift the ones after it.
+/// late delivery does not shift later deliveries.
 fn next_step(planned: Millis, step: Millis, after: Millis) -> Option<Millis> {
     let steps = after.saturating_sub(planned).checked_div(step)? + 1;
     let next = steps.checked_mul(step)?.checked_add(planned)?;

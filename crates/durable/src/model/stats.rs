@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 
 /// Statistics of a store, returned by [`DurableTimers::stats`](crate::DurableTimers::stats).
 ///
-/// Each timer is counted as resting, leased or paused. The overdue timers are a part of those that
-/// are resting or leased.
+/// Each timer is counted as resting, leased or paused. An overdue timer is also counted as resting
+/// or leased.
 ///
 /// # Examples
 ///
@@ -41,7 +41,7 @@ pub struct Stats {
     pub resting: u64,
     /// The number of timers with an attempt that is running, or was running when its worker died.
     pub leased: u64,
-    /// The number of timers that are [paused](crate::DurableTimers::pause_timer), without those
+    /// The number of timers that are [paused](crate::DurableTimers::pause_timer), without timers
     /// whose attempt is still running.
     pub paused: u64,
     /// The number of timers that a worker could lease now, because they are due or their lease has
@@ -59,7 +59,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Returns the time for which the oldest timer has been overdue, or zero if none is.
+    /// Returns how long the oldest timer has been overdue, or zero if no timer is.
     ///
     /// If the lag grows while the store is not paused, then either no worker is running or the
     /// workers cannot keep up.
@@ -70,20 +70,20 @@ impl Stats {
     }
 }
 
-/// The numbers of a part of a store, or those that one step counts.
+/// The numbers of a part of a store, or of one step.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) now: Millis,
     pub(crate) timers: u64,
     pub(crate) leased: u64,
-    /// The number of keys behind those of all timers that are not paused.
+    /// The number of keys behind the keys of all timers that are not paused.
     pub(crate) parked: u64,
     /// The number of keys that are due.
     pub(crate) overdue: u64,
     pub(crate) oldest: Option<Millis>,
     pub(crate) dead: u64,
     pub(crate) paused: bool,
-    /// The key at which the next step begins, which counts only keys.
+    /// The first key of the next step, which counts only keys.
     pub(crate) next: Option<Key>,
 }
 

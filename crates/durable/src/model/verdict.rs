@@ -8,7 +8,7 @@ use std::time::Duration;
 /// The result of a handler, which decides what becomes of the timer.
 ///
 /// A handler returns anything that converts into a verdict, such as a `Result<(), E>` (an error is
-/// a retry) or a `Result<Verdict, E>`, in which `?` works.
+/// a retry) or a `Result<Verdict, E>`, where `?` works.
 ///
 /// # Examples
 ///
@@ -82,8 +82,8 @@ pub enum Verdict {
     GiveBack {
         /// The minimum wait, counted from the store's acceptance of the verdict.
         after: Duration,
-        /// The [error](crate::DurableTimer::error) of the timer from now on. It stays as it was
-        /// with `None`.
+        /// The [error](crate::DurableTimer::error) of the timer from now on. With `None` it does
+        /// not change.
         error: Option<String>,
     },
 }

@@ -12,22 +12,22 @@
 //! a few lanes, so that the server executes one batch while another waits for the disk.
 //!
 //! **Retried, executed once.** The batches of a lane are numbered. The server keeps the reply to
-//! the last one in a row that it writes in the same transaction. A batch is resent under its number
-//! until a reply arrives, and gets the kept one if it was executed, whether the connection broke
-//! before, during or after the commit. A lower number is rejected.
+//! the last batch in a row that it writes in the same transaction. A batch is resent under its
+//! number until a reply arrives, and gets the kept reply if it was executed, whether the connection
+//! broke before, during or after the commit. A lower number is rejected.
 //!
 //! **A batch waits for no caller.** A caller's transaction may stay open for long. An operation
 //! whose timer such a transaction has locked is answered with [`LOCKED`], and sent again after a
 //! pause, by itself. A lock that cannot be seen, such as the lock of an id that was inserted and
 //! not committed, makes a batch fail after 10 ms. It is then sent again with each of its operations
 //! protected from the others. Until that id is free, all operations that may wait for it are sent
-//! in a lane of their own.
+//! in a separate lane.
 //!
-//! **Each by itself if they fail together.** A transaction is atomic, so one operation that the
-//! server rejects, or a limit of time for statements, would keep the others of its batch from being
-//! executed. Such a batch is taken apart, and each of its operations is sent as a batch of its own,
-//! by a task of its own. If it was sent before without a reply, it is settled first, because that
-//! copy may have been executed, or may still arrive.
+//! **Operations that fail together are sent one by one.** A transaction is atomic, so one
+//! operation that the server rejects, or a time limit for statements, would keep the others of its
+//! batch from being executed. Such a batch is taken apart, and each of its operations is sent as
+//! its own batch by its own task. If it was sent before without a reply, it is settled first,
+//! because that copy may have been executed, or may still arrive.
 //!
 //! **Callers that timed out** have already received `Unreachable`. Their operations are left out of
 //! a resend.
@@ -49,8 +49,7 @@ use tokio::time::timeout;
 /// The maximum number of operations in a batch.
 const MAX_OPERATIONS: usize = 256;
 
-/// The maximum number of operations in a batch of the lane [`HELD`], each of which may wait for 2
-/// ms.
+/// The maximum number of operations in a batch of the lane [`HELD`], where each may wait for 2 ms.
 const MAX_HELD: usize = 32;
 
 /// The maximum number of bytes in a batch, unless a single operation is longer.
@@ -67,9 +66,9 @@ struct Batch {
 }
 
 impl Operations {
-    /// Executes an operation with the next batch of its lane, again and again while another
-    /// transaction keeps it from being executed. Gives up after a while if `retry` says so, and
-    /// leaves the operation out of a batch that is not sent yet when it is dropped.
+    /// Executes an operation with the next batch of its lane, and repeats it while another
+    /// transaction keeps it from being executed. Gives up after a while if `retry` says so. If the
+    /// future is dropped, the operation is left out of a batch that is not sent yet.
     pub(super) async fn change(
         self: &Arc<Self>,
         retry: Retry,
@@ -211,7 +210,7 @@ impl Operations {
                 Err(fault) => fault,
             };
             let why = match fault {
-                // One of them may be the reason.
+                // One of the requests may be the cause.
                 Fault::Fatal(_) | Fault::Rejected(DurableError::Io(_)) if requests.len() > 1 => {
                     return Some(requests);
                 }
@@ -270,7 +269,7 @@ impl Operations {
                         return self.complete(requests, replies);
                     }
                 }
-                // No operation was executed by this, so it is the store that cannot be used.
+                // This executes no operation, so the store itself cannot be used.
                 Err(Fault::Fatal(error)) => return respond(&mut requests, |_| true, &error),
                 Err(_) => tokio::time::sleep(PAUSES[1]).await,
             }

@@ -19,8 +19,8 @@ use tokio_postgres::types::ToSql;
 /// `new`, `kept`, `replaced`, `next` or `updated`. A refused id is an error of the server
 /// (`unique_violation`).
 ///
-/// A role needs `USAGE` on the schema and `EXECUTE` on the function `insert_with` for it, and no
-/// permission for the tables. After a timer that is due within twelve seconds, `PREPARE
+/// For the call, a role needs `USAGE` on the schema and `EXECUTE` on the function `insert_with`,
+/// but no permission for the tables. After a timer that is due within twelve seconds, `PREPARE
 /// TRANSACTION` fails if a worker listens, unless the call is [without a
 /// notice](Self::without_notice).
 ///
@@ -140,9 +140,9 @@ impl PostgresInsert {
     }
 
     /// Notifies no worker when the transaction is committed, so that a timer that is due within
-    /// twelve seconds may be late by two. PostgreSQL executes commits with notices one after
-    /// another, each until it is on the disk. This costs a transaction nothing unless others commit
-    /// at the same time.
+    /// twelve seconds may be late by two seconds. PostgreSQL executes commits with notices one
+    /// after another, each until it is on the disk. This costs a transaction nothing unless other
+    /// transactions commit at the same time.
     ///
     /// # Examples
     ///

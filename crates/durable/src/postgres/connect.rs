@@ -22,7 +22,7 @@ impl Postgres {
     /// (`postgres://user:password@host:port/database`) or a list of settings
     /// (`host=… dbname=…`), as `psql` understands them.
     ///
-    /// With several hosts, as in `postgres://10.0.0.1,10.0.0.2/shop`, the first one whose server
+    /// With several hosts, as in `postgres://10.0.0.1,10.0.0.2/shop`, the first host whose server
     /// can be written is used. After a failover, when connections break, that is the promoted
     /// standby.
     ///
@@ -31,10 +31,9 @@ impl Postgres {
     /// its certificate is trusted.
     ///
     /// The tables and functions of the store are created if they do not exist, and upgraded if they
-    /// are older than this version. The user needs the permission to create the schema then, unless
-    /// it exists and is empty, or has to be the owner of the store. If users of a service must not
-    /// have these permissions, run [`migration`](Self::migration) as another role, or `timers
-    /// migrate`.
+    /// are older than this version. The user then needs the permission to create the schema, unless
+    /// it exists and is empty, or has to own the store. If users of a service must not have these
+    /// permissions, run [`migration`](Self::migration) as another role, or `timers migrate`.
     ///
     /// # Errors
     ///
@@ -114,8 +113,8 @@ impl Postgres {
     }
 }
 
-/// Parses an address. Its errors show none of it, because a part of the password may stand in place
-/// of an option or of a host.
+/// Parses an address. Errors show no part of the address, because a part of the password may stand
+/// in place of an option or a host.
 fn parse(url: &str) -> Result<Config, DurableError> {
     let wrong = |what: &str| DurableError::Address(what.to_owned()).at(&scheme_of(url));
     let config: Config =

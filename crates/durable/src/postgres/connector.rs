@@ -23,10 +23,10 @@ use {
     tokio_postgres_rustls::MakeRustlsConnect,
 };
 
-/// The messages of a connection, which has to be polled by them. They end with the connection.
+/// The messages of a connection, which makes progress while they are polled. They end with it.
 pub(super) type Messages = BoxStream<'static, AsyncMessage>;
 
-/// The way to open a connection by a configuration.
+/// Opens connections with a configuration.
 ///
 /// | `sslmode` | the connection |
 /// |---|---|
@@ -37,7 +37,7 @@ pub(super) type Messages = BoxStream<'static, AsyncMessage>;
 /// A certificate that is not trusted, or names another host, fails the handshake in any mode.
 #[derive(Clone)]
 pub struct Connector {
-    /// The credentials in place of those in a configuration.
+    /// The credentials that override a configuration's.
     credentials: Option<Credentials>,
     #[cfg(feature = "postgres-tls")]
     tls: Option<MakeRustlsConnect>,
@@ -83,7 +83,7 @@ impl Connector {
         Ok(Self { credentials: None })
     }
 
-    /// Sets credentials in place of those in a configuration.
+    /// Sets credentials that override a configuration's.
     pub(super) fn credentials(mut self, credentials: Option<Credentials>) -> Self {
         self.credentials = credentials;
         self
@@ -121,7 +121,7 @@ impl Connector {
             return Err(refused);
         }
         match with(config.clone().ssl_mode(SslMode::Disable), NoTls).await {
-            // It has no entry for connections without TLS.
+            // The server has no entry for connections without TLS.
             Err(error) if error.code() == Some(&SqlState::INVALID_AUTHORIZATION_SPECIFICATION) => {
                 Err(refused)
             }

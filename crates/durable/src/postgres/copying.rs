@@ -36,7 +36,7 @@ impl Operations {
         self: &Arc<Self>,
         letters: &[Dead],
     ) -> Result<(), DurableError> {
-        // One after another, so that those of one millisecond keep their order.
+        // One after another, so that letters of one millisecond keep their order.
         for dead in letters {
             let how = Some(["0", "1", "2", "3"][reason(dead.reason)]);
             let number = Some(dead.first_number());

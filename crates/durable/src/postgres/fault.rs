@@ -8,12 +8,12 @@ use std::io;
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
-/// The surroundings of a server, on which the classification of its errors depends.
+/// The setting of a server, which affects the classification of its errors.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setting {
-    /// Set if there is no other server to go to.
+    /// Set if no other server is configured.
     pub(super) alone: bool,
-    /// Set if the credentials can change, so that workers wait for others.
+    /// Set if the credentials can change, so that workers wait for new credentials.
     pub(super) credentials_change: bool,
 }
 
@@ -107,7 +107,7 @@ impl Fault {
         }
     }
 
-    /// Returns the error for which requests of workers are repeated.
+    /// Returns the error that makes workers repeat requests.
     pub(super) fn temporary(&self) -> Option<DurableError> {
         match self {
             Self::Fatal(_) => None,
@@ -134,8 +134,8 @@ fn io_error(error: &Error) -> Option<&io::Error> {
     std::error::Error::source(error).and_then(|source| source.downcast_ref())
 }
 
-/// Returns `true` if the client left a server that cannot be written. The system has no such error
-/// without a number.
+/// Returns `true` if the client left a server that cannot be written. Such an error of the system
+/// has a number.
 fn is_read_only(error: &Error) -> bool {
     io_error(error).is_some_and(|error| {
         error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none()
@@ -154,7 +154,7 @@ fn is_alert(_: &Error) -> bool {
     false
 }
 
-/// Returns what the server said, or what the connection failed of.
+/// Returns the server's message, or the cause of the connection failure.
 fn described(error: &Error) -> String {
     if let Some(said) = error.as_db_error() {
         let hint = said.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The position at which the keys of a worker begin, the checks for keys that appear before it, and
-//! the heartbeats after which it has to load all keys again.
+//! The position where the keys of a worker begin, the checks for keys that appear before it, and
+//! the gaps between heartbeats that make the worker load all keys again.
 
 #![forbid(unsafe_code)]
 
@@ -10,24 +10,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// The time between two checks for overdue keys, in durations of such a check. While a transaction
-/// is open for long, each of them passes all keys that have ended since.
+/// The time between two checks for overdue keys, as a multiple of a check's duration. While a
+/// transaction is open for long, each check passes all keys that have ended since.
 const REST: u32 = 20;
 
 /// The shortest time between two checks for overdue keys.
 const SHORTEST_REST: Duration = Duration::from_millis(100);
 
-/// The distance from now to the latest position from which a window is loaded again.
+/// A window is loaded again from at least this long before now.
 const FLOOR: Millis = 60_000;
 
-/// The time between two pages after which the worker may have counted as dead, less than that of
-/// `sql/load.sql` by the age that a heartbeat may have when it is not written again.
+/// The worker may have counted as dead if more than this passes between two pages. It is less than
+/// the time in `sql/load.sql` by the age that a heartbeat may have when it is not written again.
 const GONE: Millis = 4500;
 
 /// A check for overdue keys.
 #[derive(Debug)]
 pub(super) struct Late {
-    /// The due time from which the first check of a round begins.
+    /// The due time where the first check of a round begins.
     pub(super) from: Millis,
     pub(super) until: Millis,
     /// How long the keys have been overdue, in milliseconds.
@@ -38,10 +38,10 @@ pub(super) struct Late {
     pub(super) parts: Option<Vec<i32>>,
 }
 
-/// The checks for overdue keys, wherever a window begins. They are statements of their own, because
-/// they may take long. **A check continues after the last key that the one before found**, and from
-/// the first key on once there are no more. Keys that cannot be leased, because a transaction has
-/// locked them or all handlers are busy, therefore never keep others from being found.
+/// The checks for overdue keys, wherever a window begins. They are separate statements, because
+/// they may take long. **A check continues after the last key that the previous check found**, and
+/// from the first key on once there are no more. Keys that cannot be leased, because a transaction
+/// has locked them or all handlers are busy, therefore never keep other keys from being found.
 #[derive(Debug, Default)]
 pub(super) struct LateChecks(Mutex<LateCheck>);
 
@@ -67,13 +67,13 @@ impl LateChecks {
         due
     }
 
-    /// Returns the position at which the next check begins, at or after a due time.
+    /// Returns the position where the next check begins, at or after a due time.
     pub(super) fn position(&self, from: Millis) -> Key {
         let check = ignore_poison(self.0.lock());
         check.position.clone().unwrap_or(first_from(0)).max(first_from(from))
     }
 
-    /// Ends a check for up to `most` keys. Returns `true` if it found a key that the last one did
+    /// Ends a check for up to `most` keys. Returns `true` if it found a key that the last check did
     /// not.
     pub(super) fn end(&self, found: Vec<Key>, most: usize, begun: Instant, now: Instant) -> bool {
         let mut check = ignore_poison(self.0.lock());
@@ -91,22 +91,22 @@ impl LateChecks {
     }
 }
 
-/// The positions from which windows are loaded again. A worker has no key before its position,
-/// except those that appear later, which the checks for overdue keys find.
+/// The positions where reloads of windows begin. A worker has no key before its position, except
+/// keys that appear later, which the checks for overdue keys find.
 ///
-/// Without it each page from the first key on would pass the entries of all timers that repeat or
-/// are paused, and of those that have ended while a transaction is open for long.
+/// Without it each page from the first key on would pass the entries of all timers that repeat, are
+/// paused, or have ended while a transaction is open for long.
 #[derive(Debug, Default)]
 pub(super) struct Floors(Mutex<BTreeMap<u64, Floor>>);
 
-/// The time at which each worker last sent a heartbeat.
+/// When each worker last sent a heartbeat.
 #[derive(Debug, Default)]
 pub(super) struct Beats(Mutex<BTreeMap<u64, Millis>>);
 
 impl Beats {
     /// Notes the time of a page, which is a heartbeat. Returns `true` if the worker may have
-    /// counted as dead before. If it owns the same parts as then, others owned them in between, and
-    /// notices of keys were not sent if no other worker listened.
+    /// counted as dead before. If it owns the same parts as then, other workers owned them in
+    /// between, and notices of keys were not sent if no other worker listened.
     pub(super) fn note(&self, worker: u64, now: Millis) -> bool {
         let before = ignore_poison(self.0.lock()).insert(worker, now);
         before.is_some_and(|before| now.saturating_sub(before) > GONE)

@@ -1,9 +1,10 @@
 //! [`Link`], the connections to the server, with the retry policy.
 //!
-//! The crates `tokio-postgres` and `deadpool-postgres` provide the connections. **A connection that
-//! does not reply in time is given up, with all idle ones**, because those that broke silently (the
-//! machine is gone, or its address has moved) appear intact to the system for a quarter of an hour.
-//! The next one goes to the first address of the configuration whose server can be written.
+//! The crates `tokio-postgres` and `deadpool-postgres` provide the connections. **If a connection
+//! does not reply in time, it is closed with all idle connections**, because connections that broke
+//! silently (the machine is gone, or its address has moved) appear intact to the system for a
+//! quarter of an hour. The next connection goes to the first address of the configuration whose
+//! server can be written.
 
 #![forbid(unsafe_code)]
 
@@ -22,13 +23,13 @@ use tokio_postgres::config::{Host, TargetSessionAttrs};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Config, Error, Row};
 
-/// The reply timeout, also for a connection to one address.
+/// The timeout of a reply, and of connecting to one address.
 pub(super) const ANSWER: Duration = Duration::from_secs(2);
 
-/// The longest reply timeout of what is sent again and again.
+/// The maximum reply timeout of a request that is retried.
 pub(super) const LONGEST_ANSWER: Duration = Duration::from_secs(30);
 
-/// The time for which a caller waits that counts many rows.
+/// The timeout of statements that count many rows.
 const COUNT: Duration = Duration::from_secs(120);
 
 /// The first and the longest wait before a retry.
@@ -37,10 +38,10 @@ pub(super) const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::f
 /// A value of a statement.
 pub(super) type Param<'a> = (&'a (dyn ToSql + Sync), Type);
 
-/// The time for which a request is retried.
+/// How long a request is retried.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Retry {
-    /// Gives up after the [time of a call](super::PostgresOptions::call_timeout).
+    /// Gives up after the [call timeout](super::PostgresOptions::call_timeout).
     Caller,
     /// Retries until it succeeds, for a worker.
     Worker,
@@ -72,12 +73,12 @@ pub(super) struct Link {
     call: Duration,
     /// The addresses, for messages.
     address: String,
-    /// The last error for which a request is repeated, until one succeeds.
+    /// The last error that causes a request to be repeated, until a request succeeds.
     trouble: Mutex<Option<DurableError>>,
 }
 
 impl Link {
-    /// Returns a link by a configuration, which connects when it is used.
+    /// Returns a link for a configuration, which connects when it is used.
     pub(super) fn new(mut config: Config, options: &PostgresOptions) -> Result<Self, DurableError> {
         if config.get_target_session_attrs() == TargetSessionAttrs::Any {
             config.target_session_attrs(TargetSessionAttrs::ReadWrite);
@@ -122,14 +123,14 @@ impl Link {
         }
     }
 
-    /// Returns why a request has no reply for long.
+    /// Returns why a request has had no reply for long.
     pub(super) fn trouble(&self) -> DurableError {
         let trouble = ignore_poison(self.trouble.lock()).clone();
         trouble.unwrap_or_else(|| self.late("no reply").into_error())
     }
 
-    /// Notes the outcome of a request. One that only reads does not show that the server can write
-    /// again.
+    /// Notes the outcome of a request. A request that only reads does not show that the server can
+    /// write again.
     fn note<T>(&self, outcome: &Result<T, Fault>, writes: bool) {
         let mut trouble = ignore_poison(self.trouble.lock());
         match outcome {
@@ -141,7 +142,7 @@ impl Link {
         }
     }
 
-    /// Opens a connection that does not belong to the others.
+    /// Opens a connection outside of the pool.
     pub(super) async fn own(&self) -> Result<(Client, Messages), Error> {
         self.connector.open(&self.config).await
     }
@@ -156,7 +157,7 @@ impl Link {
         Fault::Passing { why: format!("{}: {what}", self.address), lost: true }
     }
 
-    /// Closes a connection that does not reply, and those that are idle.
+    /// Closes a connection that does not reply, and all idle connections.
     fn silent(&self, connection: Object) -> Fault {
         drop(Object::take(connection));
         self.pool.retain(|_, _| false);
@@ -200,7 +201,7 @@ impl Link {
         params: &[Param<'_>],
     ) -> Result<Vec<Row>, Fault> {
         let connection = self.connection().await?;
-        // A connection that has broken silently must not cost more than that.
+        // A connection that has broken silently must not cost more than `ANSWER`.
         let tests = answer > ANSWER;
         if tests && timeout(ANSWER, connection.check_connection()).await.is_err() {
             return Err(self.silent(connection));
@@ -209,7 +210,7 @@ impl Link {
             Ok(Ok(rows)) => Ok(rows),
             Ok(Err(error)) => {
                 let fault = self.fault(&error);
-                // It leads to a server that cannot be used (any more).
+                // The connection leads to a server that cannot be used (any more).
                 if matches!(fault, Fault::Passing { .. } | Fault::Rejected(_)) {
                     drop(Object::take(connection));
                 }
@@ -229,7 +230,7 @@ impl Link {
         let (mut pause, mut why, mut answer) = (PAUSES[0], String::new(), retry.answer());
         let asked = async {
             loop {
-                // Of the statements here only a page writes, the heartbeat of its worker.
+                // Of these statements only a page writes, namely the heartbeat of its worker.
                 let writes = retry.is_endless();
                 match self.once(answer, writes, sql, params).await {
                     Ok(rows) => return Ok(rows),

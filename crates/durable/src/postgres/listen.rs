@@ -1,17 +1,18 @@
-//! Notices, by which a worker learns of timers in its window that another process has inserted.
+//! Notices, which tell a worker of timers in its window that another process has inserted.
 //!
 //! Each transaction that adds a key within the next twelve seconds notifies the listeners when it
-//! commits (`process:part:due:id`, or `from:due` for the rest of many keys), unless all of them are
-//! in the process that adds it. A worker that leaves, and a store that is paused, are announced as
-//! well. A task listens on a connection of its own and notifies the workers. Notices are hints, so
-//! one that is duplicated costs at most a rejected lease, and a key whose notice was lost is late
-//! by a second (`sql/load.sql`). **All windows are loaded again when the connection breaks, each
-//! second until another one listens, and once more then.** A statement detects a connection that
+//! commits (`process:part:due:id`, or `from:due` for the rest of many keys), unless all listeners
+//! are in the process that adds it. A worker that leaves, and a store that is paused, are announced
+//! as well. A task listens on its own connection and notifies the workers. Notices are hints, so a
+//! duplicated notice costs at most a rejected lease, and a key whose notice was lost is late by a
+//! second (`sql/load.sql`). **All windows are loaded again when the connection breaks, each second
+//! until another connection listens, and once more then.** A statement detects a connection that
 //! broke silently. Once a minute all windows are loaded again in any case.
 //!
 //! **A pooler may lose all notices without an error.** The task therefore sends a notice to itself
 //! (`echo:number`) by another connection, when it begins to listen and once a minute. If the notice
-//! does not arrive, the task reports that, and has windows loaded again each second until one does.
+//! does not arrive, the task reports that, and has windows loaded again each second until a notice
+//! arrives.
 
 #![forbid(unsafe_code)]
 
@@ -27,26 +28,26 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{AsyncMessage, Client};
 use tourbillon::{Clock, MonotonicClock};
 
-/// The interval between statements that test the connection, and the time within which one must be
-/// answered. If the server has become unresponsive, notices are late by at most both.
+/// The interval between statements that test the connection, and the timeout of each. If the server
+/// has become unresponsive, notices are late by at most both.
 const PING: Duration = Duration::from_secs(1);
 
-/// The time after which a server that does not accept a connection is given up.
+/// The timeout for a server to accept a connection.
 const BEGINS: Duration = Duration::from_secs(10);
 
 /// The wait before another attempt to listen.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// The interval at which windows are loaded again while nothing is listened to.
+/// How often windows are loaded again while no connection listens.
 const UNSUBSCRIBED: Duration = Duration::from_secs(1);
 
 /// How often the task sends a notice to itself.
 const ECHO: Duration = Duration::from_secs(60);
 
-/// The time within which the notice must arrive.
+/// How long the notice may take to arrive.
 const ECHOES: Duration = Duration::from_secs(2);
 
-/// The interval at which windows are loaded again.
+/// How often windows are loaded again.
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// A receiver of notices.
@@ -163,7 +164,7 @@ async fn beside<T>(
 }
 
 /// Forwards notices until the connection ends or is silent. Returns `false` if notices were lost
-/// before, as was reported.
+/// before, which was reported.
 async fn follow(
     channel: &str,
     subscription: Subscription,

@@ -44,7 +44,7 @@ impl Operations {
             WHERE length < $3 ORDER BY place"
         );
         // No id has the character that the server cannot store, so the ids after a text with it are
-        // those after the part before it.
+        // the ids after the part before it.
         let after = after.split('\0').next().unwrap_or_default();
         let (limit, longest) = (limit_of(limit), limit_of(LONGEST_LIST));
         let params: [super::link::Param<'_>; 3] =

@@ -19,16 +19,16 @@ use tourbillon::{Clock, MonotonicClock};
 /// The number of parts.
 const PARTS: u64 = 64;
 
-/// The minimum number of keys that a check for overdue keys finds, and the maximum number of those
-/// that other workers own. They own most of them because they are busy, and not because they missed
-/// them.
+/// The minimum number of keys that a check for overdue keys finds, and the maximum number of keys
+/// of other workers. Most of these keys are overdue because their owners are busy, and not because
+/// their owners missed them.
 const LATE: usize = 64;
 
 /// How long a key has been overdue when its own worker looks for it, and when any worker does.
 const AGES: [Millis; 2] = [1000, 5000];
 
-/// Returns a key as the arguments of a query, whose keys begin with it, or after it if the last is
-/// `true`. No id has the character with which a window names the position after a key.
+/// Returns a key as the arguments of a query, whose keys begin with it, or after it if the last
+/// argument is `true`. No id has the character that a window uses for the position after a key.
 pub(super) fn bounded(from: &Key) -> (i64, &str, bool) {
     let id = from.1.strip_suffix('\0');
     (signed(from.0), id.unwrap_or(&from.1), id.is_some())
@@ -107,8 +107,8 @@ impl Operations {
     /// Adds the overdue keys that were found, and begins the next checks for them.
     ///
     /// Most keys that appear late are after the floor. A check before it may take long, because it
-    /// passes the entries of timers that have ended, and is separate. Keys from the low watermark
-    /// on, which is where a page begins that is not the first, are loaded in any case.
+    /// passes the entries of timers that have ended, so it is separate. Every page but the first
+    /// begins at the low watermark, and keys from there on are loaded in any case.
     fn check_for_late(
         self: &Arc<Self>,
         worker: u64,

@@ -7,13 +7,13 @@
 //!  nexts, letters  the deliveries that follow, the dead letters
 //! ```
 //!
-//! **Each transition is an SQL function** (`sql/`) and atomic. Its time is that of the server's
-//! clock when it is executed, not when its transaction began. **A timer rests in the wide row as it
-//! was inserted.** What an attempt changes (lease, due time, attempts, error) is in the small rows
-//! of `states` and `leases`, which take precedence. Renewals, retries and repetitions therefore
-//! never rewrite a payload, and the dead rows that they leave while a long transaction keeps vacuum
-//! from removing them are small and few. Pages of keys are the union of both tables without the
-//! timers whose due time is in `states`.
+//! **Each transition is an SQL function** (`sql/`) and atomic. Its time is the server's time when
+//! it is executed, not when its transaction began. **A timer rests in the wide row as it was
+//! inserted.** The parts that an attempt changes (lease, due time, attempts, error) are in the
+//! small rows of `states` and `leases`, which take precedence. Renewals, retries and repetitions
+//! therefore never rewrite a payload, and the dead rows that they leave while a long transaction
+//! keeps vacuum from removing them are small and few. Pages of keys are the union of both tables
+//! without the timers whose due time is in `states`.
 //!
 //! **Concurrent operations are sent together**, as a numbered batch that one function executes in
 //! the order of ids, in one transaction (`batch.rs`). **Timers can be scheduled in the caller's own
@@ -21,12 +21,12 @@
 //! a transaction may stay open for long. **No batch waits for it.** A timer that it has locked is
 //! skipped and requested again later, and a lease is renewed in a row that no caller locks.
 //!
-//! **Each part of the keys has one owner** among the workers, by rendezvous hashing over those that
-//! are alive (`sql/load.sql`), and the lease of each timer decides which worker delivers it.
+//! **Each part of the keys has one owner** among the workers, by rendezvous hashing over the live
+//! workers (`sql/load.sql`), and the lease of each timer decides which worker delivers it.
 //! **Workers are notified of changes in their window** by `NOTIFY` (`listen.rs`), but do not depend
 //! on it: each page also has the keys that have been overdue for a second. Such keys appear when a
-//! caller's transaction took long to commit, and behind a transaction pooler, where nothing can be
-//! listened to.
+//! caller's transaction took long to commit, and behind a transaction pooler, where no connection
+//! can listen.
 //!
 //! Nothing depends on the state of a session. All locks end with their transaction, statements are
 //! sent without names, and each operation is a single statement.
@@ -77,10 +77,9 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::task::{AbortHandle, JoinSet};
 
-/// A store in PostgreSQL (13 or later), for any number of concurrent processes, in a schema of its
-/// own.
+/// A store in PostgreSQL (13 or later), for any number of concurrent processes, in its own schema.
 ///
-/// The connections and tasks of the store run in the tokio runtime in which it was connected. The
+/// The connections and tasks of the store run in the tokio runtime where it was connected. The
 /// futures of [`DurableTimers`](crate::DurableTimers) and its workers can be polled anywhere.
 ///
 /// An acknowledged change is as durable as the server's configuration makes it

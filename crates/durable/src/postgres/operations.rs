@@ -202,8 +202,8 @@ impl Operations {
         record.map(Some)
     }
 
-    /// Requests a lease. With `takes_over`, a paused store grants that of a timer whose lease has
-    /// expired.
+    /// Requests a lease. With `takes_over`, a paused store still grants the lease of a timer whose
+    /// last lease has expired.
     pub(super) async fn lease(
         self: &Arc<Self>,
         id: String,

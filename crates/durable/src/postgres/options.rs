@@ -1,4 +1,4 @@
-//! [`PostgresOptions`], the name of a store and the way to connect to its server.
+//! [`PostgresOptions`], the name of a store and how to connect to its server.
 
 #![forbid(unsafe_code)]
 
@@ -40,7 +40,7 @@ pub struct PostgresOptions {
 
 impl PostgresOptions {
     /// Creates options for a store in the schema with this name, up to 8 connections besides the
-    /// one that listens, the server's clock, and no bounds on dead letters. A name has 1 to 48
+    /// listening connection, the server's clock, and no bounds on dead letters. A name has 1 to 48
     /// characters of `a-z A-Z 0-9 _ . -`, does not begin with `pg_`, and is neither `public` nor
     /// `information_schema`.
     ///
@@ -63,7 +63,7 @@ impl PostgresOptions {
     }
 
     /// Sets the maximum number of connections to the server at a time, at least 2. One more
-    /// listens, unless the store [only polls](Self::poll_only).
+    /// connection listens, unless the store [only polls](Self::poll_only).
     #[must_use]
     pub fn connections(mut self, connections: u16) -> Self {
         self.connections = connections.max(2);
@@ -93,10 +93,10 @@ impl PostgresOptions {
         self
     }
 
-    /// Listens to nothing, so that the address may be that of a transaction pooler, such as
+    /// Does not listen for notices, so that the address may lead to a transaction pooler, such as
     /// PgBouncer with `pool_mode = transaction`. Workers then read the keys of their window once a
-    /// second, instead of once a minute. Timers are as punctual as otherwise if they are inserted
-    /// more than a second before they are due. Others may be late by a second.
+    /// second, instead of once a minute. Timers that are inserted more than a second before they
+    /// are due are as punctual as otherwise. Other timers may be late by a second.
     ///
     /// # Examples
     ///
@@ -125,7 +125,7 @@ impl PostgresOptions {
     ///
     /// When a letter is written, up to two of the oldest letters beyond a bound of at most 1000 are
     /// deleted. Once a minute, workers delete up to 1000 of them per second, whatever the bound is.
-    /// Each process applies its own bounds, so set the same ones in all of them.
+    /// Each process applies its own bounds, so set the same bounds in all of them.
     ///
     /// # Examples
     ///
@@ -144,16 +144,17 @@ impl PostgresOptions {
         self
     }
 
-    /// Sets the time for which dead letters are kept, by the server's clock. By default they are
-    /// kept until they are redriven or deleted. Older letters are deleted by workers, once a
-    /// minute, and up to two of them whenever a letter is written.
+    /// Sets how long dead letters are kept, by the server's clock. By default they are kept until
+    /// they are redriven or deleted. Workers delete older letters once a minute, and up to two of
+    /// them are deleted whenever a letter is written.
     #[must_use]
     pub fn max_dead_letter_age(mut self, age: Duration) -> Self {
         self.bounds.age = millis_up(age);
         self
     }
 
-    /// Sets credentials that can change while the store is open. They replace those of the address.
+    /// Sets credentials that can change while the store is open. They replace the credentials of
+    /// the address.
     ///
     /// # Examples
     ///
@@ -171,10 +172,10 @@ impl PostgresOptions {
         self
     }
 
-    /// Names the role that owns the store, if it is neither the connected role, nor one that this
-    /// is a member of, nor a superuser. The owner can have the users of a store execute any
-    /// statement with their own rights, because it can replace the functions that they call. A
-    /// store of another role is refused ([`ForeignOwner`](DurableError::ForeignOwner)).
+    /// Names the role that owns the store, if it is neither the connected role, nor a role that the
+    /// connected role is a member of, nor a superuser. The owner can have the users of a store
+    /// execute any statement with their own rights, because it can replace the functions that they
+    /// call. A store of another role is refused ([`ForeignOwner`](DurableError::ForeignOwner)).
     ///
     /// # Examples
     ///

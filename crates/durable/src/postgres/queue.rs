@@ -1,5 +1,5 @@
-//! [`Lane`], in which [operations](Operation) wait for their batch. Batches are sent by
-//! [`batch`](super::batch).
+//! [`Lane`], where [operations](Operation) wait for their batch. [`batch`](super::batch) sends the
+//! batches.
 
 #![forbid(unsafe_code)]
 
@@ -60,7 +60,7 @@ impl Operation {
         Self { kind, id, ..Self::default() }
     }
 
-    /// Sets the due time, or the delay from which it is computed.
+    /// Sets the due time, or the delay that it is computed from.
     pub(super) fn due(self, due: Due) -> Self {
         match due {
             Due::At(time) | Due::ByRule(time) => Self { due: Some(time), ..self },
@@ -115,7 +115,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// Returns a request, and what its caller waits for.
+    /// Returns a request, and the reply that its caller waits for.
     pub(super) fn new(
         operation: Arc<Operation>,
         waits: bool,
@@ -141,7 +141,7 @@ impl Request {
     }
 }
 
-/// Operations that wait for their batch. Those of one id are in the same lane.
+/// Operations that wait for their batch. All operations of an id are in the same lane.
 pub(super) struct Lane {
     /// The number of this lane among the users of the store.
     pub(super) process: i64,
@@ -173,8 +173,8 @@ impl Lane {
         !std::mem::replace(&mut waiting.sending, true)
     }
 
-    /// Takes requests with up to this number of bytes, at least one unless there is none, with the
-    /// number of their batch. If there is none, the task that sends them is to end.
+    /// Takes requests with up to this number of bytes, at least one if any waits, with the number
+    /// of their batch. If none waits, the task that sends them must end.
     pub(super) fn take(&self, most: usize, bytes: usize) -> Option<(i64, Vec<Option<Request>>)> {
         let mut waiting = self.lock();
         let (mut requests, mut weight) = (Vec::new(), 0);

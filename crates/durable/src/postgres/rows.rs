@@ -18,13 +18,13 @@ use std::time::Duration;
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, Type};
 
-/// The columns of a record, in the order in which [`Reader::record`] reads them.
+/// The columns of a record, in the order that [`Reader::record`] reads them.
 pub(super) const RECORD: &str = "fence, cancelled, paused, due, planned, attempt, error, first, most, \
     jitter, attempts, lease, lives, every, cron, zone, misfire, headers, payload, next_due, \
     next_planned, next_first, next_most, next_jitter, next_attempts, next_lease, next_lives, \
     next_every, next_cron, next_zone, next_misfire, next_headers, next_payload";
 
-/// The columns of a letter, in the order in which [`letter`] reads them.
+/// The columns of a letter, in the order that [`letter`] reads them.
 pub(super) const LETTER: &str = "number, id, died, reason, due, planned, attempt, error, first, most, \
     jitter, attempts, lease, lives, every, cron, zone, misfire, headers::text, payload";
 
@@ -139,8 +139,9 @@ impl<'a> Columns<'a> {
         self.payloads.push(operation.body.as_ref().map(|body| &body.payload[..]));
     }
 
-    /// Returns the parameters of the batch in order. It has a home, a process and a number, is
-    /// settled or careful, and optionally has a time and the most letters and their age.
+    /// Returns the parameters of the batch in order. The arguments are its home, process and
+    /// number, whether it is settled and careful, and optionally the time, and the maximum number
+    /// and age of letters.
     pub(super) fn params<'b>(
         &'b self,
         [home, process, number]: [&'b i64; 3],

@@ -1,12 +1,12 @@
 //! [`Schema`], the tables and functions of a store.
 //!
-//! The files of `sql/` are written for a schema `tb`, whose name is replaced by that of the store.
-//! Every name in them is qualified, so that they mean the same whatever the search path is.
+//! The files of `sql/` are written for a schema `tb`, whose name is replaced by the name of the
+//! store. Every name in them is qualified, so that they mean the same whatever the search path is.
 //!
 //! **Nothing in a schema is used before its owners are known** (`sql/owners.sql`), because a table
-//! or a function of another role could execute code with the rights of this one. **The versions are
-//! read again under a lock before anything is written** (`sql/migrate.sql`), so that an older
-//! process never replaces the functions of a newer one.
+//! or a function of another role could execute code with the rights of this role. **The versions
+//! are read again under a lock before anything is written** (`sql/migrate.sql`), so that an older
+//! process never replaces newer functions.
 
 #![forbid(unsafe_code)]
 
@@ -18,10 +18,10 @@ use std::sync::Arc;
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
-/// The version of the tables. A store with another one is not used.
+/// The version of the tables. A store with another version is not used.
 const LAYOUT: i32 = 1;
 
-/// The version of the functions. Those of a greater one work for this version, too.
+/// The version of the functions. Functions of a greater version work for this version, too.
 const REVISION: i32 = 4;
 
 /// The maximum number of attempts to open a store that other processes are creating.
@@ -55,8 +55,8 @@ const MIGRATE: &str = include_str!("sql/migrate.sql");
 /// Makes the reserved space of new tables available. Runs outside of a transaction.
 const VACUUM: &str = "VACUUM tb.states, tb.leases, tb.batches, tb.workers;";
 
-/// Tells if a schema has a store. Reads the rows of the catalogue, because `to_regclass` may not
-/// yet know of a table that was created after the transaction began.
+/// Checks whether a schema has a store. Reads the rows of the catalogue, because `to_regclass` may
+/// not yet know of a table that was created after the transaction began.
 const EXISTS: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_class AS class
     JOIN pg_catalog.pg_namespace AS space ON space.oid = class.relnamespace
     WHERE space.nspname = 'tb_schema'::name AND class.relname = 'store'::name)";
@@ -88,9 +88,9 @@ impl Schema {
         Self { name: (&*options.name).into(), owner: options.owner.as_deref().map(Arc::from) }
     }
 
-    /// Returns a statement in which `tb` is the name of this schema.
+    /// Returns a statement with the name of this schema in place of `tb`.
     pub(super) fn sql(&self, statement: &str) -> String {
-        // The name may contain what is replaced, so it is inserted last.
+        // The name may itself contain a placeholder, so these two are substituted last.
         let marked = statement.replace("tb_channel", "\0").replace("tb_schema", "\u{1}");
         let named = marked.replace("tb.", &format!("\"{}\".", self.name));
         named.replace('\0', &self.channel()).replace('\u{1}', &self.name)
@@ -118,7 +118,7 @@ impl Schema {
         self.sql(VACUUM)
     }
 
-    /// Opens the store, and creates or renews what is missing of it.
+    /// Opens the store, and creates or upgrades it if necessary.
     pub(super) async fn open(&self, link: &Link) -> Result<(), DurableError> {
         let mut attempts = 1;
         loop {
@@ -152,7 +152,7 @@ impl Schema {
         }
     }
 
-    /// Refuses a schema in which a foreign role has objects, or could add some.
+    /// Refuses a schema where a foreign role has objects or could add objects.
     async fn check_owners(&self, link: &Link) -> Result<(), DurableError> {
         let rows = link.query(Retry::Caller, &self.sql(&self.owners()), &[]).await?;
         let Some(row) = rows.first() else { return Ok(()) };
@@ -207,7 +207,8 @@ impl Schema {
     }
 }
 
-/// Returns `true` if another process has created or changed what this one was about to create.
+/// Returns `true` if another process has created or changed an object that this process was about
+/// to create.
 fn is_overtaken(state: &SqlState) -> bool {
     let overtaken = [
         SqlState::UNIQUE_VIOLATION,

@@ -1,5 +1,5 @@
-//! The version and the configuration of the server, which decide if it can have a store, and what
-//! the store survives.
+//! The version and the configuration of the server, which decide whether it can have a store, and
+//! how durable the store is.
 
 #![forbid(unsafe_code)]
 
@@ -30,7 +30,7 @@ pub(super) async fn check(link: &Link) -> Result<(), DurableError> {
     Ok(())
 }
 
-/// Returns what the server survives as it is configured.
+/// Returns the durability of the server as it is configured.
 pub(super) async fn durability(link: &Link) -> Result<Durability, DurableError> {
     let names = ["fsync", "full_page_writes", "synchronous_commit", "server_version"];
     let sql = "SELECT current_setting($1), current_setting($2), current_setting($3),
@@ -57,7 +57,7 @@ pub(super) async fn durability(link: &Link) -> Result<Durability, DurableError> 
     })
 }
 
-/// Returns what is lost if the server is killed and if its machine fails.
+/// Returns the losses if the server is killed and if its machine fails.
 fn losses(fsync: &str, pages: &str, commit: &str) -> (Loss, Loss) {
     match (fsync, pages, commit) {
         // Pages that were half written cannot be repaired.

@@ -37,7 +37,7 @@ fn invalid(what: &str, error: impl fmt::Display) -> DurableError {
     DurableError::Tls(format!("{what} is invalid: {error}"))
 }
 
-/// Returns the authorities of the platform, without those that `rustls` cannot read.
+/// Returns the authorities of the platform, except authorities that `rustls` cannot read.
 fn of_the_platform() -> RootCertStore {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

@@ -15,9 +15,9 @@
 //! batch is resent under its number, with the same operations in the same positions, until a reply
 //! arrives. The script keeps its last reply to each process, returns it on a resend, and rejects
 //! lower numbers. It keeps no reply to a batch that changed nothing, unless a copy of the batch, or
-//! of one that was given up, may still be in flight. That copy must then be rejected as late,
-//! whatever others have changed meanwhile. An operation that was certainly not executed, because
-//! its key was moving, leaves the batch and joins the end of the queue.
+//! of an abandoned batch, may still be in flight. That copy must then be rejected as late, whatever
+//! others have changed meanwhile. An operation that was certainly not executed, because its key was
+//! moving, leaves the batch and joins the end of the queue.
 //!
 //! **Callers that timed out** have already received `Unreachable`. Their operations are left out of
 //! a resend. Dropping a future has no effect, and the operation is executed.
@@ -246,7 +246,7 @@ impl Sender {
     }
 
     /// Completes a batch. Returns `true` if all of it was executed. Other operations join the end
-    /// of the queue, because the ones before them may be executable.
+    /// of the queue, because the operations before them may be executable.
     fn complete(&mut self, batch: Batch, answer: Value, connection: &Connection) -> bool {
         let Some((now, answers)) = split_reply(answer, batch.requests.len()) else {
             self.fail(batch, &unexpected_reply().at(&connection.node.address()));

@@ -16,11 +16,11 @@
 //! its length. A part that is absent takes no byte. Headers are preceded by their number. The sum
 //! is the CRC-32 of the bytes after it, which no script changes, and of the timer's id, so a record
 //! whose rest is damaged, or that is stored under another id, is not delivered. With a short
-//! payload a record stays below the 64 bytes up to which Redis packs a small hash without pointers.
+//! payload a record stays below 64 bytes, the limit for a small hash to be packed without pointers.
 //!
-//! A payload of more than 4 KiB is [long](Stored). It is in a field of its own beside the record,
-//! so that a lease, its renewals and a retry write the record and not the payload. In a letter it
-//! is preceded by its length in four bytes, which is 0 if the payload is in the record.
+//! A payload of more than 4 KiB is [long](Stored). It has its own field beside the record, so that
+//! a lease, its renewals and a retry write the record and not the payload. In a letter it is
+//! preceded by its length in four bytes, which is 0 if the payload is in the record.
 
 #![forbid(unsafe_code)]
 
@@ -51,7 +51,7 @@ const LONG: u8 = 16;
 /// The number of combinations of flags.
 const FLAGS: u8 = 32;
 
-/// The length in bytes beyond which a payload is long.
+/// The maximum length in bytes of a payload that is not long.
 const LONGEST_INLINE: usize = 4096;
 
 /// Flags of the optional parts of a rest.
@@ -262,8 +262,8 @@ pub(super) fn record(id: &str, stored: Stored) -> Option<Record> {
     Some(Record { fence, cancelled, paused, due, planned, attempt, settings, error, payload, next })
 }
 
-/// Returns the payload, which is the end of a record, or a long one with the sum that is there. The
-/// two flags of a long one are equal, unless the head is damaged, which has no sum.
+/// Returns the payload, which is the end of a record, or a long payload if its sum is there. The
+/// two flags of a long payload are equal, unless the head, which has no sum, is damaged.
 fn read_payload(id: &str, long: [bool; 2], end: &[u8], payload: Vec<u8>) -> Option<Vec<u8>> {
     match long {
         [false, false] => Some(end.to_vec()),
@@ -297,7 +297,7 @@ pub(super) fn reason(reason: DeadReason) -> u64 {
     }
 }
 
-/// Decodes a dead letter. Returns `None` if the bytes are not one.
+/// Decodes a dead letter. Returns `None` if the bytes are not a dead letter.
 pub(super) fn letter(bytes: &[u8]) -> Option<Dead> {
     let mut head = Reader(bytes);
     let died = head.fixed(6)?;
@@ -348,7 +348,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads the record of the next delivery, which has no next one itself.
+    /// Reads the record of the next delivery, which has no next delivery itself.
     fn next(&mut self, id: &str, payload: Vec<u8>) -> Option<Record> {
         let length = usize::try_from(self.fixed(4)?).ok()?;
         let bytes = self.take(length)?.to_vec();
@@ -470,7 +470,7 @@ mod tests {
                 payload.payload[99] ^= 1;
                 let mut next = found.clone();
                 next.next.pop();
-                // The flag by which scripts recognize a long payload.
+                // The flag that tells scripts of a long payload.
                 let mut flag = found;
                 flag.record[1] -= LONG;
                 for damaged in [without, payload, next, flag] {

@@ -1,8 +1,8 @@
 //! [`Cluster`], the nodes of a cluster, and the master of each slot.
 //!
 //! **Each node has its own connection**, so that an unresponsive node delays no request to another.
-//! (The cluster client of the crate `redis` connects to all nodes in one step, in which it serves
-//! no request, and repeats that whenever the node of a slot is missing.)
+//! (The cluster client of the crate `redis` connects to all nodes in one step, serves no request
+//! meanwhile, and repeats the step whenever the node of a slot is missing.)
 //!
 //! **The topology is refreshed** with `CLUSTER SLOTS` when a request fails because the slot has
 //! moved, the connection broke, or there was no reply in time. The node that reported the move is
@@ -71,7 +71,7 @@ impl Cluster {
         distinct(self.lock().masters.values())
     }
 
-    /// Returns all nodes that were ever named, starting with those passed to `connect`.
+    /// Returns all nodes that were ever named, starting with the nodes passed to `connect`.
     pub(super) fn nodes(&self) -> Vec<Arc<Node>> {
         distinct(self.named.iter().chain(self.lock().nodes.values()))
     }
@@ -147,7 +147,7 @@ struct Shard {
     nodes: Vec<Address>,
 }
 
-/// Returns the topology from the first node that replies, or the reason why none does.
+/// Returns the topology from the first node that replies, or the reason why no node does.
 async fn first_description(nodes: &[Arc<Node>]) -> RedisResult<(Arc<Node>, Vec<Shard>)> {
     let mut asked: FuturesUnordered<_> = nodes
         .iter()

@@ -107,7 +107,7 @@ impl Redis {
     }
 
     /// Connects to a cluster by clients of the crate `redis` for some of its nodes. The credentials
-    /// and certificates of the node that lists the others are used for all.
+    /// and certificates of the node that lists the others are used for all nodes.
     ///
     /// # Errors
     ///
@@ -141,7 +141,7 @@ impl Redis {
     ///
     /// The sentinels are asked again whenever a connection to the master breaks, does not reply, or
     /// leads to a replica. After a failover workers continue on the new master. The credentials in
-    /// the address of the first sentinel are those of all.
+    /// the address of the first sentinel are used for all sentinels.
     ///
     /// # Errors
     ///
@@ -181,8 +181,9 @@ impl Redis {
         Self::open(Link::node(origin), options).await
     }
 
-    /// Opens a store on a link. Both futures are boxed, because the compiler follows those of the
-    /// crate `redis` through many levels, and callers have a limit for their own and these.
+    /// Opens a store on a link. Both futures are boxed, because the compiler follows the futures of
+    /// the crate `redis` through many levels, and callers have one limit for their own futures and
+    /// these.
     fn open(
         link: BoxFuture<'static, Result<Link, DurableError>>,
         options: RedisOptions,

@@ -31,7 +31,7 @@ impl Operations {
         self: Arc<Self>,
         letters: Vec<Dead>,
     ) -> Result<(), DurableError> {
-        // Those of a partition are executed in the order in which they are sent.
+        // The operations of a partition are executed in the order they are sent.
         let each = letters.iter().map(|dead| {
             let partition = self.keys.location(&dead.id).partition;
             let operation = Operation::new(partition, "copy_letter").number(dead.first_number());

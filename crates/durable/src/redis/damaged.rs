@@ -12,8 +12,8 @@ use crate::panics::ignore_poison;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
-/// The interval between requests. It equals `AGAIN` of the module `window`, after which the key is
-/// loaded again.
+/// The interval between requests. It equals `AGAIN` of the module `window`, the delay before the
+/// key is loaded again.
 const AGAIN: Millis = 60_000;
 
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ pub(super) struct Damaged(Mutex<Known>);
 struct Known {
     /// The store's clock at the last load of a worker.
     now: Millis,
-    /// The time at which each timer was found.
+    /// When each timer was found.
     found: BTreeMap<String, Millis>,
 }
 

@@ -16,21 +16,21 @@ const DENIED: [&str; 2] = ["The user executing the script can't", "ACL failure i
 /// The messages of `rustls` about a certificate.
 const TLS: [&str; 2] = ["invalid peer certificate", "received fatal alert"];
 
-/// The surroundings of a node, on which the classification of its errors depends.
+/// The setting of a node, which affects the classification of its errors.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Setting {
     pub(super) is_cluster: bool,
     /// Set if sentinels know the present master.
     pub(super) has_sentinels: bool,
-    /// Set if the credentials can change, so that workers wait for others.
+    /// Set if the credentials can change, so that workers wait for new credentials.
     pub(super) credentials_change: bool,
 }
 
 /// The reason why a request failed.
 pub(super) enum Fault {
     Fatal(DurableError),
-    /// The request was not executed, and can be after an operator has fixed the server. Workers
-    /// wait.
+    /// The request was not executed, and can be executed after an operator has fixed the server.
+    /// Workers wait.
     Rejected(DurableError),
     /// The request was not executed.
     NotExecuted(String),
@@ -100,7 +100,7 @@ impl Fault {
         }
     }
 
-    /// Returns the error for which requests of workers are repeated.
+    /// Returns the error that makes workers repeat requests.
     pub(super) fn temporary(&self) -> Option<DurableError> {
         match self {
             Self::Fatal(_) => None,

@@ -87,8 +87,8 @@ impl Operations {
         self.read_shares(&self.scripts.fetch, wanted).await
     }
 
-    /// Runs a script in some partitions, with the arguments of each, that reads up to a number of
-    /// bytes.
+    /// Runs a script that reads up to a number of bytes in some partitions, with the arguments of
+    /// each.
     async fn read_shares<T: FromRedisValue>(
         &self,
         script: &Script,
@@ -146,8 +146,8 @@ impl Operations {
         Ok(numbers)
     }
 
-    /// Returns the numbers of dead letters with the time at which each was given up. A number does
-    /// not tell the time, because it is greater than all before, even if the clock was set back.
+    /// Returns the numbers of dead letters, and when each was given up. A number does not tell the
+    /// time, because it is greater than all earlier numbers, even if the clock was set back.
     pub(super) async fn letter_ages(
         &self,
         after: Option<u64>,

@@ -1,12 +1,12 @@
-//! [`Identity`], which checks that the store is still the one that was opened.
+//! [`Identity`], which checks that the store is still the store that was opened.
 //!
 //! A server may be emptied while it is in use, by `FLUSHALL`, a restart without persisted data, or
 //! a failover to an empty replica. The opened store is then gone, and the next process that
 //! connects creates it again, possibly with another number of partitions. Two processes that
-//! disagree about that number would have two stores of one name. Therefore **each process checks
+//! disagree about that number would have two stores with one name. Therefore **each process checks
 //! the store every second or two**. A worker's heartbeat reads the description of the store, and a
 //! process without workers opens the store again, with the same script. If there is no store, the
-//! script creates it as it was but with a new number, by which the other processes notice. If there
+//! script creates it as it was but with a new number, so that the other processes notice. If there
 //! is another store, its layout and its partitions are compared, and a process that does not match
 //! them stops using the store.
 

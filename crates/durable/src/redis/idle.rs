@@ -1,4 +1,4 @@
-//! [`IdleHints`], which tell the partitions that need not be asked for keys.
+//! [`IdleHints`], which show that a partition need not be asked for keys.
 //!
 //! A page of a partition contains the due time of the first key beyond it. Until then only keys
 //! that are added later can be due, and each addition within the next 45 s is published as a
@@ -14,24 +14,24 @@ use crate::model::clock::Millis;
 use crate::panics::ignore_poison;
 use std::sync::{Mutex, MutexGuard};
 
-/// The distance from now up to which the scripts publish changes, equal to `NOTIFY_AHEAD` of
+/// How far ahead of now the scripts publish changes, equal to `NOTIFY_AHEAD` of
 /// `scripts/change.lua`.
 pub(super) const NOTIFY_AHEAD: Millis = 45_000;
 
-/// The difference between two servers' clocks, or step back of one clock, up to which no notice is
-/// missed.
+/// The maximum difference between two servers' clocks, or step back of one clock, without missed
+/// notices.
 pub(super) const APART: Millis = 5000;
 
 /// The hints for each partition.
 #[derive(Debug)]
 pub(super) struct IdleHints(Mutex<Vec<IdleHint>>);
 
-/// A range of times, both ends excluded, in which no key is due.
+/// A range of times without a due key, both ends excluded.
 #[derive(Clone, Copy, Debug, Default)]
 struct IdleHint {
     after: Millis,
     before: Millis,
-    /// The time at which the hint was recorded.
+    /// When the hint was recorded.
     since: Millis,
     /// The number of notices so far.
     notices: u64,
@@ -75,7 +75,7 @@ impl IdleHints {
         if hint.notices == notices {
             let notified = now + NOTIFY_AHEAD - APART;
             let before = beyond.map_or(notified, |beyond| beyond.min(notified));
-            // Nothing is known of the keys between them if the first is later.
+            // If `from` is after `until`, nothing is known of the keys between them.
             *hint = IdleHint { after: until.max(from), before, since: now, notices };
         }
     }

@@ -15,8 +15,8 @@
 //! | `{tb:NAME:p}:dead` | sorted set | the numbers of the dead letters |
 //!
 //! All keys of a partition share a hash tag, so that they are in one slot of a cluster. Records are
-//! stored in many small hashes, and ids in many small sorted sets, because Redis packs small ones
-//! without pointers.
+//! stored in many small hashes, and ids in many small sorted sets, because Redis packs small
+//! collections without pointers.
 
 #![forbid(unsafe_code)]
 
@@ -35,8 +35,8 @@ pub(super) const OWN: u8 = 255;
 /// `scripts/common.lua`.
 pub(super) const LATER: u8 = 254;
 
-/// Returns the field of a long payload in a bucket. No id is equal to it, because none of the two
-/// bytes occurs in UTF-8.
+/// Returns the field of a long payload in a bucket. No id is equal to it, because neither of the
+/// two bytes occurs in UTF-8.
 pub(super) fn long_field(which: u8, id: &str) -> Vec<u8> {
     [&[which], id.as_bytes()].concat()
 }

@@ -15,10 +15,10 @@ use redis::{Client, Cmd, FromRedisValue, RedisError, RedisResult, Value, cmd};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The time for which a request is retried.
+/// How long a request is retried.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum RetryPolicy {
-    /// Gives up after the [time of a call](super::RedisOptions::call_timeout).
+    /// Gives up after the [call timeout](super::RedisOptions::call_timeout).
     Caller,
     /// Retries until it succeeds, for a worker.
     Worker,
@@ -26,7 +26,7 @@ pub(super) enum RetryPolicy {
     /// later.
     Page,
     /// Gives up after half a reply timeout, for a worker with other partitions to load. A
-    /// background task then keeps trying this one.
+    /// background task then keeps trying this partition.
     Probe,
 }
 
@@ -166,8 +166,8 @@ impl Link {
         fault
     }
 
-    /// Returns the last error of a master that requests are repeated for, or that the one that has
-    /// been silent for longest does not reply.
+    /// Returns the last error of a master that requests are repeated for, or the error that the
+    /// master that has been silent for longest does not reply.
     pub(super) fn trouble(&self) -> Option<DurableError> {
         let masters = self.masters();
         let silent = || {

@@ -13,11 +13,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The maximum distance from now up to which keys are loaded. It is less than the distance up to
-/// which scripts publish changes, so that every key added after a page is published.
+/// How far ahead of now keys are loaded at most. Scripts publish changes further ahead, so that
+/// every key added after a page is published.
 const AHEAD: Millis = 15_000;
 
-/// The delay after which the owner of a timer has certainly failed to deliver it.
+/// The owner of a timer has certainly failed to deliver it after this delay.
 const LATE: Millis = 5000;
 
 /// The number of another worker's timers that are taken over at a time.
@@ -66,7 +66,7 @@ pub(super) fn merged(pages: Vec<(Vec<Key>, bool)>) -> (Vec<Key>, Option<Key>) {
     let mut end: Option<Key> = None;
     for (some, more) in pages {
         if more {
-            // Beyond its last key, this partition may have keys before those of the others.
+            // Beyond its last key, this partition may have keys before the keys of the others.
             let last = some.last().cloned();
             end = if end.is_none() { last } else { end.min(last) };
         }
@@ -157,7 +157,7 @@ impl Operations {
     }
 
     /// Returns the time of the first partition that replies. Each has a head start over the next,
-    /// because the clocks of two masters differ and the same one should reply each time.
+    /// because the clocks of two masters differ and the same master should reply each time.
     async fn time_by(
         &self,
         partitions: impl IntoIterator<Item = u64>,

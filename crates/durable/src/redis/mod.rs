@@ -9,7 +9,7 @@
 //!
 //! **Each transition is an operation of a script** (`scripts/`) and atomic. Its time is the
 //! server's. **Concurrent operations are sent together**, as a numbered batch. A partition keeps
-//! its reply to the last batch of each process, so a resend after a lost reply gets the same one
+//! its reply to the last batch of each process, so a resend after a lost reply gets the same reply
 //! (`batch.rs`). **Workers are notified of changes in their window** by pub/sub (`pubsub.rs`), and
 //! ask a partition only if something may be due there (`idle.rs`).
 //!
@@ -78,7 +78,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 /// A store in Redis (7.0 or later) or Valkey, for any number of concurrent processes.
 ///
-/// The connections and tasks of the store run in the tokio runtime in which it was connected. The
+/// The connections and tasks of the store run in the tokio runtime where it was connected. The
 /// futures of [`DurableTimers`](crate::DurableTimers) and its workers can be polled anywhere.
 ///
 /// An acknowledged change is as durable as the server's configuration makes it. The
@@ -112,8 +112,8 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Returns the number of partitions of the store, which was chosen by the process that created
-    /// it. Workers of all processes beyond this number deliver nothing.
+    /// Returns the number of partitions of the store, which the process that created it has chosen.
+    /// Workers beyond this number, in all processes, deliver nothing.
     ///
     /// # Examples
     ///

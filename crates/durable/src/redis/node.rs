@@ -1,10 +1,10 @@
 //! [`Node`], one server and the connection to it.
 //!
 //! The crate `redis` reconnects when a connection breaks. **A connection that does not reply in
-//! time is replaced**, because one that broke silently (the machine is gone, or its address has
-//! moved) appears intact to the system for a quarter of an hour. The connection is used until its
-//! successor is established, because a server that is merely slow still replies on it. In the same
-//! way it is replaced when the credentials have changed, and when the sentinels may know another
+//! time is replaced**, because a connection that broke silently (the machine is gone, or its
+//! address has moved) appears intact to the system for a quarter of an hour. The connection is used
+//! until its successor is established, because a server that is merely slow still replies on it. It
+//! is also replaced when the credentials have changed, and when the sentinels may know another
 //! master.
 
 #![forbid(unsafe_code)]
@@ -29,17 +29,17 @@ pub(super) const ANSWER: Duration = Duration::from_secs(2);
 /// The first and the longest wait before a retry.
 pub(super) const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(500)];
 
-/// The minimum time for which a new connection is kept.
+/// The minimum time that a new connection is kept.
 pub(super) const RENEWAL: Duration = Duration::from_millis(100);
 
-/// The way to a server.
+/// The address of a server, and how to connect to it.
 #[derive(Clone)]
 pub(super) struct Origin {
     /// The address and the way to connect. The address is not used if there are sentinels.
     pub(super) info: ConnectionInfo,
     /// The sentinels that know the address.
     pub(super) sentinels: Option<Arc<Sentinels>>,
-    /// The credentials in place of those in `info`.
+    /// The credentials that override `info`.
     pub(super) credentials: Option<Credentials>,
     /// How long a call is retried.
     pub(super) call_timeout: Duration,
@@ -59,7 +59,7 @@ impl Origin {
         let info = self.info.clone();
         let Some(credentials) = &self.credentials else { return (info, 0) };
         let Values { user, password, version } = credentials.values();
-        // Without a name the one of the address would be used.
+        // Without a name, the name in the address would be used.
         let user = if user.is_empty() { "default" } else { &user };
         let settings = info.redis_settings().clone();
         let settings = settings.set_username(user).set_password(password);
@@ -81,7 +81,7 @@ pub(super) struct Node {
 /// The state of a server, by the last requests to it.
 #[derive(Default)]
 struct Replies {
-    /// The error for which requests are repeated, until one succeeds.
+    /// The error that causes requests to be repeated, until a request succeeds.
     trouble: Option<DurableError>,
     /// The time of the first request since the last reply.
     silent_since: Option<Instant>,
@@ -113,7 +113,7 @@ impl Node {
         Ok(Self::new(origin, client, connection, version))
     }
 
-    /// Returns a node to which the first request connects.
+    /// Returns a node that connects with the first request.
     pub(super) fn lazy(origin: Origin) -> RedisResult<Self> {
         let (info, version) = origin.signed_in();
         let client = Client::open(info)?;
@@ -140,7 +140,7 @@ impl Node {
         self.lock().client.get_connection_info().addr().to_string()
     }
 
-    /// Returns the surroundings of the node.
+    /// Returns the setting of the node.
     pub(super) fn setting(&self, is_cluster: bool) -> Setting {
         let Origin { sentinels, credentials, .. } = &self.origin;
         let (has_sentinels, credentials_change) = (sentinels.is_some(), credentials.is_some());
@@ -163,8 +163,8 @@ impl Node {
         self.lock().number
     }
 
-    /// Notes that a request has succeeded. One that only reads does not show that the server can
-    /// write again.
+    /// Notes that a request has succeeded. A request that only reads does not show that the server
+    /// can write again.
     pub(super) fn served(&self, written: bool) {
         let trouble = &mut ignore_poison(self.replies.lock()).trouble;
         if written || !matches!(trouble, Some(DurableError::ReadOnly(_))) {
@@ -172,14 +172,14 @@ impl Node {
         }
     }
 
-    /// Notes the error for which a request is repeated.
+    /// Notes the error that causes a request to be repeated.
     pub(super) fn failed(&self, error: Option<DurableError>) {
         if error.is_some() {
             ignore_poison(self.replies.lock()).trouble = error;
         }
     }
 
-    /// Returns the error for which requests are repeated.
+    /// Returns the error that causes requests to be repeated.
     pub(super) fn trouble(&self) -> Option<DurableError> {
         ignore_poison(self.replies.lock()).trouble.clone()
     }
@@ -219,10 +219,10 @@ impl Node {
 }
 
 impl Connection {
-    /// Requests another connection if this one does not reply, or leads to a node that is not (or
-    /// no longer) a master. The address may lead to another node by now. A connection that could
-    /// not be established because of its credentials is never established by itself. If there are
-    /// sentinels, one that broke may have a successor at another address.
+    /// Requests another connection if this connection does not reply, or leads to a node that is
+    /// not (or no longer) a master. The address may lead to another node by now. A connection that
+    /// could not be established because of its credentials is never established by itself. If there
+    /// are sentinels, a broken connection may have a successor at another address.
     pub(super) fn check(&self, error: &RedisError) {
         let lost = error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly);
         let denied = error.kind() == ErrorKind::AuthenticationFailed;

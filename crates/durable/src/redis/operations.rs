@@ -187,8 +187,8 @@ impl Operations {
     }
 
     /// Inserts a timer. An update refuses an id that exists, because the existing record has to be
-    /// read for it. If the record is given, the timer must exist with this one, and has otherwise
-    /// [changed](DurableError::Changed).
+    /// read for it. If the record is given, the timer must exist with this record, and has
+    /// otherwise [changed](DurableError::Changed).
     pub(super) fn insert(
         self: &Arc<Self>,
         timer: Insert,
@@ -232,7 +232,7 @@ impl Operations {
         })
     }
 
-    /// Cancels a timer. If the record is given, the timer must exist with this one, and has
+    /// Cancels a timer. If the record is given, the timer must exist with this record, and has
     /// otherwise [changed](DurableError::Changed).
     pub(super) fn cancel(self: &Arc<Self>, id: &str, found: Option<&[u8]>) -> Answer<Cancelled> {
         let operation = self.of_id("cancel", id).text(found.unwrap_or_default());
@@ -337,8 +337,8 @@ impl Operations {
         Ok(counts.into_iter().fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1)))
     }
 
-    /// Requests a lease. With `takes_over`, a paused store grants that of a timer whose lease has
-    /// expired.
+    /// Requests a lease. With `takes_over`, a paused store still grants the lease of a timer whose
+    /// last lease has expired.
     pub(super) fn lease(self: &Arc<Self>, key: &Key, takes_over: bool) -> Answer<Leasing> {
         let (due, id) = (key.0, key.1.to_string());
         if self.damaged.has(&id) {

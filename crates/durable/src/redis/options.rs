@@ -1,4 +1,4 @@
-//! [`RedisOptions`], the name and the layout of a store, and the way to connect to its server.
+//! [`RedisOptions`], the name and the layout of a store, and how to connect to its server.
 
 #![forbid(unsafe_code)]
 
@@ -105,7 +105,7 @@ impl RedisOptions {
     /// When a letter is written, up to two of the oldest letters of its partition are deleted if
     /// the partition alone has more than this number. Once a minute, workers delete the oldest
     /// letters of the whole store beyond it, up to 1000 per second. Each process applies its own
-    /// bounds, so set the same ones in all of them.
+    /// bounds, so set the same bounds in all of them.
     ///
     /// # Examples
     ///
@@ -124,9 +124,9 @@ impl RedisOptions {
         self
     }
 
-    /// Sets the time for which dead letters are kept, by the server's clock. By default they are
-    /// kept until they are redriven or deleted. Older letters are deleted by workers, once a
-    /// minute, and up to two of them whenever a letter is written to their partition.
+    /// Sets how long dead letters are kept, by the server's clock. By default they are kept until
+    /// they are redriven or deleted. Workers delete older letters once a minute, and up to two of
+    /// them are deleted whenever a letter is written to their partition.
     #[must_use]
     pub fn max_dead_letter_age(mut self, age: Duration) -> Self {
         self.bounds.age = millis_up(age);
@@ -141,7 +141,8 @@ impl RedisOptions {
         self
     }
 
-    /// Sets credentials that can change while the store is open. They replace those of the address.
+    /// Sets credentials that can change while the store is open. They replace the credentials of
+    /// the address.
     ///
     /// # Examples
     ///

@@ -1,16 +1,16 @@
-//! Notices, by which a worker learns of timers in its window that another process has inserted.
+//! Notices, which tell a worker of timers in its window that another process has inserted.
 //!
 //! Each script that adds a key within the next 45 s publishes it (`due:id`), and so does a worker
-//! that leaves. A task subscribes and notifies the workers. Notices are hints, so one that is
-//! duplicated, late or out of order costs at most a rejected lease. A lost notice would make a
-//! timer late. Therefore **all windows are loaded again when the subscription breaks, each second
-//! until another one is established, and once more then**. A ping detects a subscription that broke
-//! silently. Once a minute all windows are loaded again in any case, which bounds the delay by a
-//! notice that is lost without a trace (between two nodes of a cluster).
+//! that leaves. A task subscribes and notifies the workers. Notices are hints, so a duplicated,
+//! late or misordered notice costs at most a rejected lease. A lost notice would make a timer late.
+//! Therefore **all windows are loaded again when the subscription breaks, each second until another
+//! is established, and once more then**. A ping detects a subscription that broke silently. Once a
+//! minute all windows are loaded again in any case, which bounds the delay by a notice that is lost
+//! without a trace (between two nodes of a cluster).
 //!
 //! Every node of a cluster forwards the notices of all nodes. The subscription is made with the
-//! first node that replies, of those that were passed to `connect` and those that the cluster has
-//! listed since.
+//! first node that replies, among the nodes that were passed to `connect` or listed by the cluster
+//! since.
 
 #![forbid(unsafe_code)]
 
@@ -23,20 +23,20 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The interval between pings, and the time within which one must be answered. If the node has
-/// become unresponsive, notices are late by at most both.
+/// The interval between pings, and the timeout of each. If the node has become unresponsive,
+/// notices are late by at most both.
 const PING: Duration = Duration::from_secs(1);
 
-/// The time after which a node that does not accept a subscription is given up for the next.
+/// The timeout for a node to accept a subscription, before the next node is tried.
 const BEGINS: Duration = Duration::from_secs(2);
 
 /// The wait before another attempt to subscribe.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// The interval at which windows are loaded again while there is no subscription.
+/// How often windows are loaded again while there is no subscription.
 const UNSUBSCRIBED: Duration = Duration::from_secs(1);
 
-/// The interval at which windows are loaded again.
+/// How often windows are loaded again.
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// A receiver of notices.

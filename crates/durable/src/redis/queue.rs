@@ -1,5 +1,5 @@
-//! [`Queues`], in which [operations](Operation) wait for their batch, one queue for each partition.
-//! Batches are sent by [`batch`](super::batch).
+//! [`Queues`], where [operations](Operation) wait for their batch, one queue for each partition.
+//! [`batch`](super::batch) sends the batches.
 
 #![forbid(unsafe_code)]
 
@@ -77,7 +77,7 @@ pub(super) type Respond<V> = Box<dyn FnOnce(&V, Answered) + Send>;
 /// An operation with the caller that waits for it.
 pub(super) struct Request<V> {
     pub(super) operation: Operation,
-    /// The time at which the caller gives up.
+    /// When the caller gives up.
     pub(super) deadline: Option<Instant>,
     /// Expires when the future is dropped, so that the operation is skipped.
     pub(super) waiter: Option<Weak<()>>,

@@ -1,5 +1,5 @@
 //! Notices that the server of a store was emptied. The heartbeats of workers check the identity of
-//! the store. A process whose workers send none opens the store again.
+//! the store. A process whose workers send no heartbeats opens the store again.
 
 #![forbid(unsafe_code)]
 
@@ -10,8 +10,8 @@ use super::operations::Operations;
 use crate::error::DurableError;
 use std::time::Duration;
 
-/// The interval between two checks. It exceeds that between two heartbeats, so that a process whose
-/// workers send them does not open the store again.
+/// The interval between two checks. It exceeds the interval between two heartbeats, so that a
+/// process whose workers send heartbeats does not open the store again.
 const AGAIN: Duration = Duration::from_millis(1500);
 
 impl Operations {

@@ -31,8 +31,8 @@ impl fmt::Debug for Sentinels {
 }
 
 impl Sentinels {
-    /// Describes the sentinels at these addresses. They have one user and password, those of the
-    /// first address. The name of the master is in place of the host in its address.
+    /// Describes the sentinels at these addresses. They share the user and password of the first
+    /// address. The name of the master is in place of the host in its address.
     ///
     /// # Errors
     ///
@@ -94,7 +94,7 @@ impl Sentinels {
             }
         }
         let found = builder.build()?.async_get_client().await?;
-        // The protocol and all else that the builder does not take are those of `info`.
+        // The protocol and all else that the builder does not take come from `info`.
         Client::open(info.clone().set_addr(found.get_connection_info().addr().clone()))
     }
 }

@@ -1,5 +1,5 @@
-//! The version and the configuration of the servers, which decide if they can have a store, and
-//! what it survives.
+//! The version and the configuration of the servers, which decide whether they can have a store,
+//! and how durable it is.
 //!
 //! **Eviction.** No key of a store has a time to live. A `maxmemory-policy` of `volatile-…`
 //! therefore evicts none of them, and a full memory is an error for writers, as with `noeviction`.
@@ -48,7 +48,7 @@ pub(super) async fn check(link: &Link, may_evict: bool) -> Result<(), DurableErr
     Ok(())
 }
 
-/// Returns what the worst configured of the masters survives.
+/// Returns the lowest durability of the store's masters, in each respect.
 pub(super) async fn durability(link: &Link) -> Result<Durability, DurableError> {
     let mut config = cmd("CONFIG");
     config.arg("GET").arg("appendfsync").arg("save");

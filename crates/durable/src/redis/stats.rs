@@ -13,7 +13,7 @@ use futures_util::future::try_join_all;
 type Counted = (Millis, u64, u64, u64, i64, u64, u64);
 
 impl Operations {
-    /// Returns the numbers of all partitions, each of which is asked once.
+    /// Returns the numbers of all partitions. Each partition is asked once.
     pub(super) async fn stats(&self) -> Result<Counts, DurableError> {
         let paused = self.is_paused().await?;
         let each = (0..self.keys.partitions()).map(|partition| async move {

@@ -34,8 +34,7 @@ use std::sync::Arc;
 /// The result of a store operation, available once it is durable.
 pub(crate) type Answer<T> = Pin<Box<dyn Future<Output = Result<T, DurableError>> + Send>>;
 
-/// The number of bytes of records after which a list ends, because a long read delays other
-/// callers.
+/// A list ends after this number of bytes of records, because a long read delays other callers.
 pub(crate) const LONGEST_LIST: usize = 8 << 20;
 
 /// The maximum number of timers in a page of a list, because other callers wait for the store
@@ -64,7 +63,7 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     fn reset(&self, id: &str, due: Due) -> Answer<bool>;
 
     /// Any state → the same, paused or not, `true`. A leased timer is paused once it rests. A
-    /// paused timer has no attempt, and its key is parked behind all others.
+    /// paused timer has no attempt, and its key is parked behind all other keys.
     fn pause_timer(&self, id: &str, pauses: bool) -> Answer<bool>;
 
     /// Pauses the store, so that no lease is granted from now on, or resumes it. Afterwards all
@@ -149,7 +148,7 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Returns the events of a worker since the last call, except those of its attempts.
+    /// Returns the events of a worker since the last call, except the events of its attempts.
     fn take_events(&self, _worker: u64) -> Vec<Event> {
         Vec::new()
     }
@@ -167,9 +166,9 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// far as it can within that step, and workers apply them at intervals.
     fn letter_bounds(&self) -> LetterBounds;
 
-    /// Returns the numbers of up to `limit` dead letters after `after`, oldest first, with the time
-    /// at which each was given up. The time of a letter that cannot be read may be unknown, and is
-    /// then in the far future.
+    /// Returns the numbers of up to `limit` dead letters after `after`, oldest first, and when each
+    /// was given up. The time of a letter that cannot be read may be unknown, and is then in the
+    /// far future.
     fn letter_ages(&self, after: Option<u64>, limit: usize) -> Answer<Vec<(u64, Millis)>>;
 
     /// Dead letter → resting and due now, `true`. The result is `false` if the number does not
@@ -225,14 +224,14 @@ impl Letters {
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) timers: Vec<(String, Record)>,
-    /// The position from which there may be more, or `None` at the end.
+    /// The position where there may be more timers, or `None` at the end.
     pub(crate) next: Option<Key>,
 }
 
 /// Marks a part of a store as unresponsive until it is dropped.
 pub(crate) type Stalled = Box<dyn Send>;
 
-/// The time at which a timer is due.
+/// The due time of a timer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Due {
     At(Millis),
@@ -424,7 +423,7 @@ pub(crate) enum Renewed {
 pub(crate) struct Lease {
     pub(crate) fence: u64,
     pub(crate) now: Millis,
-    /// The time at which the timer was due before.
+    /// The previous due time of the timer.
     pub(crate) due: Millis,
     /// Set if the lease was taken over, so that the attempt it counts has failed.
     pub(crate) overrun: bool,
@@ -432,7 +431,7 @@ pub(crate) struct Lease {
     pub(crate) record: Record,
 }
 
-/// The way in which a lease ends.
+/// The end of a lease.
 #[derive(Clone, Debug)]
 pub(crate) enum Finish {
     /// Acknowledged, or skipped because it was later than its window. A repetition continues at

@@ -3,7 +3,7 @@
 //! A partition has one owner among the workers of all processes, which alone loads its keys and is
 //! notified of changes to them. Each request for a page, at least one per second, is also the
 //! heartbeat of the worker and returns the partitions it owns (`scripts/beat.lua`). After five
-//! seconds without a heartbeat a worker counts as dead, and the others take over its partitions.
+//! seconds without a heartbeat a worker counts as dead, and other workers take over its partitions.
 //!
 //! **Ownership is an optimisation, not a safety mechanism.** A worker that does not know it lost a
 //! partition asks for leases that are rejected, or does work another worker would have done. Safety
@@ -14,10 +14,10 @@
 //! published, and the window records all changes from the moment of ownership on.
 //!
 //! **A partition that cannot be read** (its master is gone, its slot is moving) does not stop the
-//! others. It is left out of the pages, a background task tries it until it can be read, and then
-//! the window is loaded again. A partition that is slow to reply to a lease or its end is also left
-//! out until it has replied to all of them, so that no more of its timers take permits. Meanwhile
-//! its keys have no effect when they fire.
+//! other partitions. It is left out of the pages, a background task tries it until it can be read,
+//! and then the window is loaded again. A partition that is slow to reply to a lease or its end is
+//! also left out until it has replied to all such requests, so that no more of its timers take
+//! permits. Meanwhile its keys have no effect when they fire.
 //!
 //! **Stragglers.** An owner may be alive and yet fall behind, because it cannot reach the partition
 //! or all its handlers are busy. Each worker with spare capacity therefore checks one foreign
@@ -34,7 +34,7 @@ use crate::store::window::Window;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-/// The interval at which a worker checks a foreign partition.
+/// The interval between a worker's checks of foreign partitions.
 const STRAGGLERS: Millis = 1000;
 
 /// The maximum number of events that wait for a worker.
@@ -58,8 +58,8 @@ struct LocalWorker {
     lost_heartbeat: bool,
     /// `true` if the store was paused at the last heartbeat.
     paused: bool,
-    /// `true` if there were more workers than partitions at the last heartbeat, and this one owned
-    /// none.
+    /// `true` if there were more workers than partitions at the last heartbeat, and this worker
+    /// owned none.
     spare: bool,
     /// The events that the worker has not taken yet.
     events: Vec<Event>,
@@ -72,7 +72,7 @@ impl LocalWorker {
         self.missed.contains(&partition) || self.stalled.contains_key(&partition)
     }
 
-    /// Adds an event for the worker, unless it has not taken the earlier ones for a long time.
+    /// Adds an event for the worker, unless it has not taken the earlier events for a long time.
     fn tell(&mut self, event: Event) {
         if self.events.len() < MOST_EVENTS {
             self.events.push(event);
@@ -171,7 +171,7 @@ impl Ownership {
         }
     }
 
-    /// Records that the wait is over. After the last one the window is loaded again.
+    /// Records that the wait is over. After the last wait the window is loaded again.
     pub(crate) fn unstall(&self, number: u64, partition: u64) {
         self.change(number, |worker| {
             let Some(count) = worker.stalled.get_mut(&partition) else { return false };

@@ -8,8 +8,9 @@ use std::fmt;
 /// The certificates of connections by TLS. By default the authorities of the platform are trusted,
 /// and no client certificate is sent.
 ///
-/// The cryptography is that of the process's default provider of `rustls`. If there is none when a
-/// store is connected by TLS, `ring` becomes the default. Install another one before that.
+/// The cryptography comes from the process's default provider of `rustls`. If there is none when a
+/// store is connected by TLS, `ring` becomes the default. To use another provider, install it
+/// before that.
 ///
 /// # Examples
 ///
@@ -70,7 +71,7 @@ impl Tls {
 
     /// Sends a client certificate, with the certificates between it and its authority, and signs
     /// with its private key. Both are in PEM. With `clientcert=verify-full`, PostgreSQL demands
-    /// that the common name of the certificate is that of the user.
+    /// that the common name of the certificate is the name of the user.
     ///
     /// # Examples
     ///

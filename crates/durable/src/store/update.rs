@@ -50,8 +50,8 @@ impl Record {
     /// Returns `true` if an update does not change the time of this delivery.
     fn has_time_of(&self, timer: &Insert, now: Millis) -> bool {
         match timer.due {
-            // A time beyond the next one of a cron expression was planned when the clock was ahead.
-            // The next one is still to come, unless it passed since it was computed and was
+            // A time beyond the next time of a cron expression was planned when the clock was
+            // ahead. The next one is still to come, unless it passed since it was computed and was
             // delivered. An interval may begin later.
             Due::ByRule(next) => {
                 let rule = &self.settings.rule;

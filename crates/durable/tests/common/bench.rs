@@ -26,7 +26,7 @@ pub(crate) const MILLISECOND: Duration = Duration::from_millis(1);
 #[allow(dead_code, reason = "each test binary uses a part")]
 pub(crate) const LEASE: Duration = Duration::from_secs(43_200);
 
-/// The number of dead letters that a store keeps, and the time for which it keeps them.
+/// The number of dead letters that a store keeps, and how long it keeps them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds(pub(crate) u64, pub(crate) Duration);
 

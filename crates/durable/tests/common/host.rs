@@ -37,7 +37,7 @@ pub(crate) trait Host: Send + Sync + Sized + 'static {
     /// Ends the connections of all clients.
     fn cut(&self);
 
-    /// Ends the connections on which the server notifies workers.
+    /// Ends the connections that the server uses to notify workers.
     fn cut_notices(&self);
 
     /// Returns the number of commands or transactions that were executed.

@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 use tourbillon::ManualClock;
 use tourbillon_durable::{AnyStore, DurableError, Postgres, PostgresOptions};
 
-/// A store with a schema of its own, in virtual time.
+/// A store with its own schema, in virtual time.
 pub(crate) struct OneSchema {
     // Dropped before the server, so that its connections end first.
     runtime: Runtime,
@@ -23,7 +23,7 @@ pub(crate) struct OneSchema {
 }
 
 impl OneSchema {
-    /// Creates a store on a server of its own.
+    /// Creates a store on its own server.
     pub(crate) fn start(settings: &[&str]) -> Option<Self> {
         Some(Self::on(Some(PostgresServer::start(settings)?)))
     }
@@ -52,7 +52,7 @@ impl OneSchema {
         }
     }
 
-    /// Executes SQL, in which `tb` is the schema of the store.
+    /// Executes SQL, where `tb` is the schema of the store.
     pub(crate) fn order(&self, sql: &str) -> String {
         self.server().order(&sql.replace("tb.", &format!("{}.", self.name)))
     }

@@ -1,9 +1,9 @@
 //! PostgreSQL servers for tests: real processes on free loopback ports, which end with the test,
 //! and with its process if that is killed.
 //!
-//! The programs are those of Debian's package, or those in the folder that `POSTGRES_BIN` names.
-//! Where they are missing, a test reports that and passes. With `POSTGRES_TESTS=must` in the
-//! environment it fails. The server refuses to run as root, so root runs it as the user `postgres`.
+//! The programs come from Debian's package, or from the folder that `POSTGRES_BIN` names. Where
+//! they are missing, a test reports that and passes. With `POSTGRES_TESTS=must` in the environment
+//! it fails. The server refuses to run as root, so root runs it as the user `postgres`.
 
 #![allow(clippy::disallowed_methods, reason = "a server is waited for")]
 
@@ -33,7 +33,7 @@ rm -rf \"$0\"";
 const HOLDER: &str =
     "pg_stat_activity where query like '%pg_sleep(86400)%' and pid <> pg_backend_pid()";
 
-/// Settings under which each commit is on the disk, of a size for tests.
+/// Settings that put each commit on the disk, of a size for tests.
 const SETTINGS: [&str; 8] = [
     "listen_addresses=127.0.0.1",
     "unix_socket_directories=",
@@ -256,7 +256,7 @@ impl PostgresServer {
     fn write(&self, name: &str, text: &str) {
         let path = self.folder.data().join(name);
         std::fs::write(&path, text).expect("it is written");
-        // The server refuses a key that others can read.
+        // The server refuses a key that other users can read.
         std::fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("it is ours");
         if let Some((user, group)) = self.programs.user {
             chown(&path, Some(user), Some(group)).expect("root may do so");
@@ -302,7 +302,7 @@ impl PostgresServer {
         lines[lines.len().saturating_sub(40)..].join("\n")
     }
 
-    /// Returns the lines of its log for which a condition holds.
+    /// Returns the lines of its log that meet a condition.
     #[allow(dead_code, reason = "each test binary uses a part")]
     pub(crate) fn logged(&self, which: impl Fn(&str) -> bool) -> Vec<String> {
         let log = std::fs::read_to_string(self.folder.path.join("log")).unwrap_or_default();
@@ -466,7 +466,7 @@ impl PostgresServer {
         let loaded = "select pg_conf_load_time()";
         let before = self.order(loaded);
         self.order("select pg_reload_conf()");
-        // A session that is new then is told after all others.
+        // A new session is told after all existing sessions.
         self.wait_for(setting, |server| server.order(loaded) != before);
     }
 
@@ -513,10 +513,10 @@ fn psql(client: &mut Command) -> Result<String, String> {
     if told.status.success() { Ok(text(&told.stdout)) } else { Err(text(&told.stderr)) }
 }
 
-/// The time within which servers must get into a state.
+/// The timeout for servers to get into a state.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Returns the address of servers of which one is the primary.
+/// Returns the address of several servers, one of them the primary.
 pub(crate) fn url(host: Ipv4Addr, ports: &[u16]) -> String {
     let hosts: Vec<String> = ports.iter().map(|port| format!("{host}:{port}")).collect();
     let which = if hosts.len() > 1 { "?target_session_attrs=read-write" } else { "" };
@@ -537,8 +537,8 @@ fn has_ended(process: u32) -> bool {
     status.map_or(true, |status| status.contains(") Z "))
 }
 
-/// Returns the processor time of a process in Linux's ticks, of which a second has a hundred: that
-/// of the user and of the system, and with four fields also of its children that have ended.
+/// Returns the processor time of a process in Linux's ticks, a hundred per second: the user's and
+/// the system's time, and with four fields also the time of its children that have ended.
 fn ticks(process: u32, fields: usize) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let after_name = stat.rsplit(')').next().unwrap_or_default().split_whitespace();

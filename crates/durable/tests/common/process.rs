@@ -37,8 +37,8 @@ pub(crate) struct Process {
     pub(crate) runtime: Runtime,
 }
 
-/// The failures of a handler or an observer. A panic would not do, because that of a handler is a
-/// failed attempt, which is retried, and that of an observer has no effect.
+/// The failures of a handler or an observer. A panic would not do, because a handler's panic is a
+/// failed attempt, which is retried, and an observer's panic has no effect.
 #[derive(Clone, Default)]
 pub(crate) struct Wrong(Arc<Mutex<Vec<String>>>);
 

@@ -1,9 +1,9 @@
 //! Redis servers for tests: real processes on free loopback ports. They are killed when they are
 //! dropped, and when the tests are killed.
 //!
-//! The program is `redis-server`, or the one that `REDIS_SERVER` names, such as `valkey-server`.
-//! Where it is missing, a test reports that and passes. With `REDIS_TESTS=must` in the environment,
-//! as on CI, it fails.
+//! The program is `redis-server`, or the program that `REDIS_SERVER` names, such as
+//! `valkey-server`. Where it is missing, a test reports that and passes. With `REDIS_TESTS=must` in
+//! the environment, as on CI, it fails.
 
 #![allow(clippy::disallowed_methods, reason = "a server is waited for")]
 
@@ -243,7 +243,7 @@ impl Server {
         info.lines().find_map(value)
     }
 
-    /// Returns the number of calls of a command, including those in scripts.
+    /// Returns the number of calls of a command, including calls in scripts.
     pub(crate) fn calls(&self, command: &str) -> u64 {
         let calls = |figure: String| -> Option<u64> {
             figure.strip_prefix("calls=")?.split(',').next()?.parse().ok()
@@ -285,7 +285,7 @@ pub(crate) fn free_port() -> u16 {
     free.local_addr().expect("it has an address").port()
 }
 
-/// The time within which a cluster must get into a state.
+/// The timeout for a cluster to get into a state.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn wait_until(what: &str, so: impl Fn() -> bool) {

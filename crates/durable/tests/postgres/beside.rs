@@ -97,11 +97,11 @@ impl Open {
         open
     }
 
-    /// Ends the transaction. Returns the payload with which its timers are delivered, or `None` if
+    /// Ends the transaction. Returns the payload that its timers are delivered with, or `None` if
     /// they do not exist.
     fn end(&self, process: &Process, commits: bool) -> Option<&'static [u8]> {
         let end = if commits { "commit" } else { "rollback" };
-        // A serializable transaction may have a conflict with another one.
+        // A serializable transaction may have a conflict with another.
         let committed = process.execute(&self.client, end).is_ok() && commits;
         match (self.verb, committed) {
             ("cancel", true) | ("insert", false) => None,
@@ -392,7 +392,7 @@ fn more_locked_timers_than_a_window_has_delay_no_others() {
     assert_eq!(wait(process.timers.len()), Ok(0));
 }
 
-/// Serializable transactions that cancel timers of their own have nothing to do with each other.
+/// Serializable transactions that cancel their own timers have nothing to do with each other.
 #[test]
 fn callers_that_cancel_other_timers_have_no_conflicts() {
     let Some(server) = PostgresServer::start(&[]) else { return };

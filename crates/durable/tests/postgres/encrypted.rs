@@ -53,7 +53,8 @@ fn refuses(url: &str, options: impl Into<PostgresOptions>, reason: &str) {
     assert!(matches!(&refused, DurableError::Tls(why) if is_told(why)), "{reason}: {refused:?}");
 }
 
-/// The number of connections of stores that are encrypted or not, of those that listen or of all.
+/// The number of connections of stores that are encrypted or not, of listening connections or of
+/// all.
 fn connections(server: &PostgresServer, encrypted: bool, listening: bool) -> String {
     let listens = if listening { "query ilike 'listen%'" } else { "true" };
     server.order(&format!(

@@ -1,4 +1,4 @@
-//! The SQL functions of a store in transactions that overlap, and the plans that they have.
+//! The SQL functions of a store in transactions that overlap, and their plans.
 
 #![allow(clippy::disallowed_methods, reason = "an insert waits in a thread of its own")]
 
@@ -11,9 +11,9 @@ use std::collections::BTreeSet;
 use std::time::{Duration, UNIX_EPOCH};
 use tourbillon_durable::{Cancelled, DurableError, Existing, Inserted, Options};
 
-/// The planner counts a small table that is read as a whole as if it was expensive, because it has
-/// to avoid such plans for large ones. It must not compile code for it in each call, or read all
-/// rows that a bitmap has instead, most of which may be dead while a transaction is open.
+/// The planner counts a scan of a whole small table as expensive, because it has to avoid such
+/// plans for large tables. It must not compile code for it in each call, or read all rows that a
+/// bitmap has instead, because most of them may be dead while a transaction is open.
 #[test]
 fn no_function_that_avoids_scans_compiles_its_plans_or_makes_bitmaps() {
     let Some(server) = PostgresServer::start(&[]) else { return };
@@ -145,7 +145,7 @@ fn a_timer_is_locked_from_the_check_of_a_condition_on() {
     assert_eq!(process.execute(&other, &cancel(2, 1)), Ok(Some("-1".to_owned())));
     process.execute(&one, "commit").unwrap();
     assert_eq!(process.execute(&other, &cancel(2, 2)), Ok(Some("7".to_owned())));
-    // Another client may have written a header twice, and the first one counts.
+    // Another client may have written a header twice, and the first header counts.
     insert(r#"[["other", "1"], ["version", "1"], ["version", "2"]]"#);
     assert_eq!(wait(process.timers.cancel_only("id", "version", Some("2"))), CHANGED);
     let cancelled = wait(process.timers.cancel_only("id", "version", Some("1")));
@@ -163,7 +163,7 @@ fn an_operation_that_has_to_wait_fails_alone() {
     process.execute(&of_worker, "set statement_timeout = '30s'").unwrap();
     process.execute(&caller, "begin; select timers.insert('held', '', delay => '1 day')").unwrap();
     let letters = |number| {
-        // A letter whose timer would have the id that is held, and another one.
+        // A letter whose timer would have the id that is held, and another letter.
         let all = format!(
             "insert into timers.letters (number, died, attempt, reason, error, due, planned, first, \
                most, attempts, lease, jitter, id, payload) \
@@ -183,7 +183,7 @@ fn an_operation_that_has_to_wait_fails_alone() {
     process.execute(&caller, "rollback").unwrap();
 }
 
-/// A lease that was renewed leaves its end, which has no effect on the next one.
+/// A lease that was renewed leaves its end, which has no effect on the next lease.
 #[test]
 fn the_end_of_a_renewed_lease_is_forgotten() {
     let Some(server) = PostgresServer::start(&[]) else { return };
@@ -361,7 +361,7 @@ fn fencing_tokens_grow_across_a_failover_that_loses_leases() {
     first.kill();
     second.resume();
     second.promote();
-    // Those of the same second may recur. A token has the second above its lower 20 bits.
+    // Tokens of the same second may recur. A token has the second above its lower 20 bits.
     let granted = Duration::from_secs(before >> 20);
     second.wait_for("the next second", |_| UNIX_EPOCH.elapsed().unwrap() >= granted + SECOND);
     deliver(&second.process(), &ids(1));

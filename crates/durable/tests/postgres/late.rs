@@ -33,7 +33,7 @@ fn all_come(watch: &Watch, all: usize) -> Duration {
 const MANY: &str = "select count(timers.insert('late ' || number, '', delay => '1 s'))
     from generate_series(1, 2000) as number";
 
-/// One notice names the first minute, from which the window is loaded.
+/// One notice names the first minute, and the window is loaded from there.
 #[test]
 fn many_timers_that_are_due_before_their_commit_are_announced() {
     let Some(server) = PostgresServer::start(&[]) else { return };

@@ -1,5 +1,5 @@
-//! Workers in several processes, of which one is killed and one is stopped. The tests run
-//! themselves as children.
+//! Workers in several processes. One is killed and one is stopped. The tests run themselves as
+//! children.
 
 #![allow(clippy::disallowed_methods, reason = "real processes and time")]
 
@@ -148,7 +148,7 @@ fn workers_that_are_killed_and_stopped_lose_and_double_nothing() {
     assert_eq!(wait(process.timers.dead_len()), Ok(0));
 }
 
-/// While a worker is stopped, others own its parts, and notices are not sent to it.
+/// While a worker is stopped, other workers own its parts, and notices are not sent to it.
 #[test]
 fn a_worker_that_was_stopped_loads_its_window_again() {
     let Some(server) = PostgresServer::start(&[]) else { return };
@@ -177,7 +177,7 @@ fn punctual_after_a_stop(
     sleep(2 * SECOND);
     stopped.signal("-STOP");
     server.wait_for("the removal of the other worker", workers("1"));
-    // They come into a window that the stopped worker has loaded, of ten seconds from then on.
+    // They fall into the window of ten seconds that the stopped worker has loaded.
     let delay = 2 * SECOND;
     let all = ids(60);
     let inserted = all.iter().map(|id| process.timers.insert(id, "", delay, quick()));
@@ -197,7 +197,7 @@ fn punctual_after_a_stop(
     punctual
 }
 
-/// Workers that are cut off leave leases, which others take over or find expired.
+/// Workers that are cut off leave leases, which other workers take over or find expired.
 #[test]
 fn no_lease_is_left_once_all_timers_have_ended() {
     const ROUNDS: usize = 2;
@@ -241,7 +241,7 @@ fn no_lease_is_left_once_all_timers_have_ended() {
             _ => Verdict::Done,
         }
     });
-    // Those that repeat end with a cancel. Others may have been ended by the next worker.
+    // Timers that repeat end with a cancel. The next worker may have ended other timers.
     let mut repeated = BTreeSet::new();
     while repeated.len() < ROUNDS * 2 {
         let Event::Attempt(Attempt { id, outcome, .. }) = work.next(|| ()) else { continue };

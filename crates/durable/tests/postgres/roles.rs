@@ -12,12 +12,12 @@ use tourbillon_durable::{
     Verdict, Wait,
 };
 
-/// The user of the tests needs no password, and others do.
+/// The user of the tests needs no password, and other users do.
 const ACCESS: &str = "host all postgres 127.0.0.1/32 trust
 host all all 127.0.0.1/32 scram-sha-256
 ";
 
-/// Starts a server on which the store belongs to the role `clerk`, with the password `old`.
+/// Starts a server where the store belongs to the role `clerk`, with the password `old`.
 fn with_password() -> Option<PostgresServer> {
     let server = PostgresServer::with_access(ACCESS)?;
     server
@@ -83,7 +83,7 @@ fn a_role_that_may_call_the_functions_needs_no_rights_for_the_tables() {
     }
     server.order("grant execute on function timers.insert, timers.cancel to shop");
     let said = |text: &str| Ok(Some(text.to_owned()));
-    // Objects of the caller are not used instead of those of the system.
+    // Objects of the caller are not used instead of the system's.
     let own = "create domain pg_temp.bigint as text; create domain pg_temp.jsonb as text;
                create domain pg_temp.text as integer; set search_path = pg_temp, pg_catalog";
     process.execute(&client, own).unwrap();
@@ -243,7 +243,7 @@ fn a_worker_without_credentials_ends_when_its_password_is_rejected() {
     assert!(matches!(denied, DurableError::Denied(_)), "{denied:?}");
 }
 
-/// A function that has none would use objects of its caller instead of those of the system.
+/// A function that has none would use objects of its caller instead of the system's.
 #[test]
 fn the_functions_that_clients_call_have_a_search_path() {
     let Some(server) = PostgresServer::start(&[]) else { return };

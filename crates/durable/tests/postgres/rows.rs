@@ -67,7 +67,7 @@ fn a_state_without_a_timer_is_reported_and_removed() {
     assert_eq!(bench.place.order("select count(*) from tb.nexts"), "0");
 }
 
-/// A timer of which no worker is notified. It may be in the transaction of another client that is
+/// A timer that no worker is notified of. It may be in the transaction of another client that is
 /// committed long after the due time.
 #[test]
 fn a_timer_without_a_notice_is_found() {

@@ -24,7 +24,7 @@ fn timers() -> PostgresOptions {
     PostgresOptions::new("timers")
 }
 
-/// Returns the object for which a store is refused, and its owner.
+/// Returns the object that a store is refused for, and its owner.
 fn foreign(server: &PostgresServer, role: &str) -> (String, String) {
     match open(server, role, timers()) {
         Some(DurableError::ForeignOwner { object, owner }) => (object, owner),
@@ -99,7 +99,7 @@ fn no_object_in_a_schema_may_belong_to_another_role() {
         server.order(&format!("alter {kind} {object} owner to postgres"));
         assert_eq!(open(&server, "shop", timers()), None);
     }
-    // Rights by which it could add objects later.
+    // Rights that let it add objects later.
     for (right, object) in [
         ("create on schema timers", "the right to create objects in \"timers\""),
         ("trigger on timers.states", "the right to add triggers to states"),
@@ -184,7 +184,7 @@ fn schemas_of_the_system_are_no_stores() {
     assert!(Postgres::migration("publications").is_ok());
 }
 
-/// While a process waits for the lock, another one upgrades the store further.
+/// While a process waits for the lock, another process upgrades the store further.
 #[test]
 fn an_older_version_does_not_replace_the_functions_of_a_newer_one() {
     let Some(server) = PostgresServer::start(&[]) else { return };
@@ -206,7 +206,7 @@ fn an_older_version_does_not_replace_the_functions_of_a_newer_one() {
     assert_eq!(server.order("select revision, timers.clock() from timers.store"), "1000|7");
 }
 
-/// A role without rights takes every lock that needs none.
+/// A role without rights takes every lock that needs no rights.
 #[test]
 fn no_lock_that_any_role_can_take_delays_the_creation_of_a_store() {
     let Some(server) = PostgresServer::start(&[]) else { return };

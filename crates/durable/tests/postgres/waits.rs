@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use std::future::ready;
 use tourbillon_durable::{DurableError, Event, Verdict, Wait};
 
-/// A worker of a store on a server of its own.
+/// A worker of a store on its own server.
 struct Place {
     bench: Bench<OneSchema>,
     worker: Observed,
@@ -102,7 +102,7 @@ fn a_worker_says_that_the_server_cannot_be_written() {
     let _ = place.worker.stop();
 }
 
-/// The database is closed for maintenance, for which the store has no error of its own.
+/// The database is closed for maintenance. The store has no error of its own for this.
 #[test]
 fn a_worker_waits_after_an_error_that_it_does_not_know() {
     let Some(place) = Place::start() else { return };

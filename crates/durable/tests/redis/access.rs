@@ -220,7 +220,7 @@ fn each_master_of_a_cluster_is_asked_whether_it_may_remove_timers() {
     assert!(connect().is_ok());
 }
 
-/// Runs all operations of timers and workers, except those on dead letters.
+/// Runs all operations of timers and workers, except operations on dead letters.
 fn does_all(process: &Process) {
     let timers = &process.timers;
     let work = process.work();

@@ -147,7 +147,7 @@ fn ids_of(come: &[Seen]) -> BTreeSet<String> {
     come.iter().map(|seen| seen.id.clone()).collect()
 }
 
-/// Returns for each timer of `ids` if a node has it.
+/// Returns for each timer of `ids` whether a node has it.
 fn has(node: &Server, count: usize) -> Vec<bool> {
     let its = format!(
         "EVAL \"local has = {{}} for number = 1, {count} do has[number] = '-' end \

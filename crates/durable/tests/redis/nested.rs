@@ -1,4 +1,4 @@
-//! Futures that connect, deep inside those of a program, as behind the layers of a web framework.
+//! Futures that connect, deep inside a program's futures, as behind the layers of a web framework.
 //! If they nest too deeply, this does not compile.
 
 use crate::common::bench::wait;

@@ -1,4 +1,4 @@
-//! Ownership of the partitions of a store in Redis, on which nothing but the work depends.
+//! Ownership of the partitions of a store in Redis, which affects nothing but the work.
 
 #![allow(clippy::disallowed_methods, reason = "servers and workers are waited for")]
 
@@ -79,7 +79,7 @@ fn workers_share_the_partitions_and_those_who_stay_take_over() {
         shares.sort_unstable();
         shares == [5, 5, 6]
     });
-    // A worker that ends frees its partitions at once, and the others are notified.
+    // A worker that ends frees its partitions at once, and the other workers are notified.
     assert_eq!(second.stop(), []);
     let took = until(&bench, || shares(&bench) == [8, 8]);
     assert_eq!(took, Duration::ZERO, "without a look of their own");

@@ -21,7 +21,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// The header that has the version of a timer.
 const VERSION: &str = "version";
 
-/// Returns options for a version, over another one.
+/// Returns options for a version, over another version.
 fn over(before: Option<&str>, version: &str, existing: Existing) -> Options {
     quick().existing(existing).header(VERSION, version).only_over(VERSION, before)
 }

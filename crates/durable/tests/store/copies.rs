@@ -149,7 +149,7 @@ fn everything_is_kept<P: Place, Q: Place>(bench: &Bench<P>, other: &Bench<Q>) {
     let next = wait(target.get("next")).unwrap().unwrap();
     assert_eq!((next.state, &*next.error, next.attempts), (TimerState::Paused, "no", 1));
     assert!(next.next.is_some());
-    // What was changed meanwhile is changed there by the next copy, and nothing is doubled.
+    // The next copy makes later changes there, and nothing is doubled.
     wait(timers.reset("plain", 2 * SECOND)).unwrap();
     // The states of two are gone, and the next delivery of one.
     let replaces = || quick().existing(Existing::Replace);
@@ -159,7 +159,7 @@ fn everything_is_kept<P: Place, Q: Place>(bench: &Bench<P>, other: &Bench<Q>) {
     are_equal(timers, target);
     what_was_copied_is_delivered(other);
 
-    // Later letters come after those that were copied.
+    // Later letters come after the copied letters.
     wait(timers.copy_to(target, |_| ())).unwrap();
     wait(target.resume()).unwrap();
     wait(target.insert("last", "", Duration::ZERO, quick().attempts(1))).unwrap();

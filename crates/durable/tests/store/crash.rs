@@ -96,7 +96,7 @@ fn deliver(timers: &DurableTimers) {
     pollster::block_on(run).unwrap();
 }
 
-/// Ends once no timer is left except those that rest.
+/// Ends once no timer is left except the resting timers.
 fn end_when_empty(timers: &DurableTimers) {
     while pollster::block_on(timers.len()).unwrap() > resting::count() {
         std::thread::sleep(10 * MILLISECOND);

@@ -116,7 +116,7 @@ fn a_database_of_something_else_is_refused() {
     drop(open(&file).unwrap());
 }
 
-/// Creates three timers, of which `b` has an unreadable record.
+/// Creates three timers. The timer `b` has an unreadable record.
 fn one_is_wrong() -> Bench<OneFile> {
     let place = OneFile::new();
     let timers = DurableTimers::new(place.open(), &place.timer());
@@ -446,7 +446,7 @@ fn flipped(bytes: &[u8], at: usize, bit: usize) -> Bench<OneFile> {
 /// Delivers until `count` keys have been delivered or reported. Returns the acknowledged ids and
 /// the events of damage.
 ///
-/// One at a time, because beside a key out of order a look-up may depend on which other keys are
+/// One at a time, because beside a key out of order a lookup may depend on the other keys that are
 /// still there, and so on the batches of operations.
 fn deliver(bench: &Bench<OneFile>, count: usize) -> (BTreeSet<String>, Vec<Attempt>) {
     let running = bench.work(1, |delivery| async move {
@@ -498,7 +498,7 @@ fn a_flipped_bit_in_an_id_is_reported_and_mended() {
     assert!(damaged >= 14, "{damaged} flips had an effect");
 }
 
-/// Three stores in which one bit of the due time of an index key is flipped.
+/// Three stores, each with one flipped bit in the due time of an index key.
 struct Flipped {
     needle: &'static str,
     bytes: Vec<u8>,

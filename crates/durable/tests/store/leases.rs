@@ -150,7 +150,7 @@ fn a_handler_that_was_cancelled_may_succeed<P: Place>(bench: Bench<P>) {
     assert_eq!(running.stop(), []);
 }
 
-/// Inserts another timer in place of the one that is running.
+/// Inserts another timer in place of the running timer.
 fn replace<P: Place>(bench: &Bench<P>) {
     let options = quick().existing(Existing::Replace);
     wait(bench.timers().insert("id", "new", 3600 * SECOND, options)).unwrap();
@@ -208,7 +208,7 @@ fn a_renewal_keeps_what_is_inserted_next<P: Place>(bench: Bench<P>) {
     assert_eq!(running.stop(), []);
 }
 
-/// Runs a worker until half a minute after it is asked to end, whose handlers hang.
+/// Runs a worker whose handlers hang, until half a minute after it is asked to end.
 fn cut_off<P: Place>(bench: &Bench<P>) -> (Running, oneshot::Sender<()>, Receiver<Delivery>) {
     let (end, ends) = oneshot::channel::<()>();
     let ends = async move {

@@ -105,7 +105,8 @@ fn a_letter_of_a_clock_that_was_ahead_keeps_no_other<P: Place>(mut bench: Bench<
     bench.place.set_clock(YEAR);
     die_in_one(&bench, &["ahead"]);
     bench.place.set_clock(-YEAR);
-    // In Redis its number is greater than that of the one before, and so one of the next year.
+    // In Redis its number is greater than the number of the letter before, and so a number of the
+    // next year.
     bench.reopen_with(Bounds(u64::MAX, HOUR));
     die_in_one(&bench, &["0"]);
     bench.advance(2 * HOUR);

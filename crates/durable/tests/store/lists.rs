@@ -28,7 +28,7 @@ fn names(page: &[DurableTimer]) -> Vec<&str> {
     page.iter().map(|timer| &*timer.id).collect()
 }
 
-/// Inserts timers that are due one second apart, in another order than that of their ids.
+/// Inserts timers that are due one second apart, in another order than their ids.
 fn filled<P: Place>(bench: &Bench<P>) -> &DurableTimers {
     for (seconds, id) in (1..).zip(["d", "b", "a", "c", "e"]) {
         wait(bench.timers().insert(id, "", seconds * SECOND, quick())).unwrap();
@@ -131,7 +131,7 @@ fn pages_end_inside_one_due_time<P: Place>(bench: Bench<P>) {
         }
         assert_eq!(listed, ids);
     }
-    // A position needs no timer, and is rounded as due times are.
+    // A position needs no timer, and is rounded like due times.
     let position = ListPosition::new(start() + HOUR - MILLISECOND / 2, "07!");
     assert_eq!((position.due(), position.id()), (start() + HOUR, "07!"));
     let page = wait(timers.list_due(.., Some(position.clone()), 1)).unwrap();

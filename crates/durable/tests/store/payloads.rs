@@ -75,7 +75,7 @@ fn a_long_payload_is_the_same_in_each_attempt<P: Place>(bench: Bench<P>) {
     }
 }
 
-/// Runs a timer with one payload, during which another one is inserted, and `between` is called.
+/// Runs a timer with one payload. Meanwhile another timer is inserted, and `between` is called.
 fn one_after_another<P: Place>(
     bench: &Bench<P>,
     (one, other): (&[u8], &[u8]),

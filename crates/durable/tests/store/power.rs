@@ -9,9 +9,9 @@
 //! - **The length** after a cut is the last synced one or any pending one. Bytes beyond it are
 //!   gone, and new bytes are zero.
 //! - **Cuts** happen just before a sync returns, at several points of each sync that changes the
-//!   length, at a few of the others, and again while the store is opened after a cut.
+//!   length, at a few other syncs, and again while the store is opened after a cut.
 //!
-//! Some of the syncs are those of leases and their renewals.
+//! Some of the syncs belong to leases and their renewals.
 //!
 //! After each cut the store must open, hold every acknowledged timer intact and every acknowledged
 //! lease, and accept another.
@@ -61,8 +61,8 @@ struct Volatile {
     /// The timers that have been acknowledged.
     acknowledged: BTreeSet<String>,
     cuts: Vec<Cut>,
-    /// The number of cuts at a sync that changes the file's length, and at how many of a hundred
-    /// other syncs one is made.
+    /// The number of cuts at a sync that changes the file's length, and how many of a hundred other
+    /// syncs have one.
     wanted: [usize; 2],
     random: fastrand::Rng,
 }
@@ -282,7 +282,7 @@ fn what_was_acknowledged_is_there_after_a_power_cut() -> Tested {
         let first = disk.take_cuts();
         for (number, cut) in (0..).zip(first) {
             lengths.insert(cut.bytes.len());
-            // Another cut while the store is opened, and another while it is opened after that one.
+            // Another cut while the store is opened, and another while it is opened after that cut.
             let disk = VolatileDisk::new(cut, [1, 30], number);
             audit(&disk).map_err(|error| format!("seed {seed}, cut {number}: {error}"))?;
             for again in disk.take_cuts() {

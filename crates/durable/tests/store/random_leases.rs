@@ -3,7 +3,7 @@
 //! Handlers hang. As soon as one does, the clock of its worker stops, as for a process that is
 //! suspended, so the worker neither renews leases nor learns that they have run out. Another worker
 //! takes over. The handlers of stopped workers end at random times, before their leases have run
-//! out, after that, or after others have taken them over.
+//! out, after that, or after other workers have taken them over.
 
 #![allow(clippy::disallowed_methods, reason = "a worker has a thread of its own")]
 
@@ -154,7 +154,7 @@ struct Hung {
     result: oneshot::Sender<Verdict>,
 }
 
-/// A worker with a clock of its own.
+/// A worker with its own clock.
 struct Running {
     clock: ManualClock,
     end: oneshot::Sender<()>,
@@ -196,7 +196,7 @@ struct Trial {
     place: OneFile,
     store: AnyStore,
     timers: DurableTimers,
-    /// All workers, of which only the clock of the last one advances.
+    /// All workers. Only the clock of the last worker advances.
     workers: Vec<Running>,
     send: Sender<Seen>,
     seen: Receiver<Seen>,

@@ -111,7 +111,7 @@ struct Trial {
     paused: bool,
 }
 
-/// The time after the planned one for which timers are snoozed, and the wait.
+/// How long after the planned time timers are snoozed, and the wait.
 const SNOOZES: [Duration; 2] = [Duration::from_secs(7), Duration::from_secs(3)];
 
 /// The wait after each failure.

@@ -39,7 +39,7 @@ pub(crate) fn insert(timers: &DurableTimers) -> Result<(), DurableError> {
     })
 }
 
-/// Returns the ids of all timers, and checks that the resting ones are there with their payloads.
+/// Returns the ids of all timers, and checks that the resting timers are there with their payloads.
 pub(crate) fn list(timers: &DurableTimers) -> Result<Vec<String>, DurableError> {
     let (mut ids, mut resting, mut last) = (Vec::new(), 0, None);
     loop {

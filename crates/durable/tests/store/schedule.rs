@@ -114,7 +114,7 @@ fn an_interval_does_not_drift<P: Place>(bench: Bench<P>) {
     assert_eq!((event.planned, event.attempt), (start() + 2 * HOUR, 2));
     assert_eq!(found(bench.timers()).planned, start() + 3 * HOUR);
     assert_eq!(running.stop(), []);
-    // A move takes those that follow along.
+    // A move takes the later occurrences along.
     assert_eq!(wait(bench.timers().reset("id", start() + 3 * HOUR + SECOND)), Ok(true));
     bench.advance(HOUR);
     let running = bench.work_well();

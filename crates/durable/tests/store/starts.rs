@@ -1,8 +1,8 @@
 //! First starts of a store in a file that are interrupted by a kill, or by a file system that
 //! accepts no more. Every later start opens the store, and no files are left over.
 //!
-//! The tests run themselves as children. A child may be process 1 of a namespace of its own, as in
-//! a container, where each start has the same number. `TOURBILLON_STARTS=2000` sets the number of
+//! The tests run themselves as children. A child may be process 1 of its own namespace, as in a
+//! container, where each start has the same number. `TOURBILLON_STARTS=2000` sets the number of
 //! starts, and `TOURBILLON_STARTS_BY="unshare --pid --fork --kill-child"` the command that starts
 //! each of them.
 
@@ -48,7 +48,7 @@ fn child_by(command: &str, file: &TempFile) -> Command {
     child
 }
 
-/// Returns the files whose names begin with that of the store and are longer.
+/// Returns the files whose names begin with the store's name and are longer.
 fn beside(file: &TempFile) -> Vec<PathBuf> {
     let name = file.0.file_name().unwrap().to_str().unwrap();
     let files = std::fs::read_dir(file.0.parent().unwrap()).unwrap().flatten();
@@ -74,7 +74,7 @@ fn starts_that_are_killed_stop_no_later_one() {
         child.wait().unwrap();
         cut_short += usize::from(!beside(&file).is_empty());
         if start % 4 == 3 || file.0.exists() {
-            // As many starts in a row as were interrupted, and then one that is not.
+            // As many starts in a row as were interrupted, and then one that is not interrupted.
             let opened = child_by(&by, &file).status().unwrap();
             assert!(opened.success(), "start {start} finds what another has left");
             assert_eq!(beside(&file), Vec::<PathBuf>::new(), "start {start}");

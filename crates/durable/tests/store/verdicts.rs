@@ -98,7 +98,8 @@ fn a_delivery_is_given_back_with_its_error<P: Place>(bench: Bench<P>) {
 fn a_snooze_counts_from_the_clock_of_the_store<P: Place>(bench: Bench<P>) {
     let script = [snooze(60 * SECOND, false), snooze(Duration::MAX, false)];
     let (running, _deliveries) = scripted(&bench, script);
-    // Longer than the steps of the clock, which a lease that was requested before one must outlive.
+    // Longer than the steps of the clock, because a lease that was requested before a step must
+    // outlive it.
     let options = quick().lease(3600 * SECOND);
     wait(bench.timers().insert("id", "", SECOND, options)).unwrap();
     bench.place.set_clock(3_600_000);

@@ -32,11 +32,11 @@ use tourbillon::future::Timer;
 /// The maximum number of bytes of an error that are stored.
 const LONGEST_ERROR: usize = 1024;
 
-/// The time for which a delivery keeps its permit while it waits for a reply of the store.
+/// How long a delivery keeps its permit while it waits for a reply of the store.
 pub(crate) const STALLED: Duration = Duration::from_secs(2);
 
-/// The minimum time for which an ending worker waits until the store accepts the end of an attempt,
-/// if the lease has run out by then.
+/// The minimum time that an ending worker waits for the store to accept the end of an attempt, if
+/// the lease has run out by then.
 const GRACE: Duration = Duration::from_millis(250);
 
 /// The first and the longest wait before another request to end an attempt whose timer is locked.
@@ -83,17 +83,17 @@ pub struct Delivery {
     pub payload: Vec<u8>,
     /// The number of this attempt, starting at 1.
     pub attempt: u32,
-    /// The time for which the delivery was planned, rounded up to milliseconds.
+    /// The planned time of the delivery, rounded up to milliseconds.
     pub planned: SystemTime,
     /// The names and values that were passed to [`Options::header`](crate::Options::header).
     pub headers: Vec<(String, String)>,
     /// Identifies this delivery by its id and planned time. The token is the same for each attempt,
     /// also of a [redriven](crate::DurableTimers::redrive) timer. Use it as an idempotency key for
     /// external systems. A timer that is inserted again for the same time has the same token. If
-    /// your program does that, add a number of the insert from a
+    /// your program does that, add a number of the insert, taken from a
     /// [header](crate::Options::header).
     pub token: String,
-    /// The lease of this attempt, which tells how long the handler may run, and if its work is
+    /// The lease of this attempt, which tells how long the handler may run, and whether its work is
     /// still wanted.
     pub lease: DeliveryLease,
 }
@@ -273,7 +273,7 @@ impl Attempts {
     /// Completes when the worker has been asked to end and `most` has passed since the call.
     async fn given_up(&self, most: Duration) {
         let begun = self.timer.now();
-        // Either the request to end, or a worker that was dropped.
+        // The worker was asked to end, or was dropped.
         let _ = self.ending.clone().await;
         let gone = self.timer.now().saturating_duration_since(begun);
         // A closed timer refuses the sleep, and the wait ends at once.
@@ -332,7 +332,7 @@ impl Attempts {
         let asked = course.asked;
         let length = Duration::from_millis(record.due.saturating_sub(*now));
         let expires = asked + length;
-        // This delivery also makes up for those that were missed while no worker ran.
+        // This delivery also makes up for occurrences that were missed while no worker ran.
         let next = match record.settings.next(record.planned, (*now).max(record.planned)) {
             Ok(next) => next,
             Err(error) => {

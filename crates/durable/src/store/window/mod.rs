@@ -12,15 +12,15 @@
 //! leaves the wheel.
 //!
 //! **While a page is pending** the changes are also recorded, and applied again when the page has
-//! arrived, because it may show the store as it was before them. Each change is complete, so
+//! arrived, because the page may show the store as it was before them. Each change is complete, so
 //! applying it twice has no effect.
 //!
-//! **Bounded.** If there are more than [`MOST`] keys, the last one leaves the wheel and the low
+//! **Bounded.** If there are more than [`MOST`] keys, the last key leaves the wheel and the low
 //! watermark moves back to it. The key is loaded again when there is room.
 //!
 //! **A key that a caller's transaction has locked makes room.** It is [deferred](Window::defer), as
 //! the transaction may stay open for long. The key fires again after a while. Until then it does
-//! not count, and no page brings it back. The number of these keys is bounded as well. Any others
+//! not count, and no page brings it back. The number of these keys is bounded as well. Further keys
 //! are forgotten until a page has them.
 //!
 //! **No worker is woken under a lock**, because a waker may poll the worker where it is called, and
@@ -46,7 +46,7 @@ use tourbillon::future::{DeferredWake, DelayQueueHandle};
 /// The maximum number of keys in the wheel.
 pub(crate) const MOST: usize = 4096;
 
-/// The time after which unreadable records are loaded again.
+/// The delay before unreadable records are loaded again.
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// The maximum number of changes that are recorded while a page is pending.
@@ -64,10 +64,10 @@ const DEFERRAL: Duration = Duration::from_secs(1);
 /// The maximum wait until a deferred key fires again.
 const LONGEST_DEFERRAL: Duration = Duration::from_secs(30);
 
-/// The part of a worker's deliveries that deferred keys may occupy is one of this number.
+/// Deferred keys may occupy one in this number of a worker's deliveries.
 const DEFERRED_SHARE: u32 = 4;
 
-/// The drift of the store's clock above which it counts as set.
+/// The store's clock counts as set if it drifts by more than this.
 const ASTRAY: Millis = 50;
 
 /// The keys that a worker has in its wheel.
@@ -79,7 +79,7 @@ pub(crate) struct Window {
 }
 
 struct Loaded {
-    /// All keys below this one are in the wheel.
+    /// All keys below this key are in the wheel.
     low_watermark: Key,
     armed: BTreeMap<Key, TimerId>,
     /// The keys that fire again although they are due.
@@ -89,8 +89,8 @@ struct Loaded {
     /// Set if the store is to be checked at once.
     check_requested: bool,
     base: Reading,
-    /// The time at which everything is loaded again, because a record could not be read and its key
-    /// has left the wheel.
+    /// When everything is loaded again, because a record could not be read and its key has left the
+    /// wheel.
     again: Option<Instant>,
 }
 
@@ -103,7 +103,7 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// Returns the instant at which the store's clock will show `time`, or slightly earlier.
+    /// Returns the instant when the store's clock will show `time`, or slightly earlier.
     fn instant(self, time: Millis) -> Instant {
         let ahead = Duration::from_millis(time.saturating_sub(self.store));
         self.asked.checked_add(ahead).unwrap_or(self.asked)
@@ -258,7 +258,7 @@ impl Window {
         let count = u32::try_from(loaded.deferred.len()).unwrap_or(u32::MAX);
         let wait = (late / 4).clamp(SHORTEST_DEFERRAL, DEFERRAL);
         let wait = wait.max(asked.saturating_mul(count) / places * DEFERRED_SHARE);
-        // Those that were due together must not be requested together for ever.
+        // Keys that were due together must not be requested together forever.
         let mut hasher = DefaultHasher::new();
         (&key, now.store).hash(&mut hasher);
         let sooner = u32::try_from(hasher.finish() % 512).unwrap_or_default();
@@ -269,14 +269,14 @@ impl Window {
         }
     }
 
-    /// Inserts a key again that was not due yet.
+    /// Inserts again a key that was not due yet.
     pub(crate) fn reinsert(&self, key: Key, now: Reading) {
         let mut loaded = self.lock();
         if let Some(id) = loaded.armed.remove(&key) {
             drop(loaded.queue.cancel(id));
         }
-        // The reading of that reply counts. It may be from another master than that of the pages,
-        // which notice by themselves if theirs is set.
+        // The reading of that reply counts. It may be from another master than the pages, which
+        // notice by themselves if the clock of their master is set.
         loaded.put_at(key, now);
     }
 

@@ -43,7 +43,7 @@ impl Trial {
         Self { clock, queue, window, _sweeper: sweeper }
     }
 
-    /// Loads a page of these keys, due by `until`, during which `changes` arrive.
+    /// Loads a page of these keys, due by `until`, while `changes` arrive.
     fn load(&self, keys: &[Millis], more: bool, until: Millis, changes: &[Change]) {
         let local = self.clock.start() + self.clock.elapsed();
         let (_, from, now) = self.window.state(local);
@@ -134,7 +134,7 @@ fn a_key_that_is_locked_makes_room_and_fires_again() {
     trial.window.defer(key(1000), now(10_100), 1);
     trial.window.notify(&[removed(1000)]);
     assert_eq!(trial.fired(30_000), [0; 0], "it has gone");
-    // Many of them, about which the store replies slowly, leave the worker time for others.
+    // Many deferred keys with slow replies of the store leave the worker time for others.
     let asked = start + Duration::from_millis(29_990);
     let slow = Reading { store: 30_000, asked, answered: start + 30 * Duration::from_secs(1) };
     (0..=1000).for_each(|due| trial.window.defer(key(due), slow, 1));
