@@ -16,10 +16,10 @@ use std::time::Duration;
 use timers::{StoreArguments, parse_backoff, parse_duration};
 use tourbillon_durable::{Backoff, Options};
 
-/// The length of the prefix under which addresses of IPv4 are mapped into IPv6.
+/// The prefix length of IPv4-mapped IPv6 addresses.
 const MAPPED: u8 = 96;
 
-// No sentence of documentation, which would replace the description of the program.
+// A doc comment here would replace the description of the program.
 #[allow(missing_docs, reason = "clap shows it")]
 #[derive(Clone, Parser)]
 #[command(version)]
@@ -27,19 +27,19 @@ pub struct Arguments {
     /// The store, by default the file `timers.db` in the working directory.
     #[command(flatten)]
     pub store: StoreArguments,
-    /// The address on which the service listens, such as `localhost:8080`
+    /// The address to listen on, such as `localhost:8080`
     #[arg(long, env = "TIMERD_LISTEN", default_value = "127.0.0.1:8080", value_name = "HOST:PORT")]
     pub listen: String,
     /// The configuration file (TOML)
     #[arg(long, env = "TIMERD_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// A token of the API. If there is none here or in the configuration file, the service creates
-    /// one and prints it
+    /// A token of the API. If neither this nor the configuration file sets a token, the service
+    /// creates one and prints it
     #[arg(env = "TIMERD_TOKEN", hide_env_values = true, long, value_name = "TOKEN")]
     pub token: Option<String>,
 }
 
-/// Shows no token and no password.
+/// Hides the token and passwords.
 impl fmt::Debug for Arguments {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { store, listen, config, .. } = self;
@@ -49,7 +49,7 @@ impl fmt::Debug for Arguments {
     }
 }
 
-/// The configuration file. Everything in it has a default.
+/// The configuration file. All settings have defaults.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
@@ -60,7 +60,7 @@ pub struct Config {
     pub limits: Limits,
     /// The calls of webhooks.
     pub webhooks: Webhooks,
-    /// The secrets by which calls are signed.
+    /// The secrets that sign calls.
     pub secrets: SecretTexts,
     /// The bounds of the dead letters.
     pub dead_letters: DeadLetterBounds,
@@ -112,7 +112,7 @@ impl fmt::Debug for PageKey {
     }
 }
 
-/// The bounds of the dead letters. The oldest ones beyond them are deleted.
+/// The bounds of the dead letters. The oldest letters beyond them are deleted.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DeadLetterBounds {
@@ -146,13 +146,13 @@ impl Default for HistoryBounds {
     }
 }
 
-/// The secrets by which calls are signed, `whsec_` and the key in base64, by their names. The one
-/// that is called `default` is for timers that name none. While a secret is rotated, a name has a
-/// list, the newest one first.
+/// The secrets that sign calls, by name. Each is `whsec_` and the key in base64. The secret
+/// `default` is for timers that name no secret. While a secret is rotated, its name has a list,
+/// newest first.
 #[derive(Clone, Default, Deserialize)]
 pub struct SecretTexts(pub(crate) BTreeMap<String, SecretText>);
 
-/// One secret, or those that are in use at the same time.
+/// One secret, or several that are in use at the same time.
 #[derive(Clone, Deserialize)]
 #[serde(untagged, expecting = "expected \"whsec_…\" or a list of such texts")]
 pub(crate) enum SecretText {
@@ -182,27 +182,27 @@ impl fmt::Debug for SecretTexts {
 pub struct Webhooks {
     /// The number of concurrent calls.
     pub concurrency: NonZeroUsize,
-    /// The number of concurrent calls of one receiver, which is a host and a port. By default a
-    /// quarter of `concurrency`.
+    /// The number of concurrent calls to one receiver, which is a host and a port. By default it is
+    /// a quarter of `concurrency`.
     pub per_receiver: Option<NonZeroUsize>,
-    /// The time limit of calls whose timers set none, up to 10 minutes.
+    /// The default time limit of calls, up to 10 minutes.
     #[serde(deserialize_with = "time_limit")]
     pub timeout: Duration,
-    /// The number of attempts of timers that set none.
+    /// The default number of attempts.
     pub attempts: NonZeroU32,
-    /// The first and the longest wait between attempts of timers that set none.
+    /// The default first and longest wait between attempts.
     #[serde(deserialize_with = "backoff")]
     pub backoff: Backoff,
-    /// The statuses after which a webhook is not called again. Each is 400 to 599.
+    /// The statuses that prevent a retry. Each is 400 to 599.
     #[serde(deserialize_with = "statuses")]
     pub final_statuses: BTreeSet<u16>,
-    /// The networks of internal services that may be called, or single addresses. Others are called
-    /// only if their addresses are global.
+    /// The networks or single addresses of internal services that may be called. Other addresses
+    /// are called only if they are global.
     #[serde(deserialize_with = "networks")]
     pub allow: Vec<IpNet>,
     /// The ports that may be called.
     pub ports: Ports,
-    /// Authorities that are trusted beside those of the system (PEM).
+    /// Certificate authorities to trust in addition to the system's (PEM).
     pub authority: Option<PathBuf>,
 }
 
@@ -223,18 +223,18 @@ impl Default for Webhooks {
 }
 
 impl Webhooks {
-    /// Returns the number of concurrent calls of one receiver.
+    /// Returns the number of concurrent calls to one receiver.
     pub(crate) fn each(&self) -> usize {
         self.per_receiver.map_or((self.concurrency.get() / 4).max(1), NonZeroUsize::get)
     }
 
-    /// Returns the options of timers that set none.
+    /// Returns the default options of timers.
     pub(crate) fn options(&self) -> Options {
         Options::new().attempts(self.attempts.get()).backoff(self.backoff)
     }
 }
 
-/// The ports that may be called, of which there is at least one.
+/// The ports that may be called, at least one.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Vec<NonZeroU16>")]
 pub struct Ports(Vec<u16>);
@@ -256,7 +256,7 @@ impl TryFrom<Vec<NonZeroU16>> for Ports {
     }
 }
 
-/// Reads a time limit, which is not zero.
+/// Reads a time limit other than zero.
 fn limit<'de, D: Deserializer<'de>>(text: D) -> Result<Duration, D::Error> {
     match duration(text)? {
         Duration::ZERO => Err(D::Error::custom("expected more than 0")),
@@ -289,8 +289,8 @@ fn networks<'de, D: Deserializer<'de>>(texts: D) -> Result<Vec<IpNet>, D::Error>
     texts.iter().map(|text| network(text).map_err(D::Error::custom)).collect()
 }
 
-/// Parses a network or an address. A network of IPv6 that contains one of IPv4 becomes that one,
-/// because addresses are compared in this form.
+/// Parses a network or an address. An IPv6 network of IPv4-mapped addresses becomes the IPv4
+/// network, because addresses are compared in this form.
 fn network(text: &str) -> Result<IpNet, String> {
     let network: IpNet = match text.parse::<IpAddr>() {
         Ok(address) => address.to_canonical().into(),
@@ -309,11 +309,11 @@ fn network(text: &str) -> Result<IpNet, String> {
     })
 }
 
-/// A token, of which only the hash is known.
+/// A token that is known only by its hash.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TokenHash {
-    /// The name, for logs and limits. Each token has another one.
+    /// The name, for logs and limits. No two tokens have the same name.
     pub name: String,
     /// The SHA-256 of the token in hexadecimal digits, as `timerd token` prints it.
     pub sha256: String,
@@ -325,16 +325,16 @@ pub struct TokenHash {
 pub struct Limits {
     /// The maximum length of a body in bytes.
     pub body_bytes: NonZeroUsize,
-    /// The number of requests in a second for each token.
+    /// The number of requests per second for each token.
     pub requests_per_second: NonZeroU32,
     /// The number of requests at once for each token.
     pub burst: NonZeroU32,
     /// The number of requests with a valid token that are served at the same time.
     pub concurrent_requests: NonZeroUsize,
     /// The maximum number of connections. There are fewer if the process may not open enough files
-    /// for them beside its calls and its store.
+    /// for them in addition to its calls and its store.
     pub connections: NonZeroUsize,
-    /// The time limit of a request with its body, and once more of its response.
+    /// The time limit of a request with its body, and separately of its response.
     #[serde(deserialize_with = "limit")]
     pub timeout: Duration,
 }

@@ -1,4 +1,4 @@
-//! The parts of a request. What cannot be read is a [`Problem`].
+//! The parts of a request. An unreadable part is a [`Problem`].
 
 #![forbid(unsafe_code)]
 
@@ -14,10 +14,10 @@ pub(crate) struct InPath<T>(pub(crate) T);
 /// The query.
 pub(crate) struct InQuery<T>(pub(crate) T);
 
-/// A body of JSON.
+/// A JSON body.
 pub(crate) struct InBody<T>(pub(crate) T);
 
-/// A form as its body.
+/// A form in the body.
 pub(crate) struct InForm<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for InPath<T> {

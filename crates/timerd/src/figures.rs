@@ -1,4 +1,4 @@
-//! Figures for Prometheus.
+//! Metrics for Prometheus.
 
 #![forbid(unsafe_code)]
 
@@ -11,15 +11,15 @@ use tourbillon_durable::{DurableTimers, StatsGauges};
 /// The bounds of the buckets of durations, in seconds.
 const SECONDS: [f64; 12] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0];
 
-/// The interval at which the store is counted.
+/// How often timers and dead letters are counted.
 const INTERVAL: Duration = Duration::from_secs(5);
 
 /// Returns the recorder of the process, which is installed once. If the program has installed
-/// another one, the figures are there.
+/// another recorder, that recorder has the metrics.
 pub(crate) fn install() -> PrometheusHandle {
     static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
     let handle = HANDLE.get_or_init(|| {
-        // It fails for no buckets at all.
+        // It fails only without buckets.
         let builder = PrometheusBuilder::new().set_buckets(&SECONDS).unwrap_or_default();
         let recorder = builder.build_recorder();
         let handle = recorder.handle();
@@ -29,7 +29,7 @@ pub(crate) fn install() -> PrometheusHandle {
     handle.clone()
 }
 
-/// Counts the timers and the dead letters, again and again.
+/// Counts the timers and the dead letters periodically.
 pub(crate) async fn watch(timers: &DurableTimers, store: &str, handle: &PrometheusHandle) -> ! {
     let gauges = StatsGauges::new(store);
     loop {

@@ -18,7 +18,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// How often the service writes to a store that does not fail.
 const WRITES: Duration = Duration::from_secs(10);
 
-/// The id of the timer that is inserted and cancelled. All services of a store use the same one.
+/// The id of the timer that is inserted and cancelled. All services of a store use the same id.
 const MARK: &str = "timerd:health";
 
 /// The delay of that timer. No service runs long enough to deliver it.

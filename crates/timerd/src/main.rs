@@ -44,18 +44,18 @@ enum Command {
     Token,
 }
 
-/// The way in which the program ends.
+/// How the program ends.
 enum End {
-    /// Calls and requests have ended, or had the time for it.
+    /// Calls and requests have ended, or their time is up.
     Orderly,
-    /// A second signal has come.
+    /// A second signal has arrived.
     AtOnce,
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let Cli { arguments, log, log_format, command } = Cli::parse();
-    // Dropped at the end, which writes what waits.
+    // Dropped at the end, which writes the lines that wait.
     let log = match write_log(&log, log_format) {
         Ok(log) => log,
         Err(error) => return fail(&error),
@@ -81,15 +81,15 @@ fn fail(error: &StartError) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Writes the log to the standard error by a thread of its own. A reader that has gone, a full
-/// disk, and a reader that is slow lose lines of the log, but delay and end nothing.
+/// Writes the log to standard error on a separate thread. If the reader is gone or slow, or the
+/// disk is full, lines are lost, but nothing is delayed or ended.
 fn write_log(filter: &str, format: LogFormat) -> Result<WorkerGuard, StartError> {
     let filter = EnvFilter::try_new(filter);
     let filter =
         filter.map_err(|error| StartError::Config(format!("{error} in the log's filter")))?;
     let (lines, guard) = NonBlockingBuilder::default().finish(io::stderr());
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(lines);
-    // It would report a failure by `eprintln!`, which panics for the same reason.
+    // It would report a failure with `eprintln!`, which panics for the same reason.
     let log = log.log_internal_errors(false);
     match format {
         // Colours are for people.

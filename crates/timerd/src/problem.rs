@@ -22,9 +22,9 @@ pub(crate) struct Problem {
     status: u16,
     /// The name of the status.
     title: &'static str,
-    /// What was wrong, and what is allowed.
+    /// The cause of the error, and what is allowed.
     detail: String,
-    /// The number of seconds after which another try may succeed.
+    /// The number of seconds until another try may succeed.
     #[serde(skip)]
     retry_after: Option<u64>,
 }

@@ -68,7 +68,7 @@ impl Runs {
         });
     }
 
-    /// Ends the history, which then writes what it has.
+    /// Ends the history, which then writes its last runs.
     pub(crate) fn close(&self) {
         self.recorder.lock().unwrap_or_else(PoisonError::into_inner).take();
     }

@@ -2,10 +2,10 @@
 //!
 //! A connection belongs to a **stranger** until one of its requests has a valid token or session.
 //! At the maximum number of connections, a new connection replaces the oldest connection of a
-//! stranger or, if there are no strangers, the connection that has been idle longest, once that has
-//! been without a request for [`GRACE`]. Strangers therefore cannot lock other peers out, however
-//! many and however slow they are, neither can the holder of a token that was removed, and a burst
-//! of strangers does not push out a connection whose first request is on its way.
+//! stranger or, if there are no strangers, the connection that has been idle longest. The replaced
+//! connection must have been without a request for [`GRACE`]. Strangers therefore cannot lock other
+//! peers out, however many and however slow they are, and neither can the holder of a removed
+//! token. A burst of strangers does not push out a connection whose first request is on its way.
 //!
 //! Each connection has one deadline, which moves as the connection progresses:
 //!
@@ -56,8 +56,8 @@ const IDLE: Duration = Duration::from_secs(60);
 /// for the peer to read it.
 const BUFFER: usize = 64 * 1024;
 
-/// The length in bytes of the parts in which a response is sent. The rest stays in the body, so the
-/// body does not end before the peer has read nearly all of it.
+/// The length in bytes of each part of a response. The rest stays in the body, so the body does not
+/// end before the peer has read nearly all of it.
 const PART: usize = 16 * 1024;
 
 /// The pause after a failure to accept a connection.
@@ -113,7 +113,7 @@ struct State {
 
 /// A connection with a request that had a valid token or session.
 struct Known {
-    /// When the last response ended, or `None` during a request.
+    /// The end of the last response, or `None` during a request.
     idle_since: Option<Instant>,
     /// Ends the connection.
     evict: oneshot::Sender<()>,
@@ -207,8 +207,8 @@ fn is_of_peer(error: &io::Error) -> bool {
 }
 
 impl Connections {
-    /// Waits until another connection is allowed. If there are strangers, this evicts the oldest,
-    /// and waits no longer than its grace period.
+    /// Waits until another connection is allowed. If there are strangers, this evicts the oldest
+    /// stranger, and waits no longer than its grace period.
     async fn make_room(&self) {
         loop {
             match self.room() {
@@ -273,8 +273,8 @@ impl Connections {
 }
 
 impl State {
-    /// Returns the number of the connection that has to go first, and since when it has been
-    /// without a request.
+    /// Returns the number of the connection to evict first, and since when it has been without a
+    /// request.
     fn first_to_go(&self) -> Option<(Instant, u64)> {
         let oldest = self.strangers.first_key_value();
         let oldest = oldest.map(|(number, stranger)| (stranger.accepted, *number));

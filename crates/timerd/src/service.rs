@@ -27,7 +27,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tourbillon_durable::{DurableError, DurableTimers};
 
-/// The store of a service that is started without one.
+/// The default store of a service.
 const STORE: &str = "timers.db";
 
 /// How long a stopping service waits for requests and calls.
@@ -42,7 +42,7 @@ const RECORDED: Duration = Duration::from_secs(1);
 /// The number of descriptors that are reserved for the store, the history and the process itself.
 const RESERVED: usize = 128;
 
-/// The number of connections below which a service does not start.
+/// The minimum number of connections. A service does not start with fewer.
 const LEAST_CONNECTIONS: usize = 16;
 
 /// The maximum duration of an attempt, a minute more than the maximum time limit of a call.
@@ -172,7 +172,7 @@ impl Service {
         Ok(Self { address, front, served, stop, serving, working, runs, recording, background })
     }
 
-    /// Returns the address on which the service listens.
+    /// Returns the address that the service listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -345,7 +345,7 @@ impl Work {
 }
 
 /// Returns the maximum number of connections. It leaves enough descriptors for the store and for
-/// calls, each of which may need one for its connection and one for its resolver.
+/// calls. A call may need a descriptor for its connection and another for its resolver.
 fn connections(limits: &Limits, calls: usize) -> Result<usize, StartError> {
     let failed = |error: std::io::Error| StartError::Config(error.to_string());
     let (open, _) = rlimit::Resource::NOFILE.get().map_err(failed)?;
@@ -361,7 +361,7 @@ fn connections(limits: &Limits, calls: usize) -> Result<usize, StartError> {
     Ok(left.min(limits.connections.get()))
 }
 
-/// Returns the accepted tokens. Fails if there is none.
+/// Returns the accepted tokens. Fails if there is no token.
 fn accepted(config: &Config, own: Option<&OwnToken>) -> Result<Tokens, StartError> {
     let refused = |error: TokenError| StartError::Config(error.to_string());
     let mut tokens = Tokens::new(&config.tokens).map_err(refused)?;
@@ -379,7 +379,8 @@ fn accepted(config: &Config, own: Option<&OwnToken>) -> Result<Tokens, StartErro
 }
 
 impl OwnToken {
-    /// Returns the token in the arguments, or creates a token if the configuration has none either.
+    /// Returns the token in the arguments, or creates a token if the configuration has no token
+    /// either.
     fn new(arguments: &Arguments, config: &Config) -> Result<Option<Self>, StartError> {
         if let Some(token) = &arguments.token {
             return Ok(Some(Self::Given(token.clone())));

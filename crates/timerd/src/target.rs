@@ -231,7 +231,7 @@ fn checked_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), 
     Ok((name, HeaderValue::from_str(value).map_err(|_| HeaderError::Value)?))
 }
 
-/// Returns the type of a body for which the webhook sets none.
+/// Returns the default content type of a body.
 fn content_type(body: &str) -> Option<&'static str> {
     match body.is_empty() {
         true => None,

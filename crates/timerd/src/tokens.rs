@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use std::fmt;
 use subtle::ConstantTimeEq;
 
-/// The length in characters below which a token is easy to guess.
+/// The length in characters of the shortest token that is not easy to guess.
 const SHORT: usize = 16;
 
 /// Texts that are not secret: examples in the documentation, and the expansion of a variable that
@@ -20,7 +20,7 @@ const KNOWN: [&str; 6] = ["", "\n", "sesame", "sesame\n", "TOKEN", "$TOKEN"];
 
 type Hash = [u8; 32];
 
-/// The tokens that are accepted.
+/// The accepted tokens.
 #[derive(Debug, Default)]
 pub(crate) struct Tokens(Vec<Token>);
 

@@ -13,11 +13,11 @@ const PARENT: &str = "traceparent";
 const STATE: &str = "tracestate";
 
 /// The maximum length of a state that is passed on. Each participant of a trace passes on at least
-/// so much.
+/// this much.
 const LONGEST_STATE: usize = 512;
 
-/// Adds the trace of a request to the options of a timer. An invalid one is left out, as the
-/// specification demands, so that the receiver begins a trace of its own.
+/// Adds the trace of a request to the options of a timer. An invalid trace is left out, as the
+/// specification demands, so that the receiver begins its own trace.
 pub(crate) fn carried(headers: &HeaderMap, options: Options) -> Options {
     let mut parents = headers.get_all(PARENT).iter();
     let (Some(parent), None) = (parents.next(), parents.next()) else { return options };

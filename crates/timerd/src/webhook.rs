@@ -1,4 +1,4 @@
-//! [`Webhook`], the request that a timer makes, as it lies in the payload of the timer.
+//! [`Webhook`], the request that a timer makes, as it is stored in the payload of the timer.
 
 #![forbid(unsafe_code)]
 
@@ -27,12 +27,12 @@ pub(crate) struct Webhook {
     /// The body.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) body: String,
-    /// The time limit of a call, such as `30s`, and at most `10m`. The default is that of the
-    /// configuration.
+    /// The time limit of a call, such as `30s`, and at most `10m`. The configuration sets the
+    /// default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) timeout: Option<String>,
-    /// The name of the secret with which calls are signed. The default is the secret `default`, if
-    /// the configuration has one.
+    /// The name of the secret that signs calls. The default is the secret `default`, if the
+    /// configuration has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) secret: Option<String>,
 }

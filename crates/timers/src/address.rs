@@ -1,4 +1,4 @@
-//! The address of a store, which is a file, in Redis or in PostgreSQL, and how to open it.
+//! The address of a store in a file, Redis or PostgreSQL, and how to open it.
 
 #![forbid(unsafe_code)]
 
@@ -13,7 +13,7 @@ use tourbillon_durable::{
     RedisOptions, Tls,
 };
 
-/// The name of a store on a server whose address has none.
+/// The default name of a store on a server.
 const NAME: &str = "timers";
 
 /// The address of a store.
@@ -38,14 +38,14 @@ pub enum Address {
         servers: Servers,
         /// The name of the store.
         name: String,
-        /// The number of partitions of a store that is created.
+        /// The number of partitions, if the store is created.
         partitions: Option<u16>,
     },
     /// A PostgreSQL server.
     Postgres {
         /// The address of the server and the database.
         url: String,
-        /// The name of the store, which is that of its schema.
+        /// The name of the store and of its schema.
         name: String,
     },
 }
@@ -63,8 +63,8 @@ impl fmt::Debug for Address {
     }
 }
 
-/// The text of an address before it is parsed. It may contain a password, so that neither its
-/// [`Debug`](fmt::Debug) nor an error shows it.
+/// The text of an address before it is parsed. It may contain a password, so neither its
+/// [`Debug`](fmt::Debug) output nor an error shows it.
 #[derive(Clone)]
 pub struct AddressText(String);
 
@@ -73,7 +73,7 @@ impl AddressText {
     ///
     /// # Errors
     ///
-    /// Fails if it names no store.
+    /// Fails if the text is not the address of a store.
     pub fn parse(&self) -> Result<Address, String> {
         self.0.parse().map_err(|why| format!("invalid address of a store: {why}"))
     }
@@ -107,12 +107,12 @@ pub enum Servers {
     },
 }
 
-/// The bounds of the dead letters of a store. By default there are none.
+/// The bounds of the dead letters of a store. By default there are no bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct LetterBounds {
     /// The maximum number of letters.
     pub most: u64,
-    /// How long a letter is kept.
+    /// The maximum age of a letter.
     pub age: Duration,
 }
 
@@ -133,8 +133,8 @@ impl fmt::Debug for Servers {
     }
 }
 
-/// The future that opens a store. Its type is erased, because otherwise the compiler's limit of
-/// nested types is exceeded in programs that await it within several of their own futures.
+/// The future that opens a store. Its type is erased. Otherwise programs that await it within
+/// several of their own futures would exceed the compiler's limit on nested types.
 pub type Opening<'a> =
     Pin<Box<dyn Future<Output = Result<DurableTimers, DurableError>> + Send + 'a>>;
 
@@ -152,8 +152,8 @@ pub struct StoreArguments {
         help_heading = "Store"
     )]
     pub store: Option<AddressText>,
-    /// The role that owns a store in PostgreSQL, if it is neither the connected role, nor one that
-    /// this is a member of, nor a superuser
+    /// The role that owns a store in PostgreSQL, if it is neither the connected role, nor a role
+    /// that the connected role is a member of, nor a superuser
     #[arg(long, global = true, env = "TIMERS_OWNER", value_name = "ROLE", help_heading = "Store")]
     pub owner: Option<String>,
     /// The authorities to trust for TLS instead of the platform's (PEM)
@@ -239,7 +239,8 @@ fn split(urls: &str) -> Vec<String> {
 }
 
 impl Address {
-    /// Returns the name of the store in figures and logs, which is the path of a file.
+    /// Returns the label of the store in metrics and logs, which is its name or, for a file, its
+    /// path.
     #[must_use]
     pub fn label(&self) -> String {
         match self {
@@ -256,7 +257,8 @@ impl Address {
 }
 
 impl StoreArguments {
-    /// Opens a store, or creates it if there is none. A store on a server needs a tokio runtime.
+    /// Opens a store, or creates it if it does not exist. A store on a server needs a tokio
+    /// runtime.
     ///
     /// # Errors
     ///
@@ -265,8 +267,8 @@ impl StoreArguments {
         self.open_bounded(address, LetterBounds::default())
     }
 
-    /// Opens a store like [`open`](Self::open), with bounds of its dead letters that its workers
-    /// apply.
+    /// Opens a store like [`open`](Self::open), with bounds on its dead letters. The store's
+    /// workers apply the bounds.
     ///
     /// # Errors
     ///
@@ -328,8 +330,7 @@ impl StoreArguments {
         }
     }
 
-    /// Reads the certificates, or returns `None` if the platform's authorities are all that is
-    /// needed.
+    /// Reads the certificates, or returns `None` if the platform's authorities suffice.
     ///
     /// # Errors
     ///
@@ -358,7 +359,7 @@ pub struct Certificates {
     pub client: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Shows what is set, without the contents.
+/// Shows which fields are set, without their contents.
 impl fmt::Debug for Certificates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Certificates")

@@ -29,7 +29,7 @@ Examples:
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) store: StoreArguments,
-    /// Print one JSON object per line, also for an error
+    /// Print one JSON object per line, even for errors
     #[arg(long, global = true, help_heading = "Output")]
     pub(crate) json: bool,
     #[command(subcommand)]
@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     #[command(flatten)]
     Store(StoreCommand),
-    /// Copy this store, which must be paused, to another one
+    /// Copy this store, which must be paused, to another store
     Copy {
         /// The address of the other store, which is created if it does not exist
         target: AddressText,
@@ -109,7 +109,7 @@ pub(crate) struct List {
     /// Only timers that are due before this time
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) due_before: Option<SystemTime>,
-    /// Only timers after this position, as a list that was not complete has printed it
+    /// Only timers after this position, as printed by an incomplete list
     #[arg(long, value_name = "NEXT", value_parser = parse_position)]
     pub(crate) after: Option<ListPosition>,
     /// The maximum number of timers
@@ -123,7 +123,7 @@ pub(crate) struct Schedule {
     pub(crate) id: String,
     /// The payload, which is empty by default
     pub(crate) payload: Option<String>,
-    /// A file with the payload, or `-` for the standard input
+    /// A file with the payload, or `-` for standard input
     #[arg(long, value_name = "FILE", conflicts_with = "payload")]
     pub(crate) payload_file: Option<PathBuf>,
     /// A header (can be repeated)

@@ -19,7 +19,7 @@ Exit codes:
   5  a check found damage
   6  the store cannot be reached, read or written at present, or is open elsewhere";
 
-/// The reason for which a command ends without success.
+/// The reason why a command fails.
 #[derive(Debug)]
 pub(crate) enum Failure {
     Store(DurableError),
@@ -33,7 +33,7 @@ impl Failure {
     /// Prints the reason as text or as JSON, and returns the exit code.
     pub(crate) fn report(self, json: bool) -> ExitCode {
         let (code, why) = match self {
-            // The reader of a pipe has seen enough.
+            // The reader of the pipe has read enough.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 return ExitCode::SUCCESS;
             }
@@ -51,8 +51,8 @@ impl Failure {
     }
 }
 
-/// Writes a line to the standard error. Its reader may have gone, which changes neither the work
-/// nor the exit code.
+/// Writes a line to standard error. If its reader is gone, neither the work nor the exit code
+/// changes.
 pub(crate) fn complain(line: &str) {
     let _ = writeln!(io::stderr(), "{}", timers::printable(line));
 }

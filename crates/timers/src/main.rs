@@ -81,7 +81,7 @@ async fn execute(
     }
 }
 
-/// Opens a store. A file that does not exist is created only if a command may do that, because its
+/// Opens a store. A missing file is created only if the command may create a store, because its
 /// name may be misspelt.
 async fn open(
     store: &StoreArguments,

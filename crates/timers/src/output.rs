@@ -20,8 +20,8 @@ pub fn printable(text: &str) -> String {
     })
 }
 
-/// Returns `true` for controls, for characters that format text, such as those that change its
-/// direction, and for separators of lines.
+/// Returns `true` for control characters, for format characters, such as direction marks, and for
+/// line separators.
 fn is_invisible(character: char) -> bool {
     use GeneralCategory::{Control, Format, LineSeparator, ParagraphSeparator};
     matches!(character.general_category(), Control | Format | LineSeparator | ParagraphSeparator)

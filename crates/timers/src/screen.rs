@@ -60,8 +60,8 @@ impl Screen {
         Ok(writeln!(io::stdout().lock(), "{}", printable(sentence))?)
     }
 
-    /// Says how a list that is not complete goes on: with an object in its last line, or to a
-    /// person on the standard error.
+    /// Reports how to continue an incomplete list, with an object in its last line, or with a
+    /// sentence on standard error.
     pub(crate) fn go_on(&mut self, object: &impl Serialize, sentence: &str) -> Result<(), Failure> {
         if self.json {
             return self.line(object);

@@ -9,8 +9,8 @@ use std::fmt;
 use std::time::Duration;
 use tourbillon_durable::{Backoff, Existing, Misfire, Options, When};
 
-/// When a timer is due, and how it is delivered. Times are RFC 3339, durations have units (`90s`,
-/// `1h 30m`, `7d`).
+/// The time and the delivery options of a timer. Times are RFC 3339, and durations have units
+/// (`90s`, `1h 30m`, `7d`).
 #[derive(Args, Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -25,36 +25,35 @@ pub struct Settings {
     /// How often the timer repeats, at least `1s` apart
     #[arg(long, help_heading = "Time", value_name = "DURATION")]
     pub every: Option<String>,
-    /// The cron expression by which the timer repeats, such as `0 9 * * *`
+    /// The cron expression of a repeating timer, such as `0 9 * * *`
     #[arg(long, help_heading = "Time", value_name = "EXPRESSION")]
     pub cron: Option<String>,
     /// The time zone of the cron expression, such as `Europe/Berlin`, by default UTC
     #[arg(long, help_heading = "Time")]
     pub zone: Option<String>,
     /// The treatment of missed occurrences. `once` (the default) makes up for all of them with one
-    /// delivery, and a duration skips those that are later than this
+    /// delivery, and a duration skips occurrences that are later than this
     #[arg(long, help_heading = "Time", value_name = "once|DURATION")]
     pub misfire: Option<String>,
-    /// The maximum number of attempts, by default 8, and in the service as it is configured
+    /// The maximum number of attempts, by default 8 or, in the service, as configured
     #[arg(long, help_heading = "Delivery")]
     pub attempts: Option<u32>,
-    /// The first and the longest wait between attempts, by default `1s..10m`, and in the service as
-    /// it is configured
+    /// The first and the longest wait between attempts, by default `1s..10m` or, in the service, as
+    /// configured
     #[arg(long, help_heading = "Delivery", value_name = "DURATION..DURATION")]
     pub backoff: Option<String>,
     /// How soon another worker takes over if a worker dies, from `1s` to `1d`, by default `15s`
     #[arg(long, help_heading = "Delivery", value_name = "DURATION")]
     pub lease: Option<String>,
-    /// The time after the planned time at which a timer that has not been delivered becomes a dead
-    /// letter
+    /// How long after its planned time an undelivered timer becomes a dead letter
     #[arg(long, help_heading = "Delivery", value_name = "DURATION")]
     pub time_to_live: Option<String>,
-    /// What happens if a timer with this id exists
+    /// The action if a timer with this id exists
     #[arg(long, help_heading = "Delivery", value_enum)]
     pub existing: Option<ExistingName>,
 }
 
-/// What happens if a timer with this id exists.
+/// The action if a timer with this id exists.
 #[derive(Clone, Copy, Debug, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -62,10 +61,9 @@ pub struct Settings {
 pub enum ExistingName {
     /// The new timer is rejected (the default)
     Refuse,
-    /// The old timer stays, and is followed by the new one if it is being delivered and does not
-    /// repeat
+    /// The old timer stays. If it is being delivered and does not repeat, the new timer follows it
     Keep,
-    /// The new timer replaces the old one, of which a running attempt no longer counts
+    /// The new timer replaces the old one, and a running attempt of the old one no longer counts
     Replace,
     /// The old timer gets the new payload, options and time
     Update,
@@ -94,7 +92,7 @@ impl Settings {
         self.read_over(Options::new())
     }
 
-    /// Returns the time and the options, which are these where no setting changes them.
+    /// Returns the time and the options, which are `defaults` where no setting changes them.
     ///
     /// # Errors
     ///
@@ -165,7 +163,7 @@ impl From<ExistingName> for Existing {
 ///
 /// # Errors
 ///
-/// Fails if the text is no such range.
+/// Fails if the text is not such a range.
 pub fn parse_backoff(text: &str) -> Result<Backoff, String> {
     let expected = || format!("{text:?}: expected a range such as 1s..10m");
     let (first, most) = text.split_once("..").ok_or_else(expected)?;
@@ -177,7 +175,7 @@ pub fn parse_backoff(text: &str) -> Result<Backoff, String> {
     }
 }
 
-/// Parses a duration that is a fault if it is shorter.
+/// Parses a duration of at least a second.
 fn at_least_a_second(name: &str, text: &str) -> Result<Duration, SettingsError> {
     match duration(name, text)? {
         found if found < Duration::from_secs(1) => {

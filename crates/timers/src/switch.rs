@@ -7,9 +7,9 @@ use tourbillon_durable::{DurableError, DurableTimers};
 /// Pauses or resumes a timer or a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Switch {
-    /// Begins no attempt from now on. Attempts that are running continue.
+    /// Begins no further attempts. Running attempts continue.
     Pause,
-    /// Makes due what is overdue.
+    /// Makes overdue timers due.
     Resume,
 }
 
@@ -26,7 +26,7 @@ impl Switch {
         }
     }
 
-    /// Pauses or resumes a store. Returns what it is now, `paused` or `resumed`.
+    /// Pauses or resumes a store. Returns its new state, `paused` or `resumed`.
     ///
     /// # Errors
     ///

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 ///
 /// # Errors
 ///
-/// Fails if the text is neither, or the zone is unknown.
+/// Fails if the text has neither form, or the zone is unknown.
 pub fn parse_time(text: &str) -> Result<SystemTime, String> {
     let instant = if text.ends_with(']') {
         text.parse::<Zoned>().map(|zoned| zoned.timestamp())

@@ -22,23 +22,22 @@ pub struct TimerView<P = PayloadView> {
     pub state: &'static str,
     /// The time of the next attempt or, while one is running, the end of its lease.
     pub due: String,
-    /// The time for which the delivery was planned. Together with the id it identifies the
-    /// delivery.
+    /// The planned time of the delivery. Together with the id, it identifies the delivery.
     pub planned: String,
     /// The number of attempts that have begun.
     pub attempts: u32,
     /// The maximum number of attempts.
     pub most_attempts: u32,
-    /// The rule by which the timer repeats.
+    /// The rule of a repeating timer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeats: Option<RuleView>,
-    /// The planned time of the timer that was inserted to come after the running attempt.
+    /// The planned time of the timer that was inserted to follow the running attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
-    /// The error of the last failed attempt, or the fault by which an attempt could not be made.
+    /// The error of the last failed attempt, or the fault that prevented an attempt.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub error: String,
-    /// The headers. A value that is hidden is `null`.
+    /// The headers. A hidden value is `null`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, Option<String>>,
     /// The payload.
@@ -55,9 +54,9 @@ pub struct LetterView<P = PayloadView> {
     pub number: u64,
     /// The id of the timer.
     pub id: String,
-    /// The time for which the delivery was planned.
+    /// The planned time of the delivery.
     pub planned: String,
-    /// The time at which the timer became a dead letter.
+    /// The time when the timer became a dead letter.
     pub died: String,
     /// The number of attempts.
     pub attempts: u32,
@@ -66,7 +65,7 @@ pub struct LetterView<P = PayloadView> {
     /// The error of the last failed attempt.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub error: String,
-    /// The headers. A value that is hidden is `null`.
+    /// The headers. A hidden value is `null`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, Option<String>>,
     /// The payload.
@@ -89,7 +88,7 @@ pub struct StatsView {
     pub paused: u64,
     /// The number of timers that a worker could deliver now.
     pub overdue: u64,
-    /// The time for which the oldest timer has been overdue, in milliseconds.
+    /// How long the oldest timer has been overdue, in milliseconds.
     pub lag_millis: u64,
     /// The earliest due time of a timer that is not paused.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -136,7 +135,7 @@ pub enum PayloadView {
     },
 }
 
-/// The rule by which a timer repeats.
+/// The rule of a repeating timer.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = Rule))]
@@ -150,7 +149,7 @@ pub struct RuleView {
     /// The time zone of the cron expression.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
-    /// `once`, or the window after which an occurrence is skipped.
+    /// `once`, or how late an occurrence may be before it is skipped.
     pub misfire: String,
 }
 
@@ -299,7 +298,7 @@ pub fn state_name(state: TimerState) -> &'static str {
     }
 }
 
-/// Returns the state with a name.
+/// Returns the state with this name.
 ///
 /// # Errors
 ///

@@ -21,7 +21,7 @@ const LONGEST_PAGE: usize = 1000;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Listed {
-    /// The letters that come first, `oldest` (the default) or `newest`.
+    /// The letters to list first, `oldest` (the default) or `newest`.
     #[serde(default)]
     #[param(inline)]
     order: Order,
@@ -120,7 +120,7 @@ pub(super) async fn list(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Kept {
-    /// The number of letters to keep. With `0`, none is kept.
+    /// The number of letters to keep. With `0`, no letter is kept.
     most: Option<u64>,
     /// The maximum age of a letter, such as `30d`.
     age: Option<String>,
@@ -135,8 +135,8 @@ pub(super) struct Deleted {
 
 /// Deletes dead letters, oldest first.
 ///
-/// Keeps the latest `most` letters, unless they are older than `age`. At least one of the two is
-/// needed.
+/// Keeps the latest `most` letters, unless they are older than `age`. At least one of `most` and
+/// `age` is required.
 #[utoipa::path(delete, path = "/v1/dead-letters", operation_id = "trim_dead_letters",
     tag = "dead letters", params(Kept), responses((status = 200, body = Deleted))
 )]

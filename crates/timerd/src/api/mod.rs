@@ -70,8 +70,8 @@ impl Modify for Token {
 /// Adds the problems that each operation may have, and their media type.
 struct Problems;
 
-/// The problems of all operations, whether they are of operations with a token, and of those with a
-/// body.
+/// The problems of all operations. The first flag limits a problem to operations with a token, and
+/// the second to operations with a body.
 const PROBLEMS: [(&str, &str, bool, bool); 9] = [
     ("400", "A part of the request is wrong", false, false),
     ("401", "The token is missing or wrong", true, false),
@@ -115,7 +115,7 @@ impl Modify for Problems {
     }
 }
 
-/// The state of a service that is well.
+/// The state of a healthy service.
 #[derive(Serialize, ToSchema)]
 struct Healthy {
     /// `replies`.
@@ -148,16 +148,17 @@ pub(crate) fn router(app: App, gate: Arc<Gate>, limits: &Limits) -> Router {
         .with_state(app)
 }
 
-/// Returns the description of the API. It needs no token, and so it is made once.
+/// Returns the description of the API. It is created only once, because it can be requested without
+/// a token.
 async fn document() -> impl IntoResponse {
     static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| {
-        // It has no keys that JSON could not have.
+        // It has only keys that JSON allows.
         Document::openapi().to_json().unwrap_or_default().into()
     });
     ([(CONTENT_TYPE, "application/json")], DOCUMENT.clone())
 }
 
-/// Refuses a method that a path does not have.
+/// Refuses a method that a path does not support.
 pub(crate) async fn no_such_method() -> Problem {
     let detail = "the path has other methods (see the header Allow)";
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)

@@ -26,8 +26,8 @@ pub(super) async fn stats(State(app): State<App>) -> Result<Json<StatsView>, Pro
 
 /// Pauses the store.
 ///
-/// No attempt begins until it is resumed, in any service that uses the store. Attempts that are
-/// running continue.
+/// No service that uses the store begins an attempt until the store is resumed. Running attempts
+/// continue.
 #[utoipa::path(post, path = "/v1/pause", operation_id = "pause_store", tag = "store",
     responses((status = 200, body = Paused)))]
 pub(super) async fn pause(State(app): State<App>) -> Result<Json<Paused>, Problem> {

@@ -159,8 +159,8 @@ pub(super) async fn put(
     Ok((status, Json(Done { id, result, due })))
 }
 
-/// Returns `true` if the timer with this id is as a request describes it, so that the request may
-/// be a repetition. `options` lack the headers [`OF_REQUEST`], which differ between repetitions.
+/// Returns `true` if the timer with this id matches a request, which may then be a repetition.
+/// `options` lack the headers [`OF_REQUEST`], which differ between repetitions.
 async fn is_equal(
     app: &App,
     id: &str,
@@ -246,7 +246,7 @@ pub(super) async fn list(
         Some(state) => app.timers.list_state(state, after, limit).await,
         None => app.timers.list_due((from, before), after, limit).await,
     };
-    // The store may end a page early because of its size, so another request tells whether there
+    // The store may end a page early because of its size, so a second request checks whether there
     // are more.
     let found = page(after, limit).await?;
     let mut next = None;
@@ -260,7 +260,7 @@ pub(super) async fn list(
 
 /// Cancels a timer.
 ///
-/// An attempt that is running continues, but is not retried.
+/// A running attempt continues, but is not retried.
 #[utoipa::path(delete, path = "/v1/timers/{id}", operation_id = "cancel_timer", tag = "timers",
     params(
         ("id" = String, Path, description = "The id of the timer"),
@@ -298,7 +298,7 @@ pub(super) async fn cancel(
 
 /// Pauses a timer.
 ///
-/// An attempt that is running continues. No new attempt begins until the timer is resumed.
+/// A running attempt continues. No new attempt begins until the timer is resumed.
 #[utoipa::path(post, path = "/v1/timers/{id}/pause", operation_id = "pause_timer", tag = "timers",
     params(("id" = String, Path, description = "The id of the timer")), responses(
     (status = 200, body = Done),

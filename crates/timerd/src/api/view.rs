@@ -44,7 +44,7 @@ pub(super) struct WebhookView {
     /// The time limit of a call.
     #[serde(skip_serializing_if = "Option::is_none")]
     timeout: Option<String>,
-    /// The name of the secret with which calls are signed.
+    /// The name of the secret that signs calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     secret: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! The identity of a delivery, by which receivers recognise repeated calls.
+//! The identity of a delivery, which lets receivers recognise repeated calls.
 //!
 //! A timer can be inserted again under the same id and for the same time. Each insert therefore has
 //! a number, which is stored in a header of the timer and becomes a part of the key. Retries,
@@ -12,8 +12,8 @@ use tourbillon_durable::{Delivery, Options};
 /// The header of a timer that holds the number of its insert. It is not sent to receivers.
 pub(crate) const INSERT: &str = "webhook-insert";
 
-/// Encodes all characters of a token except letters, digits and these. The dot is encoded, because
-/// it separates the parts of the text that is signed.
+/// The characters of a token that are percent-encoded. The dot is among them because it separates
+/// the fields of the signed message.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~').remove(b':');
 
 /// Adds a random number to the options of an insert.

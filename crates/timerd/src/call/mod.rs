@@ -1,4 +1,4 @@
-//! [`Caller`], which makes the request of a timer that is due.
+//! [`Caller`], which calls the webhook of a due timer.
 
 #![forbid(unsafe_code)]
 
@@ -35,9 +35,9 @@ pub(crate) struct Caller {
     time_limit: Duration,
     faults: OwnFaults,
     places: Arc<Places>,
-    /// The statuses after which a webhook is not called again.
+    /// The statuses that prevent a retry.
     final_statuses: BTreeSet<u16>,
-    /// The options of timers that set none.
+    /// The default options of timers.
     options: Options,
 }
 
@@ -55,12 +55,12 @@ impl Caller {
         })
     }
 
-    /// Signs with the secrets of another configuration from now on.
+    /// Signs further calls with the secrets of another configuration.
     pub(crate) fn reload(&self, config: &Config) -> Result<(), String> {
         self.secrets.replace(&config.secrets)
     }
 
-    /// Makes one attempt, and returns what becomes of the timer, with the status of the response.
+    /// Makes one attempt, and returns its verdict with the status of the response.
     pub(crate) async fn deliver(&self, delivery: &Delivery) -> (Verdict, Option<StatusCode>) {
         let target = match Target::from_payload(&delivery.payload) {
             Ok(target) => target,
@@ -102,12 +102,12 @@ impl Caller {
         Ok(answer.read_until(end.min(Instant::now() + pool::PATIENCE)).await)
     }
 
-    /// Returns the options of timers that set none.
+    /// Returns the default options of timers.
     pub(crate) fn options(&self) -> Options {
         self.options.clone()
     }
 
-    /// Checks what is known of a target before it is called.
+    /// Checks a target as far as possible without a call.
     pub(crate) fn check(&self, target: &Target) -> Result<(), Fault> {
         self.guard.check(target)?;
         self.secret(target)?;
@@ -138,7 +138,7 @@ impl Caller {
         Ok(target.request(of_timer, own))
     }
 
-    /// Returns the secret by which calls of a target are signed, if there is one.
+    /// Returns the secret that signs the calls of a target, if there is one.
     fn secret(&self, target: &Target) -> Result<Option<Arc<Secret>>, OwnFault> {
         let name = target.secret.as_deref();
         match (self.secrets.get(name), name) {
@@ -148,7 +148,7 @@ impl Caller {
     }
 }
 
-/// Returns a value that the service has made, of visible characters only.
+/// Converts a value of the service, which has only visible characters, to a header value.
 fn own_value(text: String) -> Result<HeaderValue, Refusal> {
     HeaderValue::try_from(text).map_err(|error| Refusal::Webhook(error.to_string()))
 }

@@ -15,7 +15,7 @@ const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause. A delivery is attempted at most this long after the fault has ended.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// How long a fault is not logged again. A fault usually affects many timers.
+/// The minimum time between two log entries of a fault. A fault usually affects many timers.
 const QUIET: Duration = Duration::from_secs(60);
 
 /// The metric that counts calls that were not made, by the name of the fault or by [`PLACES`].

@@ -32,12 +32,11 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// at a time find no place.
 const LONGEST_STEP: Duration = Duration::from_millis(20);
 
-/// The number of consecutive calls without a timely response after which a receiver has only one
-/// place.
+/// The number of consecutive calls without a timely response that reduce a receiver to one place.
 const SILENT: u32 = 3;
 
-/// The number of receivers above which idle receivers are forgotten. Timers can name any number of
-/// receivers.
+/// The number of remembered receivers. Beyond it, idle receivers are forgotten, because timers can
+/// name any number of receivers.
 const MOST_REMEMBERED: usize = 4096;
 
 #[derive(Debug)]
@@ -60,7 +59,7 @@ struct Receiver {
     average: Duration,
     /// The number of consecutive calls, up to the latest, without a timely response.
     silent: u32,
-    /// When the last delivery that was given back comes back.
+    /// The return time of the last delivery that was given back.
     last_return: Instant,
 }
 
@@ -78,7 +77,7 @@ impl Places {
         Self { each: each.max(1), receivers: Mutex::default() }
     }
 
-    /// Takes a place for a call to a target. If there is none, fails with the wait after which the
+    /// Takes a place for a call to a target. If no place is free, fails with the time until the
     /// delivery comes back.
     pub(crate) async fn enter(self: &Arc<Self>, target: &Target) -> Result<Place, Duration> {
         let key = (target.host.clone(), target.port);
@@ -108,7 +107,7 @@ impl Places {
         Err(receiver.wait(self.each))
     }
 
-    /// Passes a place on to a delivery that waits for it, or frees the place.
+    /// Passes a place on to a waiting delivery, or frees the place.
     fn leave(self: &Arc<Self>, key: &Key) {
         let mut all = self.lock();
         let Some(receiver) = all.get_mut(key) else { return };
@@ -197,7 +196,7 @@ mod tests {
         Arc::new(Places::new(each))
     }
 
-    /// Takes places until none is left.
+    /// Takes places until no place is left.
     async fn all_of(places: &Arc<Places>, target: &Target) -> Vec<Place> {
         let mut taken = Vec::new();
         while let Ok(place) = places.enter(target).await {

@@ -104,7 +104,7 @@ impl Pool {
         request: Request<Full<Bytes>>,
     ) -> Result<Answer, Fault> {
         if let Some(mut connection) = self.take(route) {
-            // Forgets that the end of the previous response was heard.
+            // Clears the note of the previous response's bytes.
             connection.heard.take();
             match connection.sender.send_request(request.clone()).await {
                 Ok(response) => return Ok(self.answer(connection, response)),

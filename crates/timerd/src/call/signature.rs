@@ -11,18 +11,18 @@ use sha2::Sha256;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The secret of timers that name none.
+/// The name of the default secret of timers.
 const DEFAULT: &str = "default";
 
-/// Secrets that are published as examples by Standard Webhooks, and so are known to all.
+/// Example secrets of Standard Webhooks. They are published, and so known to all.
 const KNOWN: [&str; 2] = ["MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "C2FVsBQIhrscChlQIMV+b5sSYspob7oD"];
 
-/// The secrets of the configuration by their names, which can be replaced while calls are made.
+/// The secrets of the configuration by name. They can be replaced while calls are made.
 pub(crate) struct Secrets(ArcSwap<Named>);
 
 type Named = BTreeMap<String, Arc<Secret>>;
 
-/// The keys of a receiver, the newest one first. There are several while the secret is rotated.
+/// The keys of a receiver, newest first. There are several while the secret is rotated.
 pub(crate) struct Secret(Vec<Hmac<Sha256>>);
 
 impl Secrets {
@@ -31,13 +31,13 @@ impl Secrets {
         Ok(Self(ArcSwap::from_pointee(read(texts)?)))
     }
 
-    /// Replaces all secrets. Calls that have begun are signed with the old ones.
+    /// Replaces all secrets. Calls that have begun are signed with the old secrets.
     pub(crate) fn replace(&self, texts: &SecretTexts) -> Result<(), String> {
         self.0.store(Arc::new(read(texts)?));
         Ok(())
     }
 
-    /// Returns the secret of this name, or the default one.
+    /// Returns the secret with this name, or the default secret.
     pub(crate) fn get(&self, name: Option<&str>) -> Option<Arc<Secret>> {
         self.0.load().get(name.unwrap_or(DEFAULT)).cloned()
     }
@@ -55,7 +55,7 @@ fn read(texts: &SecretTexts) -> Result<Named, String> {
     secrets.collect()
 }
 
-/// Reads one secret of a name.
+/// Reads one of the keys of the secret with this name.
 fn key(name: &str, secret: &str) -> Result<Hmac<Sha256>, String> {
     let wrong = || format!("the secret {name:?} must be whsec_ and 24 to 64 bytes in base64");
     let key = secret.strip_prefix("whsec_").ok_or_else(wrong)?;
@@ -74,7 +74,7 @@ fn key(name: &str, secret: &str) -> Result<Hmac<Sha256>, String> {
 
 impl Secret {
     /// Returns the value of `webhook-signature`, which has a signature for each key. A receiver
-    /// accepts a call if it knows one of them.
+    /// accepts a call if it knows one of the keys.
     pub(crate) fn sign(&self, id: &str, timestamp: u64, body: &[u8]) -> String {
         let signatures = self.0.iter().map(|key| {
             let mut hmac = key.clone();

@@ -1,11 +1,11 @@
-//! The addresses that are global, by the registries of IANA for special purposes.
+//! The global addresses, according to IANA's special-purpose registries.
 
 #![forbid(unsafe_code)]
 
 use ipnet::{Ipv4Net, Ipv6Net};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The networks of IPv4 that are not global.
+/// The IPv4 networks that are not global.
 const SPECIAL_V4: [Ipv4Net; 16] = [
     v4([0, 0, 0, 0], 8),          // this network
     v4([10, 0, 0, 0], 8),         // private
@@ -25,10 +25,10 @@ const SPECIAL_V4: [Ipv4Net; 16] = [
     v4([255, 255, 255, 255], 32), // broadcast
 ];
 
-/// The network of IPv6 that is global, with exceptions.
+/// The IPv6 network that is global, with exceptions.
 const GLOBAL_V6: Ipv6Net = v6([0x2000, 0, 0], 3);
 
-/// The networks within [`GLOBAL_V6`] that are not global. An address of 6to4 contains one of IPv4,
+/// The networks within [`GLOBAL_V6`] that are not global. A 6to4 address contains an IPv4 address,
 /// and Teredo is a part of the protocols. Both are out of use.
 const SPECIAL_V6: [Ipv6Net; 4] = [
     v6([0x2001, 0, 0], 23),     // protocols
@@ -37,7 +37,7 @@ const SPECIAL_V6: [Ipv6Net; 4] = [
     v6([0x3fff, 0, 0], 20),     // documentation
 ];
 
-/// The prefix under which networks with IPv6 alone reach IPv4 (NAT64).
+/// The prefix of IPv4 addresses in IPv6-only networks (NAT64).
 const NAT64: Ipv6Net = v6([0x64, 0xff9b, 0], 96);
 
 const fn v4([a, b, c, d]: [u8; 4], bits: u8) -> Ipv4Net {
@@ -48,7 +48,7 @@ const fn v6([a, b, c]: [u16; 3], bits: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0), bits)
 }
 
-/// Returns the address of IPv4 for one that is mapped into IPv6, to which the system connects in
+/// Returns the IPv4 address for an IPv4-mapped IPv6 address, because the system connects to both in
 /// the same way.
 pub(super) fn canonical(address: IpAddr) -> IpAddr {
     address.to_canonical()
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Every form of IPv6 that contains an address of IPv4.
+    /// Returns the address with every IPv6 form that contains it.
     fn forms(address: Ipv4Addr) -> [IpAddr; 5] {
         let [a, b, c, d] = address.octets().map(u16::from);
         let (high, low) = (a << 8 | b, c << 8 | d);
@@ -92,7 +92,7 @@ mod tests {
         ]
     }
 
-    /// What the standard library knows to be internal.
+    /// Returns `true` if the standard library knows an address to be internal.
     fn is_internal(address: Ipv4Addr) -> bool {
         address.is_private()
             || address.is_loopback()
@@ -104,7 +104,7 @@ mod tests {
             || matches!(address.octets(), [0 | 240.., ..] | [100, 64..128, ..] | [198, 18 | 19, ..])
     }
 
-    /// Addresses of which most are within or beside a special network.
+    /// Generates addresses, most of them within or beside a special network.
     fn any_v4() -> impl Strategy<Value = Ipv4Addr> {
         let near =
             (0..SPECIAL_V4.len(), any::<u32>(), -2..=2_i64).prop_map(|(place, bits, step)| {

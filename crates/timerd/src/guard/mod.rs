@@ -1,12 +1,12 @@
-//! [`Guard`], the only way to the network. It connects to addresses that it has checked, and to
-//! nothing that is not global unless that was allowed.
+//! [`Guard`], the only way to the network. It connects only to addresses that it has checked and
+//! that are global or allowed.
 //!
 //! ```text
 //!   host ──► resolve (a literal is itself) ──► drop what is not global ──► connect to what is left
 //! ```
 //!
 //! A name is resolved once for each attempt. The attempt uses a connection to one of the checked
-//! addresses, so a name that changes in between leads nowhere else.
+//! addresses, so a name whose addresses change in between leads nowhere else.
 
 #![forbid(unsafe_code)]
 
@@ -35,17 +35,17 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use url::Host;
 
-/// How long one of several addresses is tried alone, before the next is tried beside it (RFC 8305).
+/// How long an address is tried alone before the next one is tried in parallel (RFC 8305).
 const HEAD_START: Duration = Duration::from_millis(250);
 
-/// The number of addresses of a host that are tried.
+/// The maximum number of addresses of a host that are tried.
 const MOST_ADDRESSES: usize = 8;
 
 pub(crate) struct Guard {
     resolver: Resolver,
     allowed: Vec<IpNet>,
     ports: Ports,
-    /// `None` if no authority is known, so that no certificate could be trusted.
+    /// `None` if no authority is known, because then no certificate can be trusted.
     tls: Option<TlsConnector>,
 }
 
@@ -58,7 +58,8 @@ pub(crate) struct Route<'a> {
 impl Guard {
     pub(crate) fn new(settings: &Webhooks, resolver: Resolver) -> Result<Self, String> {
         let mut roots = RootCertStore::empty();
-        // A system without authorities can call `http://` and what has an authority of its own.
+        // If the system has no root certificates, only `http://` and hosts under the configured
+        // authority can be called.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         if let Some(path) = &settings.authority {
             let wrong = |error: &dyn Display| format!("{}: {error}", path.display());
@@ -85,7 +86,7 @@ impl Guard {
         })
     }
 
-    /// Checks what is known of a target before its name is resolved.
+    /// Checks a target's port, and its address if it is known without a lookup.
     pub(crate) fn check(&self, target: &Target) -> Result<(), Refusal> {
         if !self.ports.contains(target.port) {
             return Err(Refusal::Port(target.port));
@@ -106,14 +107,14 @@ impl Guard {
         }
     }
 
-    /// Resolves the host of a target, and returns where connections are allowed.
+    /// Resolves the host of a target, and returns the addresses that may be called.
     pub(crate) async fn route<'a>(&self, target: &'a Target) -> Result<Route<'a>, Fault> {
         self.check(target)?;
         Ok(Route { target, addresses: self.addresses(target).await? })
     }
 
-    /// Connects to the first of the addresses of a route that accepts a connection. Each address
-    /// has a head start before the next, and its handshake of TLS belongs to that.
+    /// Connects to the first address of a route that accepts a connection. Each address has a head
+    /// start before the next, which includes its TLS handshake.
     pub(crate) async fn connect(&self, route: &Route<'_>) -> Result<(Stream, SocketAddr), Fault> {
         let Target { host, port, .. } = route.target;
         let mut addresses = route.addresses.iter().take(MOST_ADDRESSES);
@@ -132,7 +133,7 @@ impl Guard {
             };
             match ended {
                 Some(Ok(Ok(opened))) => return Ok(opened),
-                // If one of the addresses was asked, the receiver was.
+                // If one of the addresses was reached, the receiver was reached.
                 Some(Ok(Err(other))) if matches!(fault, Some(Fault::Receiver(_))) => drop(other),
                 Some(Ok(Err(other))) => fault = Some(other),
                 Some(Err(_)) => {}
@@ -163,14 +164,14 @@ impl Guard {
             // The connection is used for one request after another. It works without this, too.
             let _ = stream.set_nodelay(true);
             let Some((tls, name)) = tls else { return Ok((Stream::plain(stream), address)) };
-            // The receiver has accepted the connection, so it fails by what the receiver sends.
+            // The receiver has accepted the connection, so a failed handshake is its fault.
             let stream = tls.connect(name, stream).await;
             let failed = |error| ReceiverFault::Connection { host, error };
             Ok((Stream::tls(stream.map_err(failed)?), address))
         })
     }
 
-    /// Returns the addresses of a host to which connections are allowed.
+    /// Returns the addresses of a host that may be called.
     async fn addresses(&self, target: &Target) -> Result<Vec<IpAddr>, Fault> {
         let host = target.host.to_string();
         let found = match target.literal() {

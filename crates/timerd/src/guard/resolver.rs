@@ -1,8 +1,8 @@
 //! [`Resolver`], which finds the addresses of a host, and [`system_resolver`].
 //!
-//! The system's resolver blocks a thread until it knows more, and a call that no longer waits for
-//! it does not end it. Calls of one host therefore share a lookup ([`Lookups`]), and the number of
-//! lookups is bounded.
+//! The system's resolver blocks a thread until it has an answer, even if the call no longer waits
+//! for it. Calls to one host therefore share a lookup ([`Lookups`]), and the number of lookups is
+//! bounded.
 
 #![forbid(unsafe_code)]
 
@@ -15,8 +15,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
-/// The maximum number of lookups that have begun. It leaves half of the runtime's blocking threads
-/// to other work.
+/// The maximum number of lookups in progress. It leaves half of the runtime's blocking threads to
+/// other work.
 const MOST_LOOKUPS: usize = 256;
 
 /// Resolves the name of a host.
@@ -29,7 +29,7 @@ pub type Resolving = Pin<Box<dyn Future<Output = Result<Vec<IpAddr>, ResolveErro
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ResolveError {
-    /// The name does not exist, or has no address, as its own servers say.
+    /// The name does not exist or has no address, according to its own servers.
     NoSuchName,
     /// The resolver could not answer, for this reason.
     Away(String),
@@ -53,15 +53,15 @@ pub fn system_resolver() -> Resolver {
     Arc::new(move |host| Box::pin(Arc::clone(&lookups).addresses(host, lookup)))
 }
 
-/// What a lookup finds.
+/// The result of a lookup.
 type Found = Result<Vec<IpAddr>, ResolveError>;
 
-/// The lookups that have begun, each for all calls of its host.
+/// The lookups in progress, each for all calls to its host.
 #[derive(Default)]
 struct Lookups(Mutex<HashMap<String, watch::Receiver<Option<Found>>>>);
 
 impl Lookups {
-    /// Returns the addresses of a host, by a lookup that has begun or by a new one.
+    /// Returns the addresses of a host, from its lookup in progress or from a new lookup.
     async fn addresses(self: Arc<Self>, host: String, lookup: fn(&str) -> Found) -> Found {
         let mut found = self.begin(host, lookup)?;
         let failed = || ResolveError::Away("the lookup has failed".to_owned());
@@ -85,7 +85,7 @@ impl Lookups {
         all.insert(host.clone(), found.clone());
         drop(all);
         tokio::task::spawn_blocking(move || {
-            // Whatever becomes of the lookup, the next call begins another one.
+            // However the lookup ends, the next call begins a new lookup.
             let found = catch_unwind(|| lookup(&host));
             self.lock().remove(&host);
             if let Ok(found) = found {
@@ -101,7 +101,7 @@ impl Lookups {
 }
 
 fn lookup(host: &str) -> Found {
-    // Each address comes once, and not once for each type of socket.
+    // Each address is returned once, and not once for each type of socket.
     let hints = AddrInfoHints { socktype: SockType::Stream.into(), ..AddrInfoHints::default() };
     let found = getaddrinfo(Some(host), None, Some(hints)).map_err(ResolveError::from)?;
     let away = |error: std::io::Error| ResolveError::Away(error.to_string());
@@ -126,8 +126,8 @@ mod tests {
 
     static ANSWERS: Mutex<()> = Mutex::new(());
 
-    /// Finds an address at once, except for hosts of `away.example`, whose server is silent for as
-    /// long as the test holds the lock.
+    /// Finds an address at once, except for hosts of `away.example`, whose server is silent while
+    /// the test holds the lock.
     fn found(host: &str) -> Found {
         if host.ends_with("away.example") {
             drop(ANSWERS.lock());

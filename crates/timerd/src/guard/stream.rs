@@ -21,7 +21,7 @@ enum Kind {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// Notes if a byte has arrived. TLS's own messages do not count.
+/// Notes when a byte has arrived. The messages of TLS itself do not count.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heard(Arc<AtomicBool>);
 

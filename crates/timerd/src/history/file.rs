@@ -14,15 +14,15 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{fmt, io};
 
-/// The time at which each run ended in milliseconds, and the run, by its number. The time is not
-/// the key, because a clock that is set back would then use a key again.
+/// The runs by number, each with its end in milliseconds. The end is not the key, because a clock
+/// that is set back would then reuse a key.
 const RUNS: TableDefinition<'_, u64, (u64, &[u8])> = TableDefinition::new("runs");
 
 /// The numbers of the runs of each timer.
 const OF_TIMERS: TableDefinition<'_, (&str, u64), ()> = TableDefinition::new("of_timers");
 
-/// A history in a file, which is opened when it is first used. A file that is damaged is renamed,
-/// and a new one is created in its place.
+/// A history in a file, which is opened when it is first used. A damaged file is renamed, and a new
+/// file is created in its place.
 pub(super) struct FileHistory(Arc<Inner>);
 
 struct Inner {
@@ -35,7 +35,7 @@ struct Inner {
 
 /// The reason why the database failed.
 enum Trouble {
-    /// The file is damaged, or is none of this program.
+    /// The file is damaged, or is not a history of this program.
     Damage(String),
     /// A read or a write failed.
     Failure(String),
@@ -73,7 +73,8 @@ fn run_blocking<T: Send + 'static>(
 }
 
 impl Inner {
-    /// Works on the database. If the file is damaged, sets it aside and works on a new one.
+    /// Runs an operation on the database. If the file is damaged, sets it aside and uses a new
+    /// file.
     fn with<T>(
         &self,
         operation: impl Fn(&Database) -> Result<T, redb::Error>,
@@ -104,7 +105,7 @@ impl Inner {
         let database = self.database();
         let database =
             database.map_err(|error| Failed { database: None, trouble: error.into() })?;
-        // It asserts what it reads from a damaged file.
+        // The database asserts what it reads from a damaged file.
         let worked = catch_unwind(AssertUnwindSafe(|| operation(&database)));
         let panicked = |_| Err(redb::Error::Corrupted("the database panicked".into()));
         worked
@@ -130,8 +131,8 @@ impl Inner {
         Ok(database)
     }
 
-    /// Closes the database that has failed, unless another operation has done so and the file is
-    /// another one by now. Returns the new name of a damaged file that was set aside.
+    /// Closes the failed database, unless another operation has already closed it, because the file
+    /// may then be new. Returns the new name of a damaged file that was set aside.
     fn close(&self, failed: &Failed) -> io::Result<Option<PathBuf>> {
         let mut open = self.open();
         let is_open = match (&*open, &failed.database) {
@@ -151,8 +152,8 @@ impl Inner {
         }
     }
 
-    /// Gives the file another name, and returns it. Returns `None` if another operation has done
-    /// so.
+    /// Renames the file, and returns its new name. Returns `None` if another operation has renamed
+    /// it.
     fn set_aside(&self) -> io::Result<Option<PathBuf>> {
         let names = (1_u64..).map(|number| {
             let mut name = self.file.clone().into_os_string();
@@ -331,7 +332,7 @@ mod tests {
         std::fs::read(path).expect("a file")
     }
 
-    /// Two operations have the same damaged database, and one of them goes on before the other
+    /// Two operations have the same damaged database, and one of them continues before the other
     /// fails.
     #[test]
     fn a_history_that_is_new_is_not_set_aside() {

@@ -1,4 +1,4 @@
-//! [`Link`], the way to a node, a cluster or the master that sentinels know.
+//! [`Link`], a connection to a node, a cluster or the master that sentinels know.
 
 #![forbid(unsafe_code)]
 
@@ -15,8 +15,8 @@ use timers::{Certificates, Servers};
 use tourbillon_durable::__internals::{Sentinels, certificates};
 use tourbillon_durable::Tls;
 
-/// The time in which the server must reply to a batch. By default it is half a second, which a busy
-/// server may need for a thousand runs.
+/// How long the server may take to reply to a batch. The client's default is half a second, which a
+/// busy server may need for a thousand runs.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A connection that can be shared.
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) enum Link {
     Node(ConnectionManager),
     Cluster(ClusterConnection),
-    /// Connects anew for each command, so that it always leads to the present master. The history
+    /// Connects again for each command, so that it always reaches the current master. The history
     /// needs no more than a few commands per second.
     Sentinel(Arc<(Sentinels, ConnectionInfo)>),
 }

@@ -1,7 +1,7 @@
-//! The history of runs, bounded by number and age. It lies beside the store, in a file or on its
-//! server, and is written in batches behind the calls, so a crash loses the last of it. The timers
-//! do not depend on it: a history that is damaged is set aside, and one that cannot be reached is
-//! opened later.
+//! The history of runs, bounded by number and age. It is stored beside the timers, in a file or on
+//! the same server. Runs are written in batches after the calls, so a crash loses the last runs.
+//! The timers do not depend on the history. A damaged history is set aside, and an unreachable
+//! history is opened later.
 
 #![forbid(unsafe_code)]
 
@@ -25,13 +25,13 @@ use timers::{Address, StoreArguments};
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-/// The runs that wait to be written. Beyond that they are left out.
+/// The maximum number of runs that wait to be written. Further runs are left out.
 const WAITING: usize = 10_000;
 
-/// The number of runs that are written together.
+/// The maximum number of runs that are written together.
 const BATCH: usize = 1000;
 
-/// The interval at which runs are written.
+/// How often runs are written.
 const INTERVAL: Duration = Duration::from_millis(500);
 
 /// Returns the history beside a store, which is opened when it is first used.
@@ -68,12 +68,12 @@ pub(crate) fn open(
     }
 }
 
-/// The end at which runs are recorded.
+/// The sending half of the queue of runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorder(Sender<Run>);
 
 impl Recorder {
-    /// Records a run, without waiting. It is left out if too many wait.
+    /// Records a run without waiting. If too many runs wait, the run is left out.
     pub(crate) fn record(&self, run: Run) {
         if self.0.try_send(run).is_err() {
             metrics::counter!("timerd_runs_not_recorded_total").increment(1);
@@ -98,7 +98,7 @@ impl Queue {
     /// Writes the runs until the recorder is closed. A failure loses the runs of one batch.
     pub(crate) async fn write(self) -> Result<(), String> {
         let mut runs = self.runs.lock().await;
-        // A history that cannot be opened is noticed at the start of the service.
+        // A history that cannot be opened is reported at the start of the service.
         succeeded(self.history.latest(None, 0).await, "no runs are recorded");
         loop {
             let mut batch = Vec::new();
@@ -109,7 +109,7 @@ impl Queue {
             if succeeded(self.history.add(batch).await, "runs were not recorded") {
                 lost.none();
             }
-            // More come together meanwhile, unless the service has ended.
+            // More runs collect meanwhile, unless the service has ended.
             if !runs.is_closed() {
                 tokio::time::sleep(INTERVAL).await;
             }
@@ -117,7 +117,7 @@ impl Queue {
     }
 }
 
-/// Logs a failure, and returns `true` if there is none.
+/// Logs a failure. Returns `true` if there is no failure.
 fn succeeded<T>(outcome: Result<T, HistoryError>, failure: &str) -> bool {
     if let Err(error) = &outcome {
         tracing::warn!(%error, "{failure}");

@@ -6,11 +6,11 @@ use super::run::{History, Reply, Run};
 use std::sync::Arc;
 use tokio::sync::OnceCell;
 
-/// The way to open a history.
+/// Opens a history.
 type Open = dyn Fn() -> Reply<Arc<dyn History>> + Send + Sync;
 
-/// A history that each operation tries to open, until it is open. The connections of an open one
-/// recover by themselves.
+/// A history that each operation tries to open until it is open. Its connections then recover by
+/// themselves.
 pub(super) struct Opened(Arc<Inner>);
 
 struct Inner {

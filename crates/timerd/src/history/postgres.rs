@@ -13,7 +13,7 @@ use tokio_postgres::{Config, Error};
 use tourbillon_durable::__internals::Connector;
 use tourbillon_durable::Tls;
 
-/// The number of connections, of which one writes.
+/// The number of connections. One of them writes.
 const CONNECTIONS: usize = 2;
 
 /// The time limit of an operation.
@@ -52,10 +52,10 @@ impl PostgresHistory {
         Ok(history)
     }
 
-    /// Creates the table, unless it exists. PostgreSQL asks for the right to create one even if it
-    /// exists, which a role that does not own the store may lack. It rejects one of two creations
-    /// at the same time when the other is committed, so the rejected one is repeated. A lock that
-    /// prevents this would be one that any role can hold.
+    /// Creates the table, unless it exists. PostgreSQL requires the right to create a table even if
+    /// it exists, which a role that does not own the store may lack. It rejects one of two
+    /// creations at the same time when the other is committed, so the rejected creation is
+    /// repeated. A lock would prevent this, but any role could hold it.
     async fn create(self) -> Result<(), HistoryError> {
         let Self { table, .. } = &self;
         let exists = "SELECT FROM pg_catalog.pg_class \
@@ -104,7 +104,7 @@ impl PostgresHistory {
         );
         let added = transaction.execute(&insert, &[&ids, &ended, &texts]).await;
         added.map_err(HistoryError::of)?;
-        // The oldest ones are found by their numbers, so neither query reads all rows.
+        // The oldest runs are found by their numbers, so neither query reads all rows.
         let trim = format!(
             "DELETE FROM {table} WHERE number <= (SELECT max(number) FROM {table}) - $1
              OR number < (SELECT number FROM {table} WHERE ended >= $2 ORDER BY number LIMIT 1)"
@@ -157,7 +157,7 @@ fn within<T: Send + 'static>(
     })
 }
 
-/// Returns `true` if another transaction has created the same object since this one began.
+/// Returns `true` if another transaction has created the same object since this transaction began.
 fn exists_meanwhile(error: &Error) -> bool {
     let states =
         [SqlState::UNIQUE_VIOLATION, SqlState::DUPLICATE_TABLE, SqlState::DUPLICATE_OBJECT];

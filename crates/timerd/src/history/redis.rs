@@ -1,5 +1,5 @@
-//! [`RedisHistory`], a stream of Redis beside the keys of the store, which all services of the
-//! store share.
+//! [`RedisHistory`], a Redis stream beside the keys of the store, which all services of the store
+//! share.
 
 #![forbid(unsafe_code)]
 
@@ -9,7 +9,7 @@ use crate::config::HistoryBounds;
 use redis::streams::StreamRangeReply;
 use redis::{Value, from_redis_value};
 
-/// The number of runs in which those of one timer are searched.
+/// The number of latest runs that are searched for the runs of one timer.
 const SEARCHED: usize = 10_000;
 
 pub(super) struct RedisHistory {

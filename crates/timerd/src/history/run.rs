@@ -1,4 +1,4 @@
-//! [`Run`] and [`History`], the interface of the places that runs are written to.
+//! [`Run`], and [`History`], the interface to stored runs.
 
 #![forbid(unsafe_code)]
 
@@ -12,11 +12,11 @@ use utoipa::ToSchema;
 pub(crate) struct Run {
     /// The id of the timer.
     pub(crate) id: String,
-    /// The time for which the delivery was planned, RFC 3339.
+    /// The planned time of the delivery, RFC 3339.
     pub(crate) planned: String,
-    /// The time at which the run ended, RFC 3339.
+    /// The time when the run ended, RFC 3339.
     pub(crate) ended: String,
-    /// The time at which the run has ended, in milliseconds since 1970.
+    /// The time when the run ended, in milliseconds since 1970.
     #[serde(skip)]
     pub(crate) ended_millis: u64,
     /// The duration of the call in milliseconds.
@@ -81,7 +81,7 @@ pub(super) type Reply<T> = Pin<Box<dyn Future<Output = Result<T, HistoryError>> 
 
 /// A place for runs.
 pub(crate) trait History: Send + Sync {
-    /// Adds runs, and removes what is beyond the bounds.
+    /// Adds runs, and removes runs beyond the bounds.
     fn add(&self, runs: Vec<Run>) -> Reply<()>;
 
     /// Returns up to `limit` runs, of one timer or of all, latest first.

@@ -1,4 +1,5 @@
-//! The page for people: what is due, what runs, and what died and why. It has no scripts.
+//! The page for people, which shows due and running timers, and dead letters with their reasons. It
+//! has no scripts.
 
 #![forbid(unsafe_code)]
 
@@ -34,7 +35,7 @@ use tourbillon_durable::TimerState;
 /// The number of rows in a table.
 const ROWS: usize = 50;
 
-/// The number of the newest dead letters among which those of a timer are searched.
+/// The number of newest dead letters that are searched for the letters of a timer.
 const SEARCHED: usize = 500;
 
 /// The maximum length of a form in bytes.
@@ -43,7 +44,7 @@ const LONGEST_FORM: usize = 8192;
 /// How long the form for the token may take to arrive. It comes from strangers and takes no place.
 const LOGIN: Duration = Duration::from_secs(5);
 
-/// What a page may load and where its forms lead.
+/// The resources that a page may load, and the targets of its forms.
 const POLICY: &str = "default-src 'none'; style-src 'self'; form-action 'self'; \
                       frame-ancestors 'none'; base-uri 'none'";
 
@@ -71,7 +72,7 @@ struct Click {
     csrf: String,
 }
 
-/// What a button is for. It is in the address and not in the form, because browsers change line
+/// The subject of a button. It is in the address and not in the form, because browsers change line
 /// feeds in forms.
 #[derive(Deserialize)]
 struct Subject {
@@ -110,8 +111,8 @@ pub(crate) fn router(app: App, gate: Arc<Gate>, sessions: Sessions) -> Router {
         .with_state(pages)
 }
 
-/// Serves a request with a session, within the limits of its token. Others get the form for the
-/// token, and nothing of what they send is read.
+/// Serves a request with a session, within the limits of its token. Other requests get the form for
+/// the token, and their bodies are not read.
 async fn enter(
     State(pages): State<Pages>,
     Extension(peer): Extension<Peer>,
@@ -147,7 +148,7 @@ async fn protect(request: Request, next: Next) -> Response {
     response
 }
 
-/// Shows errors to people as a page. The API shows them as they are.
+/// Shows errors to people as a page. The API returns them as they are.
 pub(crate) async fn show_problems(request: Request, next: Next) -> Response {
     let accepts = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok());
     let is_person = accepts.is_some_and(|value| value.contains("text/html"));
@@ -227,7 +228,7 @@ async fn login(
             return (status, page(view::login(Some(problem.detail())))).into_response();
         }
     };
-    // The token is known, unless it was removed in this moment.
+    // The token is known, unless it was removed at this moment.
     let mark = pages.gate.mark_of(name).unwrap_or_default();
     match pages.sessions.begin(&headers, &mark) {
         Ok(cookie) => (cookie, Redirect::to("/")).into_response(),
@@ -279,7 +280,7 @@ async fn redrive(
 }
 
 impl Subject {
-    /// Pauses or resumes a timer or the store, and leads back to its page.
+    /// Pauses or resumes a timer or the store, and redirects to its page.
     async fn switch(&self, pages: &Pages, switch: Switch) -> Result<Redirect, Problem> {
         let Some(id) = &self.id else {
             switch.store(&pages.app.timers).await?;

@@ -1,5 +1,5 @@
-//! Sessions of the page. A session begins with a token, and a signed cookie holds all of it, so
-//! every instance of the service with the same key accepts it.
+//! Sessions of the page. A session begins with a token, and a signed cookie holds the whole
+//! session, so every instance of the service with the same key accepts it.
 //!
 //! The cookie holds the mark of the token, the time when the session began, and the secret of its
 //! forms. A session ends at a certain age, or when its token is removed.
@@ -18,7 +18,7 @@ use subtle::ConstantTimeEq;
 /// The name of the cookie, and its name if only TLS may carry it.
 const NAMES: [&str; 2] = ["timerd", "__Host-timerd"];
 
-/// The age at which a session ends.
+/// The maximum age of a session.
 const LONGEST: Duration = Duration::from_secs(12 * 3600);
 
 /// How far the clocks of two instances may differ.

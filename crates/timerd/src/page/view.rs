@@ -10,7 +10,7 @@ use maud::{DOCTYPE, Markup, html};
 use timers::{LetterView, TimerView, counted, printable};
 use tourbillon_durable::{DeadLetter, DurableTimer, Stats};
 
-/// What the overview lists.
+/// The lists of the overview.
 pub(super) struct Lists {
     pub(super) running: Vec<DurableTimer>,
     pub(super) due: Vec<DurableTimer>,
@@ -32,7 +32,7 @@ fn frame(title: &str, body: &Markup) -> Markup {
     }
 }
 
-/// The form for a token, with the reason for which the last one was refused.
+/// The form for a token, with the reason why the last token was refused.
 pub(super) fn login(refused: Option<&str>) -> Markup {
     frame(
         "Log in",
@@ -59,7 +59,7 @@ pub(super) fn problem(problem: &Problem) -> Markup {
     )
 }
 
-/// A button that is a form of its own.
+/// A button in its own form.
 fn button(csrf: &str, action: &str, text: &str) -> Markup {
     html! {
         form method="post" action=(action) {
@@ -136,7 +136,7 @@ fn link(id: &str) -> Markup {
     html! { a href=(address("/timer", id)) { (printable(id)) } }
 }
 
-/// A table of timers by one of their times. A running one is not due, but was planned.
+/// A table of timers with one of their times. A running timer is not due, but has a planned time.
 fn timers(
     csrf: &str,
     title: &str,
@@ -166,7 +166,7 @@ fn switch(csrf: &str, timer: &TimerView) -> Markup {
     }
 }
 
-/// The address that a timer calls, without its query, which may have secrets.
+/// The address that a timer calls, without its query, which may contain secrets.
 fn target(payload: &[u8]) -> String {
     match Webhook::from_payload(payload) {
         Ok(webhook) => {

@@ -227,7 +227,7 @@ async fn the_document_describes_each_operation() {
     }
     let schedule = &document["components"]["schemas"]["Schedule"]["properties"];
     assert!(schedule["cron"]["description"].is_string(), "{schedule}");
-    // What is documented is routed: none of them is the fallback.
+    // Each documented operation has a route, so none of them reaches the fallback.
     for operation in operations {
         let (method, path) = operation.split_once(' ').unwrap();
         let path = path.replace("{id}", "none").replace("{number}", "9");
@@ -320,7 +320,7 @@ async fn a_request_that_is_repeated_inserts_nothing_and_succeeds() {
         };
         let traces = [1, 2].map(|number| format!("00-{number:032}-{number:016}-01"));
         put(&schedule, URL, &traces[0]).await.json(201);
-        // The answer was lost, and the second request has a trace of its own.
+        // The response was lost, and the second request has its own trace.
         assert_eq!(put(&schedule, URL, &traces[1]).await.json(200)["result"], "kept");
         put(&other, URL, &traces[0]).await.problem(409);
         put(&schedule, "https://example.org/other", &traces[0]).await.problem(409);
@@ -328,7 +328,7 @@ async fn a_request_that_is_repeated_inserts_nothing_and_succeeds() {
     bench.stop().await;
 }
 
-/// Two writers read the same timer, and each puts what it makes of it.
+/// Two writers read the same timer, and each puts its own change.
 #[tokio::test]
 async fn of_two_writers_with_the_same_tag_one_wins() {
     let bench = Bench::start().await;
@@ -354,11 +354,11 @@ async fn of_two_writers_with_the_same_tag_one_wins() {
     assert_eq!(send("PUT", &times[0], "if-none-match", "*").await.json(200)["result"], "kept");
     let read = tag().await;
     assert_eq!(send("PUT", &times[1], "if-match", &read).await.json(200)["result"], "updated");
-    // The second writer would overwrite the first one.
+    // The second writer would overwrite the change of the first.
     send("PUT", &times[2], "if-match", &read).await.problem(412);
     send("DELETE", "", "if-match", &read).await.problem(412);
     assert_eq!(api.get("/v1/timers/a").await.json(200)["due"], times[1]);
-    // The answer to the first one was lost.
+    // The response to the first writer was lost.
     assert_eq!(send("PUT", &times[1], "if-match", &read).await.json(200)["result"], "kept");
     let newer = tag().await;
     assert_ne!(newer, read);

@@ -29,7 +29,7 @@ pub(crate) struct Api {
     token: String,
 }
 
-/// A response, with its body as JSON if it is.
+/// A response with its body.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
@@ -37,7 +37,7 @@ pub(crate) struct Reply {
     pub(crate) text: String,
 }
 
-/// A folder that is removed with its test.
+/// A folder that is removed at the end of its test.
 pub(crate) struct Folder(PathBuf);
 
 impl Bench {
@@ -60,7 +60,7 @@ impl Bench {
         Self::of(arguments(store), config, timerd::system_resolver(), Folder::new()).await
     }
 
-    /// Starts a service on a store that is reached by TLS, with the certificate of its authority.
+    /// Starts a service on a store that is reached by TLS, and trusts this authority.
     pub(crate) async fn by_tls(store: &str, authority: &str, config: Config) -> Self {
         let (folder, mut arguments) = (Folder::new(), arguments(store));
         let file = folder.join("authority");
@@ -89,7 +89,7 @@ impl Bench {
     }
 }
 
-/// Asks until the answer is there.
+/// Asks until there is an answer.
 pub(crate) async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     for _ in 0..1200 {
         if let Some(found) = ask().await {
@@ -166,7 +166,7 @@ impl Api {
         self.send("GET", path, "").await
     }
 
-    /// Waits until there is a number of dead letters, and returns them.
+    /// Waits until there are `count` dead letters, and returns them.
     pub(crate) async fn letters(&self, count: usize) -> Vec<Value> {
         until("a number of dead letters", async || {
             let mut letters = self.get("/v1/dead-letters").await.json(200);
@@ -190,7 +190,7 @@ impl Api {
 }
 
 impl Reply {
-    /// Returns the body, after a check of the status.
+    /// Checks the status, and returns the body.
     pub(crate) fn json(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{self:?}");
         serde_json::from_str(&self.text).unwrap()

@@ -1,7 +1,7 @@
 //! The page in headless Chromium, which ChromeDriver controls.
 //!
-//! Where one of the two is missing, the test reports that and passes. With `BROWSER_TESTS=must` in
-//! the environment, it fails. Its screenshots are in `target/tmp`.
+//! If either program is missing, the test reports that and passes. With `BROWSER_TESTS=must` in the
+//! environment, it fails. Its screenshots are in `target/tmp`.
 
 #![allow(clippy::disallowed_methods, reason = "a program is waited for")]
 
@@ -80,7 +80,7 @@ async fn click(browser: &Client, text: &str) {
     button.for_element(Locator::XPath(&path)).await.unwrap().click().await.unwrap();
 }
 
-/// Waits until the page has a text.
+/// Waits until the page contains a text.
 async fn shows(browser: &Client, text: &str) {
     until(&format!("{text} on the page"), async || {
         let body = browser.find(Locator::Css("body")).await.ok()?.text().await.ok()?;
@@ -99,7 +99,7 @@ async fn picture(browser: &Client, name: &str) {
     assert!(page <= window, "{name}: {page} pixels in a window of {window}");
 }
 
-/// Inserts what the page lists.
+/// Inserts the timers and the dead letter that the page lists.
 async fn fill_store(bench: &Bench, receiver: &mut Receiver) {
     let api = &bench.api;
     let url = receiver.url("/hooks/reports?key=secret");

@@ -1,4 +1,4 @@
-//! Webhooks, as their receivers get them.
+//! Calls of webhooks, as their receivers get them.
 
 #![allow(clippy::disallowed_methods, reason = "a wait that a receiver asks for is measured")]
 
@@ -23,7 +23,7 @@ use tourbillon_durable::{DurableTimers, Options};
 
 const SECRET: &str = "whsec_Tm90IGEgc2VjcmV0LCBidXQgdGhhdCBvZiBhIHRlc3Q=";
 
-/// Returns a configuration by which this machine may be called on a port.
+/// Returns a configuration that allows calls to a port of this machine.
 pub(crate) fn allowing(port: u16) -> Config {
     let text = format!(
         "[webhooks]\nallow = [\"127.0.0.0/8\"]\nports = [{port}]\n[secrets]\ndefault = \"{SECRET}\""
@@ -31,7 +31,7 @@ pub(crate) fn allowing(port: u16) -> Config {
     toml::from_str(&text).unwrap()
 }
 
-/// Returns the end of a receiver with a certificate.
+/// Returns the TLS acceptor of a receiver with this certificate.
 pub(crate) fn acceptor(signed: &Signed) -> TlsAcceptor {
     let certificate = CertificateDer::from_pem_slice(signed.certificate.as_bytes()).unwrap();
     let key = PrivateKeyDer::from_pem_slice(signed.key.as_bytes()).unwrap();

@@ -120,7 +120,7 @@ async fn xtimer_unable() {
         (timer["state"] == "paused").then_some(())
     })
     .await;
-    // What has come by now is older than this.
+    // Requests that have already arrived are older than this.
     for _ in 0..receiver.left() {
         receiver.next().await;
     }

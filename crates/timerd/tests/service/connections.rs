@@ -1,4 +1,4 @@
-//! Connections: strangers that wait, write or read slowly, and peers with a token beside them.
+//! Connections of strangers that wait, write or read slowly, beside peers with a token.
 
 #![allow(clippy::disallowed_methods, reason = "the log of the service is read")]
 
@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
-/// The limit of what a test awaits. It keeps a broken build from hanging.
+/// The time limit of each wait. It keeps a broken build from hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A connection to the service.
@@ -30,7 +30,7 @@ impl Peer {
         self.0.write_all(text.as_bytes()).await.unwrap();
     }
 
-    /// Begins a request whose body does not come.
+    /// Begins a request without sending its body.
     pub(crate) async fn begin(&mut self, first: &str, token: &str) {
         let kind = match first.contains("/v1/") {
             true => "application/json",
@@ -94,12 +94,12 @@ async fn strangers_keep_nobody_out_and_hold_up_no_call() {
         }
         strangers.push(stranger);
     }
-    // The first ones have gone, long before their time.
+    // The first strangers were disconnected, long before their time limit.
     for stranger in &mut strangers[..MOST] {
         stranger.rest().await;
     }
     receiver.next().await;
-    // A connection with a token stays, and a new one is accepted.
+    // A connection with a token stays, and a new connection is accepted.
     own.send("GET /v1/stats HTTP/1.1\r\nhost: localhost\r\n").await;
     own.send(&format!("connection: close\r\nauthorization: Bearer {TOKEN}\r\n\r\n")).await;
     assert!(own.rest().await > 0);
@@ -109,7 +109,8 @@ async fn strangers_keep_nobody_out_and_hold_up_no_call() {
     bench.stop().await;
 }
 
-/// The holder of a token may open as many connections as the service has, and lose its token.
+/// The holder of a token may open as many connections as the service allows, and then lose its
+/// token.
 #[tokio::test]
 async fn idle_connections_keep_nobody_out() {
     const MOST: usize = 4;
@@ -124,7 +125,7 @@ async fn idle_connections_keep_nobody_out() {
     }
     let mut begun = idle.remove(1);
     begun.begin("PUT /v1/timers/a", TOKEN).await;
-    // Each takes the place of the one that has been idle longest.
+    // Each connection replaces the connection that has been idle longest.
     for _ in 0..MOST {
         let mut peer = Peer::connect(&bench).await;
         assert_eq!(peer.get("/v1/stats", TOKEN).await, 200);
@@ -154,7 +155,7 @@ async fn a_burst_of_strangers_pushes_out_no_request_on_its_way() {
         for _ in 0..MOST {
             strangers.push(Peer::connect(&bench).await);
         }
-        // Meanwhile the service could accept all of them.
+        // Gives the service time to accept all of them.
         for _ in 0..3 {
             bench.api.get("/v1/stats").await.json(200);
         }
@@ -186,10 +187,10 @@ async fn a_half_head_does_not_delay_the_end() {
     half.send("GET / HTTP/1.1\r\nhost: localhost\r\nx: ").await;
     let mut begun = Peer::connect(&bench).await;
     begun.begin("PUT /v1/timers/a", TOKEN).await;
-    // All three are accepted once the last one is served.
+    // All three are accepted once a later connection is served.
     assert_eq!(Peer::connect(&bench).await.get("/healthz", "").await, 200);
     let stopping = tokio::spawn(bench.stop());
-    // A request that has begun is answered, and nothing else is waited for.
+    // A request that has begun is answered, and the service waits for nothing else.
     let webhook =
         json!({ "webhook": { "url": "https://example.org/" }, "schedule": { "after": "1d" } });
     let body = webhook.to_string();
@@ -201,7 +202,7 @@ async fn a_half_head_does_not_delay_the_end() {
 
 #[tokio::test]
 async fn a_peer_that_does_not_read_its_response_is_disconnected() {
-    // One for the client of the test, one for the peer.
+    // One connection for the client of the test, one for the peer.
     let config = "limits.timeout = \"2s\"\nlimits.concurrent_requests = 1\nlimits.connections = 2";
     let bench = Bench::with(toml::from_str(config).unwrap()).await;
     // The system buffers a part of the response.
@@ -214,18 +215,18 @@ async fn a_peer_that_does_not_read_its_response_is_disconnected() {
     socket.set_recv_buffer_size(4096).unwrap();
     let mut peer = Peer(socket.connect(bench.service.address()).await.unwrap());
     assert_eq!(peer.get("/v1/timers?limit=1000", TOKEN).await, 200);
-    // It keeps its place, and its response in memory, only for a time.
+    // The peer keeps its place, and its response in memory, only for a limited time.
     assert_eq!(bench.api.get("/v1/stats").await.status, 503);
     until("the place", async || (bench.api.get("/v1/stats").await.status == 200).then_some(()))
         .await;
-    // Its connection ends too, so that another one is accepted.
+    // Its connection ends too, so another connection is accepted.
     assert_eq!(Peer::connect(&bench).await.get("/healthz", "").await, 200);
     let read = peer.rest().await;
     assert!(read < 5_000_000, "{read} bytes of the response");
     bench.stop().await;
 }
 
-/// The log of this thread, on which the service of a test runs.
+/// The log of this thread, which runs the service of a test.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 

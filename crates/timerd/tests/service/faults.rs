@@ -13,7 +13,7 @@ use std::time::Duration;
 use timerd::{ResolveError, Resolver};
 use tourbillon_durable::{DurableTimers, Options};
 
-/// Returns the last attempt, which is due at once.
+/// Returns a schedule with one attempt, which is due at once.
 fn last_attempt() -> Value {
     json!({ "after": "0s", "attempts": 1 })
 }
@@ -29,7 +29,8 @@ async fn given_back(api: &Api, id: &str, error: &str) {
     api.letters(0).await;
 }
 
-/// Returns a resolver that fails in this way until it was asked so many times.
+/// Returns a resolver whose first `times` lookups fail with this error, and the number of its
+/// lookups.
 fn failing(error: ResolveError, times: usize) -> (Resolver, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
@@ -85,7 +86,7 @@ async fn a_name_that_does_not_exist_costs_attempts() {
     bench.stop().await;
 }
 
-/// No connection can lead to the address of a broadcast.
+/// No connection to a broadcast address is possible.
 #[tokio::test]
 async fn a_network_without_a_route_costs_no_attempt() {
     let mut config = allowing(80);

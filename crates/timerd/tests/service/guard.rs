@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use timerd::Resolver;
 
-/// Addresses by which a receiver on this machine can be reached, and others that are internal.
+/// Addresses that reach a receiver on this machine, and other internal addresses.
 const INTERNAL: [&str; 8] = [
     "127.0.0.1",
     "::ffff:127.0.0.1",
@@ -21,7 +21,7 @@ const INTERNAL: [&str; 8] = [
     "64:ff9b::7f00:1",
 ];
 
-/// Returns a resolver that takes the addresses by turns, and the number of its calls.
+/// Returns a resolver that takes the addresses in turn, and the number of its calls.
 fn by_turns() -> (Resolver, Arc<AtomicUsize>) {
     let calls = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&calls);

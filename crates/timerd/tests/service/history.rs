@@ -17,7 +17,7 @@ async fn runs_are_recorded(bench: &Bench, receiver: &mut Receiver) {
     api.put("a", &receiver.url("/"), schedule).await.json(201);
     receiver.next().await;
     receiver.next().await;
-    // A run is recorded after its response, so the next one could be recorded before.
+    // A run is recorded after its response, so the next run could be recorded first.
     runs(api, "/v1/runs?id=a", 2).await;
     api.put("b", &receiver.url("/"), json!({ "after": "0s" })).await.json(201);
     receiver.next().await;
@@ -40,7 +40,7 @@ async fn runs_are_shown(api: &Api) {
     }
 }
 
-/// Waits until a list has a number of runs.
+/// Waits until a list has `count` runs, and returns them.
 async fn runs(api: &Api, path: &str, count: usize) -> Vec<Value> {
     until("the history", async || match api.get(path).await.json(200)["runs"].take() {
         Value::Array(runs) if runs.len() == count => Some(runs),
@@ -63,7 +63,7 @@ async fn figures_are_shown(api: &Api) {
     }
 }
 
-/// Has a timer called, and waits until its run is the latest.
+/// Inserts a due timer, and waits until its run is the latest.
 async fn run_is_recorded(bench: &Bench, receiver: &mut Receiver, id: &str) {
     bench.api.put(id, &receiver.url("/"), json!({ "after": "0s" })).await.json(201);
     receiver.next().await;

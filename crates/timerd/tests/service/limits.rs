@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use std::num::NonZeroUsize;
 use timerd::{Config, Service, StartError};
 
-/// A token of the configuration, by its hash.
+/// The token whose hash is in the configuration.
 const DEPLOY: &str = "only for the tests of limits";
 
 const CONFIG: &str = r#"
@@ -66,7 +66,7 @@ async fn an_absent_or_published_secret_opens_nothing() {
     assert!(refused.contains("published"), "{refused}");
 }
 
-/// The page and the API agree about each text: a header and a form carry the same token.
+/// The page and the API agree about each text, in a form and in a header.
 #[tokio::test]
 async fn the_page_and_the_api_accept_the_same_tokens() {
     let bench = Bench::with(Config { tokens: config().tokens, ..Config::default() }).await;
@@ -152,7 +152,7 @@ async fn requests_of_the_page_and_the_api_share_their_places_with_no_stranger() 
         let page = bench.api.send_with("GET", "/", "", "cookie", &browser.cookie).await;
         [page.status.as_u16(), bench.api.get("/v1/timers").await.status.as_u16()]
     };
-    // More than there ever were places for.
+    // More strangers than there ever were places.
     let mut strangers = Vec::new();
     for number in 0..100 {
         let mut stranger = Peer::connect(&bench).await;
@@ -180,7 +180,8 @@ fn a_configuration_that_is_misspelt_is_refused() {
     assert!(toml::from_str::<Config>("[limits]\nburst = 0").is_err());
 }
 
-/// A copy of it lets no stranger in: it has no token and no secret until a person sets them.
+/// A copy of it lets no stranger in, because it has no token and no secret until a person sets
+/// them.
 #[tokio::test]
 async fn the_configuration_in_the_readme_starts_once_its_secrets_are_set() {
     let readme = include_str!("../../README.md");
@@ -221,7 +222,8 @@ async fn tokens_and_limits_are_reloaded_without_a_gap() {
     published.tokens[0].sha256 = hex::encode(Sha256::digest("sesame"));
     bench.service.reload(&published).unwrap_err();
     assert_eq!(statuses("/v1/timers").await, [200; 2]);
-    // The number of calls is another one only after a restart, and would need too many descriptors.
+    // The number of calls changes only after a restart. This number would need too many
+    // descriptors.
     let mut greedy = Config::default();
     greedy.webhooks.concurrency = NonZeroUsize::MAX;
     bench.service.reload(&greedy).unwrap();

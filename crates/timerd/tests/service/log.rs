@@ -1,4 +1,4 @@
-//! A log that cannot be written, which stops nothing.
+//! An unwritable log, which stops nothing.
 
 #![allow(clippy::disallowed_methods, reason = "a pipe is filled by a thread of its own")]
 
@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tourbillon_durable::DurableTimers;
 
-/// Outputs that nothing can be written to.
+/// Outputs that cannot be written to.
 #[derive(Clone, Copy, Debug)]
 enum Unwritable {
     /// A pipe whose reader has gone.

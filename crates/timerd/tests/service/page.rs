@@ -79,7 +79,7 @@ async fn the_page_shows_what_is_due_and_what_died_and_why() {
     })
     .await;
 
-    // From the failure to its cure: the letter, by the overview and by its timer.
+    // The overview and the page of the timer lead to the letter.
     let link = format!("/letter?number={}", letter["number"]);
     for path in ["/", "/timer?id=gone%20%3Cb%3E"] {
         assert!(browser.page(path).await.contains(&link), "{path}");
@@ -201,7 +201,7 @@ async fn a_click_needs_a_session_and_its_form() {
     bench.stop().await;
 }
 
-/// Returns a configuration with a key of sessions, and tokens by their names and texts.
+/// Returns a configuration with a session key, and tokens with these names and texts.
 fn sharing(key: &str, tokens: &[(&str, &str)]) -> Config {
     let mut config = format!("page.key = \"{key}\"\n");
     for (name, text) in tokens {
@@ -221,7 +221,7 @@ async fn a_session_is_known_to_all_instances_until_its_token_is_removed() {
         (sharing(&key, &[deploy]), true),
         (sharing(&key, &[("other", "another token"), deploy]), true),
         (sharing(&key, &[]), false),
-        // Another token with the name of the former one.
+        // Another token with the name of the former token.
         (sharing(&key, &[("deploy", "another token")]), false),
         (sharing(&"x".repeat(32), &[deploy]), false),
     ] {
@@ -239,7 +239,7 @@ async fn services_with_the_same_token_in_the_environment_share_their_sessions() 
     let browser = Browser::log_in(&bench.api).await;
     let page = other.api.send_with("GET", "/", "", "cookie", &browser.cookie).await.text;
     assert!(page.contains("Log out"), "{page}");
-    // Nothing in it can be changed.
+    // No byte of the cookie can be changed.
     for place in 0..browser.cookie.len() - "timerd=".len() {
         let mut forged = browser.cookie.clone().into_bytes();
         let byte = &mut forged["timerd=".len() + place];

@@ -50,7 +50,7 @@ impl Program {
         assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
     }
 
-    /// Waits for the end, and returns how long that took.
+    /// Waits for the program to end, and returns how long that took.
     pub(crate) fn end(mut self) -> Duration {
         let begun = Instant::now();
         assert!(self.process.wait().unwrap().success());
@@ -64,7 +64,7 @@ fn line(out: &mut BufReader<ChildStdout>) -> String {
     line.trim_end().to_owned()
 }
 
-/// Returns a configuration file by which this machine may be called on a port.
+/// Writes a configuration file that allows calls to a port of this machine.
 pub(crate) fn allow(folder: &Folder, port: u16) {
     let config = format!("[webhooks]\nallow = [\"127.0.0.0/8\"]\nports = [{port}]");
     std::fs::write(folder.join("timerd.toml"), config).unwrap();
@@ -203,14 +203,14 @@ async fn services_that_are_killed_or_stopped_lose_nothing() {
     })
     .await;
     assert_eq!(api.get("/v1/stats").await.json(200)["dead_letters"], 0);
-    // What it had begun is too late.
+    // The calls that it had begun are too late.
     stopped.signal("-CONT");
     stopped.signal("-TERM");
     stopped.end();
     killed.process.wait().unwrap();
     let runs = api.get("/v1/runs?limit=1000").await.json(200)["runs"].take();
     let mut acknowledged = BTreeSet::new();
-    // The history of the one that was killed may lack its last runs.
+    // The history may lack the last runs of the killed service.
     for run in runs.as_array().unwrap().iter().filter(|run| run["outcome"] == "acknowledged") {
         assert!(acknowledged.insert(run["id"].to_string()), "twice: {run}");
     }
@@ -247,10 +247,10 @@ async fn its_health_turns_while_nothing_can_be_written() {
             .await;
     };
     health(200).await;
-    // Reads go on, and no request writes.
+    // Reads still succeed, and no request writes.
     server.order("CONFIG SET min-replicas-to-write 1");
     health(503).await;
-    // What the server says is not for strangers.
+    // The server's error is not for strangers.
     let problem = api.get("/healthz").await.problem(503);
     assert_eq!(problem, "the store does not reply, or cannot be written");
     server.order("CONFIG SET min-replicas-to-write 0");

@@ -1,4 +1,4 @@
-//! A receiver of webhooks that records what it gets.
+//! A receiver of webhooks that records its requests.
 
 use axum::Router;
 use axum::body::to_bytes;
@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
-/// A request that was received.
+/// A received request.
 #[derive(Debug)]
 pub(crate) struct Seen {
     pub(crate) method: String,

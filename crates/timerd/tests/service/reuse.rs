@@ -1,4 +1,4 @@
-//! Connections to receivers, which are used again.
+//! Connections to receivers, which are reused.
 
 use super::bench::{Bench, Folder, until};
 use super::calls::{acceptor, allowing};
@@ -41,7 +41,7 @@ impl Raw {
                 let counts = Arc::clone(&counts);
                 connections.spawn(async move {
                     let mut request = [0; 4096];
-                    // Each request is so short that it comes at once.
+                    // Each request is short enough to arrive at once.
                     while stream.read(&mut request).await.is_ok_and(|length| length > 0) {
                         let number = counts[place].fetch_add(1, Relaxed);
                         let Some(response) = reply(place, number) else { return };
@@ -93,7 +93,7 @@ async fn a_connection_that_ends_under_a_request_is_replaced() {
     bench.stop().await;
 }
 
-/// The receiver has seen the request, and calls it nothing that can be repeated at once.
+/// The receiver has seen the request, so the request cannot be repeated at once.
 #[tokio::test]
 async fn a_request_that_was_answered_by_garbage_is_not_repeated_at_once() {
     for garbage in ["garbage\r\n\r\n", "HTTP/1.1 20"] {
@@ -237,7 +237,7 @@ async fn few_connections_wait_for_the_ends_of_responses() {
         bench.api.put(&id.to_string(), &url, json!({ "after": "3s" })).await.json(201);
     }
     until("the calls", async || (calls.load(Relaxed) >= CALLS).then_some(())).await;
-    // A quarter of 128 concurrent calls, and those whose responses are read.
+    // A quarter of 128 concurrent calls, and the connections whose responses are read.
     assert!((1..=32 + 64).contains(&most.load(Relaxed)), "{most:?} at once");
     bench.stop().await;
     receiver.abort();

@@ -12,7 +12,7 @@ use std::time::Duration;
 use timers::{LetterView, counted};
 use tourbillon_durable::{DeadLetter, DurableTimers};
 
-/// The number of letters that are redriven with one call.
+/// The number of letters redriven per call.
 const PAGE: usize = 1000;
 
 pub(crate) async fn run(

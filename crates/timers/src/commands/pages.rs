@@ -4,8 +4,8 @@
 
 use tourbillon_durable::DurableError;
 
-/// Reads pages until there are `limit` items or none are left, because a page of the store ends at
-/// a number of bytes. Returns the items, and the `position` of the last one if there are more.
+/// Reads pages until there are `limit` items or no items are left, because the store also limits
+/// the bytes of a page. Returns the items, and the `position` of the last one if there are more.
 ///
 /// `page` returns up to a number of items after a position.
 ///
@@ -18,7 +18,7 @@ pub(crate) async fn join<T, P>(
     position: impl Fn(&T) -> P,
     page: impl AsyncFn(Option<P>, usize) -> Result<Vec<T>, DurableError>,
 ) -> Result<(Vec<T>, Option<P>), DurableError> {
-    // One more than is wanted, which tells whether there are more.
+    // One more item than requested, to learn whether there are more.
     let enough = limit.saturating_add(1);
     let (mut found, mut last) = (Vec::new(), after);
     while found.len() < enough {

@@ -31,7 +31,7 @@ pub(crate) async fn list(
     let views: Vec<TimerView> = found.iter().map(TimerView::new).collect();
     screen.table(["DUE", "STATE", "ATTEMPTS", "REPEATS", "ID", "PAYLOAD"], &views, |timer| {
         [
-            // While an attempt runs, it is due again at the end of its lease, which tells nothing.
+            // While an attempt runs, the due time is only the end of its lease.
             if timer.state == "running" { &timer.planned } else { &timer.due }.clone(),
             timer.state.to_owned(),
             format!("{}/{}", timer.attempts, timer.most_attempts),
@@ -70,14 +70,14 @@ pub(crate) async fn get(
     screen.fields(&timer, &fields)
 }
 
-/// Returns the failure for an id that no timer has.
+/// Returns the failure for an id without a timer.
 pub(crate) fn missing(id: &str) -> Failure {
     Failure::NotFound(format!("there is no timer {id:?}"))
 }
 
 /// Returns the beginning of a payload.
 pub(crate) fn beginning(text: &str) -> String {
-    // The rest of a long one is not needed. No character becomes shorter.
+    // The rest of a long payload is not needed, because no character becomes shorter.
     let text: String = text.chars().take(SHOWN + 1).collect();
     let text = printable(&text);
     match text.char_indices().nth(SHOWN) {

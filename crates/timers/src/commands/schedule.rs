@@ -38,8 +38,8 @@ pub(crate) async fn schedule(
         .say(&json!({ "id": id, "result": result, "due": due }), &format!("{id}: {result}{shown}"))
 }
 
-/// Reads the file of the payload. The input may take long, and so this comes before the store is
-/// opened, which in a file locks it.
+/// Reads the file of the payload. The input may take long, so it is read before the store is
+/// opened, which locks a store in a file.
 pub(crate) fn read_payload(asked: &mut Schedule) -> Result<(), Failure> {
     asked.contents = asked.payload_file.as_deref().map(read).transpose()?;
     Ok(())

@@ -10,12 +10,12 @@ use tourbillon_durable::{DurableTimers, Options, Verdict};
 
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
-/// Makes dead letters of the timers with these ids.
+/// Creates a dead letter for each of these ids.
 fn kill(store: &Path, ids: &[&str]) {
     kill_with(store, ids, b"");
 }
 
-/// Makes dead letters of the timers with these ids, whose payloads begin with their ids.
+/// Creates a dead letter for each of these ids. Each payload begins with the id.
 fn kill_with(store: &Path, ids: &[&str], rest: &[u8]) {
     let timers = DurableTimers::open(store).unwrap();
     let (done, ends) = std::sync::mpsc::channel();
@@ -42,7 +42,7 @@ fn kill_with(store: &Path, ids: &[&str], rest: &[u8]) {
     });
 }
 
-/// Inserts a number of timers, `0000` and so on, a second apart.
+/// Inserts `count` timers, `0000` and so on, a second apart.
 fn fill(store: &Path, count: u32, start: SystemTime) {
     let timers = &DurableTimers::open(store).unwrap();
     let inserts = (0..count).map(async |number| {
@@ -403,7 +403,7 @@ fn no_error_shows_a_password() {
             assert!(!(ran.out + &ran.errors).contains("hunter2"), "{slip}: {}", ran.errors);
         }
     };
-    // Each of them waits for a server that is not there.
+    // Each run waits for a server that does not exist.
     std::thread::scope(|scope| {
         for slip in slips {
             scope.spawn(move || shows_none(slip));

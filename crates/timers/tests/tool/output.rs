@@ -4,7 +4,7 @@ use timers::printable;
 
 #[test]
 fn what_is_invisible_is_escaped() {
-    // The controls of direction, a zero-width space, a soft hyphen and a separator of lines.
+    // Direction marks, a zero-width space, a soft hyphen and a line separator.
     for character in "\u{61c}\u{200e}\u{200f}\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}\u{2066}\
                       \u{2067}\u{2068}\u{2069}\u{200b}\u{ad}\u{feff}\u{e0001}\u{2028}\u{2029}"
         .chars()

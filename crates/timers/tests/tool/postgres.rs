@@ -1,4 +1,4 @@
-//! The same on PostgreSQL.
+//! The commands on PostgreSQL.
 
 use super::certificates::{Authority, Signed};
 use super::postgres_server::PostgresServer;
@@ -75,7 +75,7 @@ fn a_store_in_postgres_may_belong_to_a_role_that_is_named() {
     assert_eq!(shop.field("result", &schedule), ["new"]);
     let by_variable = shop.command(&["get", "order 7"]).env("TIMERS_OWNER", "keeper").output();
     assert!(by_variable.unwrap().status.success());
-    // Not even a superuser trusts the role until it is named.
+    // Even a superuser does not trust the role until it is named.
     server.order("update timers.store set revision = 1");
     let sql = |options: &[&str]| {
         let sql = shop.run(&[&["migrate", "--print-sql"], options].concat()).out;

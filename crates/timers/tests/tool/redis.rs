@@ -1,4 +1,4 @@
-//! The same on Redis: one node, a cluster, and a master with a sentinel.
+//! The commands on Redis: one node, a cluster, and a master with a sentinel.
 
 use super::sentinels::Watched;
 use super::servers::{Cluster, Server};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// A store at an address, or at none.
+/// The program, with the address of a store or without one.
 pub(crate) struct Tool {
     address: String,
 }
@@ -20,7 +20,7 @@ pub(crate) struct Ran {
     pub(crate) errors: String,
 }
 
-/// A folder that is removed with its test.
+/// A folder that is removed at the end of its test.
 pub(crate) struct Folder(PathBuf);
 
 impl Tool {
@@ -49,7 +49,7 @@ impl Tool {
         Ran { code, out: text(output.stdout), errors: text(output.stderr) }
     }
 
-    /// Returns a command, to be run in another way.
+    /// Returns a command for the test to run.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_timers"));
         command.args(arguments);
@@ -67,7 +67,7 @@ impl Tool {
         ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// Runs a list, and returns its objects and how it goes on, if it is not complete.
+    /// Runs a list, and returns its objects and, if there are more, its `next`.
     pub(crate) fn page(&self, arguments: &[&str]) -> (Vec<Value>, Option<Value>) {
         let mut found = self.json(arguments);
         let last = found.pop_if(|last| last.get("next").is_some());
@@ -80,7 +80,7 @@ impl Tool {
     }
 }
 
-/// Returns outputs that nothing can be written to: a pipe without a reader, and a full disk.
+/// Returns unwritable outputs: a pipe without a reader, and a full disk.
 pub(crate) fn unwritable() -> [Stdio; 2] {
     let (_, pipe) = std::io::pipe().unwrap();
     let full = File::options().write(true).open("/dev/full").unwrap();
