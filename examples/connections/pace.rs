@@ -7,10 +7,10 @@
 use std::time::{Duration, Instant};
 
 /// The shortest rest. A sleep of less would mostly be the time that the system takes to end it.
-const SHORTEST_REST: Duration = Duration::from_micros(300);
+const MIN_REST: Duration = Duration::from_micros(300);
 
 /// The maximum excess of rest that a worker still makes up for.
-const LONGEST_CREDIT: Duration = Duration::from_millis(1);
+const MAX_CREDIT: Duration = Duration::from_millis(1);
 
 /// The pace of one worker.
 pub(crate) struct Pace {
@@ -36,13 +36,13 @@ impl Pace {
         self.owed += now.saturating_duration_since(self.counted).mul_f64(self.rest_share);
         self.counted = now;
         let rest = self.owed.checked_sub(self.credit)?;
-        (rest >= SHORTEST_REST).then_some(rest)
+        (rest >= MIN_REST).then_some(rest)
     }
 
     /// Counts the time until `now` as a rest.
     pub(crate) fn rested(&mut self, now: Instant) {
         let rested = self.credit + now.saturating_duration_since(self.counted);
-        self.credit = rested.saturating_sub(self.owed).min(LONGEST_CREDIT);
+        self.credit = rested.saturating_sub(self.owed).min(MAX_CREDIT);
         (self.owed, self.counted) = (Duration::ZERO, now);
     }
 }

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 /// The maximum delay of a poll after the task was woken for a limit. A later poll begins another
 /// wait.
-const LONGEST_PATIENCE: Duration = Duration::from_secs(1);
+const MAX_PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Waits {
@@ -276,7 +276,7 @@ impl Waits {
                 return Poll::Pending;
             };
             let patience = match time {
-                Some(time) if !wait.renewed => (time / 4).min(LONGEST_PATIENCE),
+                Some(time) if !wait.renewed => (time / 4).min(MAX_PATIENCE),
                 _ => Duration::MAX,
             };
             let wait_timer = wait.timer.get_or_insert_with(|| WaitTimer::new(timer, until));

@@ -53,7 +53,7 @@ const FINEST: Duration = Duration::from_micros(1);
 const COARSEST: Duration = Duration::from_secs(3600);
 
 /// The widest level that a geometry may have, in bits.
-const MOST_LEVEL_BITS: u32 = 16;
+const MAX_LEVEL_BITS: u32 = 16;
 
 impl Builder {
     /// Creates a builder for a wheel with ticks of 1 ms, as many shards as the machine has cores,
@@ -203,7 +203,7 @@ impl Builder {
             return Err(BuildError::Resolution(self.resolution));
         }
         let Geometry { root_bits, level_bits, levels, page_bits } = self.geometry;
-        let bits = 1..=MOST_LEVEL_BITS;
+        let bits = 1..=MAX_LEVEL_BITS;
         let widths = bits.contains(&root_bits) && bits.contains(&level_bits);
         let height = root_bits.saturating_add(levels.saturating_mul(level_bits));
         if !widths || !bits.contains(&page_bits) || levels == 0 || height > 60 {

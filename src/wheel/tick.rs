@@ -44,7 +44,7 @@ impl Tick {
     /// The longest rest or step of a sweeper in ticks, even if no timer is armed, so that the
     /// window advances: 99 days at 1 ms. References outside of the slots are checked at least as
     /// often.
-    pub(crate) const LONGEST_REST: u64 = Self::PAST / 4;
+    pub(crate) const MAX_REST: u64 = Self::PAST / 4;
 
     /// The distance in ticks by which a deadline may lie behind the sweep when it is set. The rest
     /// of [`PAST`](Tick::PAST) is for the time until the sweeper visits it.
@@ -83,10 +83,10 @@ impl Tick {
     }
 
     /// Returns `true` if the deadline is so far behind the sweep that it may leave the window
-    /// before the sweeper visits it, which happens once in [`LONGEST_REST`](Tick::LONGEST_REST).
+    /// before the sweeper visits it, which happens once in [`MAX_REST`](Tick::MAX_REST).
     #[inline]
     pub(crate) const fn is_left_behind(self, swept: Tick) -> bool {
-        swept.since(self) > Self::PAST - Self::LONGEST_REST
+        swept.since(self) > Self::PAST - Self::MAX_REST
     }
 
     /// Returns the number of ticks from `earlier` to this one, or zero if this one is not later.

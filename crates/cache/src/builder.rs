@@ -389,7 +389,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     }
 
     fn check(&self) -> Result<(), CacheBuildError> {
-        let most = if self.weigher.is_some() { Bound::<K, V>::HEAVIEST } else { Map::<K, V>::MOST };
+        let most =
+            if self.weigher.is_some() { Bound::<K, V>::HEAVIEST } else { Map::<K, V>::MAX_ENTRIES };
         let below = Jitter::least(self.ttl, self.jitter);
         match self.capacity {
             _ if self.ttl.is_zero() => Err(CacheBuildError::TimeToLive),
@@ -400,8 +401,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
             Some(asked) if !(1..=most).contains(&asked) => {
                 Err(CacheBuildError::Capacity { asked, most })
             }
-            _ if self.jitter > Jitter::MOST => {
-                Err(CacheBuildError::Jitter { asked: self.jitter, most: Jitter::MOST })
+            _ if self.jitter > Jitter::MAX_PERCENT => {
+                Err(CacheBuildError::Jitter { asked: self.jitter, most: Jitter::MAX_PERCENT })
             }
             _ => Ok(()),
         }

@@ -15,7 +15,7 @@ pub(super) struct Jitter {
 
 impl Jitter {
     /// The largest jitter, in per cent to either side.
-    pub(super) const MOST: u32 = 50;
+    pub(super) const MAX_PERCENT: u32 = 50;
 
     /// The step from one draw's seed to the next. It is odd, so that no seed recurs.
     const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -40,7 +40,7 @@ impl Jitter {
 
     /// Returns the shortest time to live that may be drawn around `ttl`.
     pub(super) fn least(ttl: Duration, percent: u32) -> Duration {
-        ttl - Duration::from_nanos(Self::width(ttl, percent.min(Self::MOST)))
+        ttl - Duration::from_nanos(Self::width(ttl, percent.min(Self::MAX_PERCENT)))
     }
 
     /// Returns the largest distance of a draw from `ttl`, in nanoseconds.
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn the_ends_of_the_range_do_not_overflow() {
-        let widest = Jitter::new(Jitter::MOST, Some(1));
+        let widest = Jitter::new(Jitter::MAX_PERCENT, Some(1));
         for ttl in [Duration::from_nanos(1), Duration::MAX] {
             assert!(!widest.around(ttl).is_zero());
         }

@@ -62,7 +62,7 @@ pub(super) enum Found<K, V> {
 
 impl<K: Eq + Hash, V: Clone> Map<K, V> {
     /// The largest capacity in entries.
-    pub(super) const MOST: usize = 1 << 30;
+    pub(super) const MAX_ENTRIES: usize = 1 << 30;
 
     /// Creates an empty map with a bound, which is split evenly among the shards.
     pub(super) fn new(bound: &Bound<K, V>) -> Self {

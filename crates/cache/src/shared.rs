@@ -81,7 +81,7 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
     const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
     /// The longest pause after any failed refresh.
-    const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+    const MAX_PAUSE: Duration = Duration::from_secs(60);
 
     /// The time between two checks whether callers wait for a load that belongs to its key.
     const LOAD_WAITS: Duration = Duration::from_secs(60);
@@ -135,7 +135,7 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
         entry.refresh_failed(|failures| {
             let first = (ahead / 32).min(Self::FIRST_PAUSE);
             let pause = first.saturating_mul(1 << (failures - 1).min(31));
-            self.wheel.wheel_instant_after(pause.min(Self::LONGEST_PAUSE))
+            self.wheel.wheel_instant_after(pause.min(Self::MAX_PAUSE))
         });
     }
 

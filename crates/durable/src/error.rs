@@ -8,10 +8,10 @@ use std::time::SystemTime;
 use tourbillon::{Refusal, Refused};
 
 /// The maximum length of an id in bytes.
-pub(super) const LONGEST_ID: usize = 512;
+pub(super) const MAX_ID_BYTES: usize = 512;
 
 /// The maximum length of a payload in bytes.
-pub(super) const LONGEST_PAYLOAD: usize = 1 << 20;
+pub(super) const MAX_PAYLOAD_BYTES: usize = 1 << 20;
 
 /// An error of a durable timer operation. Operations are atomic and leave nothing half done.
 ///

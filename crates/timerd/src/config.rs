@@ -81,7 +81,7 @@ pub struct Page {
 }
 
 /// The shortest secret that signs sessions, in characters.
-const SHORTEST_KEY: usize = 32;
+const MIN_KEY_BYTES: usize = 32;
 
 /// A secret that signs sessions, of at least 32 characters.
 #[derive(Clone, Deserialize)]
@@ -99,8 +99,8 @@ impl TryFrom<String> for PageKey {
 
     fn try_from(text: String) -> Result<Self, String> {
         match text.trim().len() {
-            SHORTEST_KEY.. => Ok(Self(text)),
-            _ => Err(format!("the key must have at least {SHORTEST_KEY} characters")),
+            MIN_KEY_BYTES.. => Ok(Self(text)),
+            _ => Err(format!("the key must have at least {MIN_KEY_BYTES} characters")),
         }
     }
 }

@@ -26,7 +26,7 @@ const FAR: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// How long the store may take to reply. Together with the interval, this is less than five
 /// seconds.
-const PATIENCE: Duration = Duration::from_secs(3);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(3);
 
 pub(crate) struct Health(Mutex<State>);
 
@@ -48,7 +48,7 @@ impl Health {
         let state = self.state();
         let silent = state.replied.elapsed();
         let late = || Some(format!("the store has not replied for {} s", silent.as_secs()));
-        state.trouble.clone().or_else(|| (silent > INTERVAL + PATIENCE).then(late).flatten())
+        state.trouble.clone().or_else(|| (silent > INTERVAL + REPLY_TIMEOUT).then(late).flatten())
     }
 
     /// Reads and writes the store periodically.
@@ -64,10 +64,12 @@ impl Health {
                 }
                 Ok::<(), DurableError>(())
             };
-            let trouble = match tokio::time::timeout(PATIENCE, asked).await {
+            let trouble = match tokio::time::timeout(REPLY_TIMEOUT, asked).await {
                 Ok(Ok(())) => None,
                 Ok(Err(error)) => Some(error.to_string()),
-                Err(_) => Some(format!("the store has not replied for {} s", PATIENCE.as_secs())),
+                Err(_) => {
+                    Some(format!("the store has not replied for {} s", REPLY_TIMEOUT.as_secs()))
+                }
             };
             self.set(trouble);
             tokio::time::sleep(INTERVAL).await;

@@ -43,10 +43,10 @@ const RECORDED: Duration = Duration::from_secs(1);
 const RESERVED: usize = 128;
 
 /// The minimum number of connections. A service does not start with fewer.
-const LEAST_CONNECTIONS: usize = 16;
+const MIN_CONNECTIONS: usize = 16;
 
 /// The maximum duration of an attempt, a minute more than the maximum time limit of a call.
-const LONGEST_ATTEMPT: Duration = Duration::from_secs(660);
+const MAX_ATTEMPT: Duration = Duration::from_secs(660);
 
 /// A running service.
 pub struct Service {
@@ -325,7 +325,7 @@ impl Work {
     async fn run(self) -> Result<(), String> {
         let Self { timers, caller, runs, store, concurrency, stops } = self;
         let worker = timers.worker().concurrency(concurrency).metrics(&store);
-        let worker = worker.time_limit(LONGEST_ATTEMPT);
+        let worker = worker.time_limit(MAX_ATTEMPT);
         let worker = worker.until_within(stopped(stops), STOP);
         runs.forget();
         let noted = Arc::clone(&runs);
@@ -351,11 +351,11 @@ fn connections(limits: &Limits, calls: usize) -> Result<usize, StartError> {
     let (open, _) = rlimit::Resource::NOFILE.get().map_err(failed)?;
     let others = calls.saturating_mul(2).saturating_add(POOLED + RESERVED);
     let left = usize::try_from(open).unwrap_or(usize::MAX).saturating_sub(others);
-    if left < LEAST_CONNECTIONS {
+    if left < MIN_CONNECTIONS {
         return Err(StartError::Config(format!(
             "the process may open {open} files, and {calls} calls and the store need {others} of them \
              (raise the limit to {} or lower webhooks.concurrency)",
-            others.saturating_add(LEAST_CONNECTIONS)
+            others.saturating_add(MIN_CONNECTIONS)
         )));
     }
     Ok(left.min(limits.connections.get()))

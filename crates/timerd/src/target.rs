@@ -37,10 +37,10 @@ const RESERVED: [&str; 13] = [
 const OWN: &str = "webhook-";
 
 /// The maximum number of headers of a webhook. Many servers refuse more than 100 in a request.
-const MOST_HEADERS: usize = 64;
+const MAX_HEADERS: usize = 64;
 
 /// The maximum total length in bytes of the headers of a webhook.
-const LONGEST_HEADERS: usize = 16 * 1024;
+const MAX_HEADER_BYTES: usize = 16 * 1024;
 
 /// A webhook that can be called.
 #[derive(Clone, Debug)]
@@ -208,7 +208,7 @@ fn server_name(host: &Host<String>) -> Result<ServerName<'static>, impl fmt::Dis
 fn parse_headers(webhook: &Webhook) -> Result<HeaderMap, TargetError> {
     let all = &webhook.headers;
     let length: usize = all.iter().map(|(name, value)| name.len() + value.len()).sum();
-    if all.len() > MOST_HEADERS || length > LONGEST_HEADERS {
+    if all.len() > MAX_HEADERS || length > MAX_HEADER_BYTES {
         return Err(TargetError::Headers);
     }
     let mut headers = HeaderMap::with_capacity(all.len());
@@ -252,7 +252,7 @@ impl fmt::Display for TargetError {
             Self::Header { name, why } => write!(f, "header {name:?}: {why}"),
             Self::Headers => write!(
                 f,
-                "headers: expected at most {MOST_HEADERS}, with {LONGEST_HEADERS} bytes in total"
+                "headers: expected at most {MAX_HEADERS}, with {MAX_HEADER_BYTES} bytes in total"
             ),
         }
     }

@@ -14,7 +14,7 @@ const STATE: &str = "tracestate";
 
 /// The maximum length of a state that is passed on. Each participant of a trace passes on at least
 /// this much.
-const LONGEST_STATE: usize = 512;
+const MAX_STATE_BYTES: usize = 512;
 
 /// Adds the trace of a request to the options of a timer. An invalid trace is left out, as the
 /// specification demands, so that the receiver begins its own trace.
@@ -25,7 +25,7 @@ pub(crate) fn carried(headers: &HeaderMap, options: Options) -> Options {
     let options = options.header(PARENT, parent);
     let states = headers.get_all(STATE).iter().map(|state| state.to_str());
     let state = states.collect::<Result<Vec<_>, _>>().unwrap_or_default().join(",");
-    match state.is_empty() || state.len() > LONGEST_STATE {
+    match state.is_empty() || state.len() > MAX_STATE_BYTES {
         true => options,
         false => options.header(STATE, state),
     }
@@ -73,7 +73,7 @@ mod tests {
         assert_eq!(carried_by(&[(PARENT, VALID)]), [pair(PARENT, VALID)]);
         let found = carried_by(&[(PARENT, VALID), (STATE, "a=1"), (STATE, "b=2")]);
         assert_eq!(found, [pair(PARENT, VALID), pair(STATE, "a=1,b=2")]);
-        let long = "a=".to_owned() + &"1".repeat(LONGEST_STATE);
+        let long = "a=".to_owned() + &"1".repeat(MAX_STATE_BYTES);
         assert_eq!(carried_by(&[(PARENT, VALID), (STATE, &long)]), [pair(PARENT, VALID)]);
         let later = format!("01{}-more", &VALID[2..]);
         assert_eq!(carried_by(&[(PARENT, &later)]), [pair(PARENT, &later)]);

@@ -10,7 +10,7 @@ use tourbillon_durable::DurableError;
 use utoipa::ToSchema;
 
 /// The longest time limit of a call.
-const LONGEST_TIMEOUT: Duration = Duration::from_secs(600);
+const MAX_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The request that a timer makes when it is due.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -52,7 +52,7 @@ fn post() -> String {
 /// Parses the time limit of a call.
 pub(crate) fn parse_time_limit(text: &str) -> Result<Duration, String> {
     match parse_duration(text) {
-        Ok(limit) if limit <= LONGEST_TIMEOUT && !limit.is_zero() => Ok(limit),
+        Ok(limit) if limit <= MAX_TIMEOUT && !limit.is_zero() => Ok(limit),
         Ok(_) => Err("expected more than 0 and at most 10m".to_owned()),
         Err(error) => Err(error.to_string()),
     }

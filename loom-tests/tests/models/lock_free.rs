@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// More steps than any execution takes without a waiting thread.
-const MOST_STEPS: usize = 20_000;
+const MAX_STEPS: usize = 20_000;
 
 /// Random schedules that stop one thread.
 struct Stopping {
@@ -69,7 +69,7 @@ fn one_stops(schedules: usize, threads: usize, within: u64, run: fn()) {
         meanwhile: Arc::clone(&meanwhile),
     };
     let mut config = config();
-    config.max_steps = shuttle::MaxSteps::FailAfter(MOST_STEPS);
+    config.max_steps = shuttle::MaxSteps::FailAfter(MAX_STEPS);
     shuttle::Runner::new(scheduler, config).run(run);
     let meanwhile = meanwhile.load(Relaxed);
     assert!(meanwhile > 0, "nobody stood still");

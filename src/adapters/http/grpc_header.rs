@@ -24,7 +24,7 @@ const UNITS: [(char, u64); 6] = [
 ];
 
 /// The largest number of a unit, which has eight digits.
-const MOST: u128 = 99_999_999;
+const MAX_NUMBER: u128 = 99_999_999;
 
 /// Returns the time that a request allows, if it has a valid header.
 pub(super) fn asked<B>(request: &Request<B>) -> Option<Duration> {
@@ -42,9 +42,9 @@ pub(super) fn asked<B>(request: &Request<B>) -> Option<Duration> {
 fn header(left: Duration) -> HeaderValue {
     let (nanos, last) = (left.as_nanos().max(1), UNITS[UNITS.len() - 1]);
     let number = |unit: u64| nanos.div_ceil(unit.into());
-    let fits = UNITS.into_iter().find(|&(_, unit)| number(unit) <= MOST);
+    let fits = UNITS.into_iter().find(|&(_, unit)| number(unit) <= MAX_NUMBER);
     let (name, unit) = fits.unwrap_or(last);
-    let text = format!("{}{name}", number(unit).min(MOST));
+    let text = format!("{}{name}", number(unit).min(MAX_NUMBER));
     HeaderValue::from_str(&text).unwrap_or_else(|_| unreachable!("digits and a letter"))
 }
 

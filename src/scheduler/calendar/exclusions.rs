@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 /// The number of excluded times in a row that makes an expression count as having no occurrence. It
 /// exceeds the number of days in 400 years, the period of the Gregorian calendar.
-const MOST_IN_A_ROW: u32 = 150_000;
+const MAX_IN_A_ROW: u32 = 150_000;
 
 /// The days and the times of expressions that a calendar excludes.
 #[derive(Clone, Default)]
@@ -28,7 +28,7 @@ impl Exclusions {
         inclusive: bool,
     ) -> Option<DateTime> {
         let mut next = expression.next(time, inclusive)?;
-        for _ in 0..MOST_IN_A_ROW {
+        for _ in 0..MAX_IN_A_ROW {
             let end = self.end(expression, next)?;
             if end == next {
                 return Some(next);

@@ -32,13 +32,13 @@ use std::ptr;
 /// The first chunk has `2^FIRST_BITS` entries.
 pub(crate) const FIRST_BITS: u32 = 1;
 
-/// A page has at most `2^MOST_PAGE_BITS` entries.
+/// A page has at most `2^MAX_PAGE_BITS` entries.
 #[cfg(not(any(modelled, tiny)))]
-const MOST_PAGE_BITS: u32 = 13;
+const MAX_PAGE_BITS: u32 = 13;
 #[cfg(all(tiny, not(modelled)))]
-const MOST_PAGE_BITS: u32 = 2;
+const MAX_PAGE_BITS: u32 = 2;
 #[cfg(modelled)]
-const MOST_PAGE_BITS: u32 = FIRST_BITS;
+const MAX_PAGE_BITS: u32 = FIRST_BITS;
 
 /// Enough chunks for 2^30 entries.
 #[cfg(not(modelled))]
@@ -109,8 +109,8 @@ impl<P: Zeroable> Places<P> {
     pub(crate) fn page_bits(asked_for: u32) -> u32 {
         const FEW: u32 = 8;
         let whole = |&bits: &u32| system::is_whole(size_of::<P>() << bits);
-        let bits = (asked_for..MOST_PAGE_BITS).find(|bits| asked_for < FEW || whole(bits));
-        bits.unwrap_or(MOST_PAGE_BITS)
+        let bits = (asked_for..MAX_PAGE_BITS).find(|bits| asked_for < FEW || whole(bits));
+        bits.unwrap_or(MAX_PAGE_BITS)
     }
 
     /// Returns the entry at `index`, if there ever was one. `_page` is not needed.
@@ -171,8 +171,8 @@ impl<P: Zeroable> Places<P> {
     /// as many as do not delay the insert that makes the page for long. Large entries are populated
     /// as they are used, each in one or more pages of the system.
     fn brought(len: u32) -> usize {
-        const MOST_BYTES: usize = 1 << 18;
-        (MOST_BYTES / size_of::<P>().max(1)).min(len as usize)
+        const MAX_BYTES: usize = 1 << 18;
+        (MAX_BYTES / size_of::<P>().max(1)).min(len as usize)
     }
 
     /// Undoes a `make_page` that raced with another one. Does nothing, because both return the same
@@ -248,9 +248,9 @@ impl<P: Zeroable> Places<P> {
     /// Returns `true` if a chunk is smaller than a page of the full size and holds few bytes. It
     /// then comes from the allocator, which writes zeros to all of it.
     fn is_small(&self, chunk: usize) -> bool {
-        const MOST_BYTES: usize = 1 << 16;
+        const MAX_BYTES: usize = 1 << 16;
         let len = Self::chunk_len(chunk);
-        len < self.page_len as usize && len * size_of::<P>() <= MOST_BYTES
+        len < self.page_len as usize && len * size_of::<P>() <= MAX_BYTES
     }
 
     fn chunk_len(chunk: usize) -> usize {

@@ -130,8 +130,8 @@
 //! [`PAST`](crate::wheel::tick::Tick::PAST). The re-check therefore also checks how far behind the
 //! deadline is:
 //!
-//! * At most `PAST - LONGEST_REST`: the reference is in a slot that is still to be taken, or it is
-//!   overdue. The sweeper takes the overdue references once in `LONGEST_REST`, and so visits it
+//! * At most `PAST - MAX_REST`: the reference is in a slot that is still to be taken, or it is
+//!   overdue. The sweeper takes the overdue references once in `MAX_REST`, and so visits it
 //!   within `PAST`.
 //! * More: the bits may already stand for another deadline, for which the sweeper may have filed a
 //!   reference 2^38 ticks ahead. The operation exchanges its deadline for the oldest one that can

@@ -15,7 +15,7 @@
 //! the packed words can represent:
 //!
 //! - Overdue references are taken when a sweep begins, and again each time it has advanced by
-//!   [`Tick::LONGEST_REST`] ticks.
+//!   [`Tick::MAX_REST`] ticks.
 //! - Blocks that were not completely written are checked when a sweep begins and at each tick that
 //!   it publishes.
 //! - Timers that may have no reference, because there was no memory for it ([`unfiled`]), are
@@ -320,9 +320,9 @@ impl<T: Send> Sweeper<T> {
     }
 
     /// The longest time for which the owner of the sweeper may rest, even if no timer is armed. See
-    /// [`Tick::LONGEST_REST`].
+    /// [`Tick::MAX_REST`].
     pub(crate) fn longest_rest(&self) -> Duration {
-        self.inner.engine.timeline.duration(Tick::LONGEST_REST)
+        self.inner.engine.timeline.duration(Tick::MAX_REST)
     }
 
     fn run(
@@ -446,7 +446,7 @@ impl<T: Send> Sweeper<T> {
     fn take_next(&mut self, engine: &Engine<T>) {
         let swept = engine.progress.swept();
         let mut scans = self.agenda.scan_reported(engine, swept);
-        let farthest = self.overdue_taken.plus(Tick::LONGEST_REST);
+        let farthest = self.overdue_taken.plus(Tick::MAX_REST);
         let next = self.agenda.next().min(self.upkeep.next_expiry());
         let tick = next.min(self.end).min(farthest);
         let taken = &mut self.pending.taken;

@@ -5,7 +5,7 @@
 use crate::api::timers::DurableTimers;
 use crate::error::DurableError;
 use crate::model::record::Record;
-use crate::store::{LONGEST_PAGE, Leasing, Letters};
+use crate::store::{Leasing, Letters, MAX_PAGE};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -109,7 +109,7 @@ impl DurableTimers {
         let (mut copied, mut running) = (CopyProgress::default(), Vec::new());
         let mut last: Option<String> = None;
         loop {
-            let page = self.store.list(last.as_deref(), LONGEST_PAGE).await?;
+            let page = self.store.list(last.as_deref(), MAX_PAGE).await?;
             let Some((id, _)) = page.last() else { break };
             last = Some(id.clone());
             let (rest, active): (Vec<_>, Vec<_>) =
@@ -123,7 +123,7 @@ impl DurableTimers {
         self.copy_running(other, running, &mut copied, &mut progress).await?;
         let mut last = None;
         loop {
-            let page = self.store.dead(Letters::After(last), LONGEST_PAGE).await?;
+            let page = self.store.dead(Letters::After(last), MAX_PAGE).await?;
             let Some((number, _)) = page.last() else { break };
             last = Some(*number);
             copied.dead_letters += page.len() as u64;

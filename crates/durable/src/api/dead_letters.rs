@@ -9,7 +9,7 @@ use crate::model::bounds::LetterBounds;
 use crate::model::clock::{Millis, system};
 use crate::model::options::{Existing, Options};
 use crate::model::record::{Dead, DeadReason, Record};
-use crate::store::{Due, Insert, LONGEST_PAGE, Letters};
+use crate::store::{Due, Insert, Letters, MAX_PAGE};
 use futures_util::stream::{self, StreamExt};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -199,7 +199,7 @@ impl DurableTimers {
         letters: Letters,
         limit: usize,
     ) -> Result<Vec<DeadLetter>, DurableError> {
-        let list = self.store.dead(letters, limit.min(LONGEST_PAGE)).await?;
+        let list = self.store.dead(letters, limit.min(MAX_PAGE)).await?;
         Ok(list.into_iter().map(DeadLetter::new).collect())
     }
 
@@ -308,7 +308,7 @@ impl DurableTimers {
         after: Option<u64>,
         limit: usize,
     ) -> Result<Redriven, DurableError> {
-        let page = self.store.letter_ages(after, limit.min(LONGEST_PAGE)).await?;
+        let page = self.store.letter_ages(after, limit.min(MAX_PAGE)).await?;
         let mut redriven =
             Redriven { last: page.last().map(|(number, _)| *number), ..Redriven::default() };
         let each = page.into_iter().map(|(number, _)| self.store.redrive(number));

@@ -8,7 +8,7 @@ use crate::error::DurableError;
 use crate::model::clock::{LATEST, Millis, due, system};
 use crate::model::key::{Key, first_from};
 use crate::model::record::{PARKED, Record};
-use crate::store::LONGEST_PAGE;
+use crate::store::MAX_PAGE;
 use futures_util::future::try_join;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -151,7 +151,7 @@ impl DurableTimers {
             Bound::Unbounded => Some(LATEST),
         };
         let (Some(until), 1..) = (until, limit) else { return Ok(Vec::new()) };
-        let (from, limit) = (first_after(after).max(first_from(first)), limit.min(LONGEST_PAGE));
+        let (from, limit) = (first_after(after).max(first_from(first)), limit.min(MAX_PAGE));
         let page = self.due_page(from, until.min(LATEST), limit).await?;
         Ok(page.into_iter().map(DurableTimer::new).collect())
     }
@@ -214,7 +214,7 @@ impl DurableTimers {
         if limit == 0 {
             return Ok(Vec::new());
         }
-        let (mut from, limit) = (first_after(after), limit.min(LONGEST_PAGE));
+        let (mut from, limit) = (first_after(after), limit.min(MAX_PAGE));
         let until = match state {
             TimerState::Resting => LATEST,
             TimerState::Running | TimerState::Pausing | TimerState::Cancelling => {
@@ -227,7 +227,7 @@ impl DurableTimers {
         };
         let mut page = Vec::new();
         loop {
-            let found = self.store.find(from, until, LONGEST_PAGE).await?;
+            let found = self.store.find(from, until, MAX_PAGE).await?;
             let timers = found.timers.into_iter().map(DurableTimer::new);
             page.extend(timers.filter(|timer| timer.state == state));
             page.truncate(limit);

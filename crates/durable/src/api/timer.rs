@@ -7,7 +7,7 @@ use crate::error::DurableError;
 use crate::model::clock::system;
 use crate::model::options::Options;
 use crate::model::record::Record;
-use crate::store::LONGEST_PAGE;
+use crate::store::MAX_PAGE;
 use std::time::SystemTime;
 
 /// A timer in the store.
@@ -202,7 +202,7 @@ impl DurableTimers {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<DurableTimer>, DurableError> {
-        let list = self.store.list(after, limit.min(LONGEST_PAGE)).await?;
+        let list = self.store.list(after, limit.min(MAX_PAGE)).await?;
         Ok(list.into_iter().map(DurableTimer::new).collect())
     }
 

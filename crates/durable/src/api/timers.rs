@@ -5,7 +5,7 @@
 use crate::delivery::feed::Shared;
 #[cfg(feature = "file")]
 use crate::embedded::Embedded;
-use crate::error::{DurableError, LONGEST_ID, LONGEST_PAYLOAD};
+use crate::error::{DurableError, MAX_ID_BYTES, MAX_PAYLOAD_BYTES};
 use crate::model::clock::{due, millis_up};
 use crate::model::condition::Condition;
 use crate::model::durability::Durability;
@@ -174,8 +174,8 @@ impl DurableTimers {
         options: Options,
     ) -> Result<Inserted, DurableError> {
         check_id(id)?;
-        if payload.len() > LONGEST_PAYLOAD {
-            let (length, most) = (payload.len(), LONGEST_PAYLOAD);
+        if payload.len() > MAX_PAYLOAD_BYTES {
+            let (length, most) = (payload.len(), MAX_PAYLOAD_BYTES);
             return Err(DurableError::PayloadLength { length, most });
         }
         // Only a rule needs the current time.
@@ -360,7 +360,7 @@ fn plain(when: When) -> Due {
 
 pub(crate) fn check_id(id: &str) -> Result<(), DurableError> {
     match id.len() {
-        1..=LONGEST_ID => Ok(()),
-        length => Err(DurableError::IdLength { length, most: LONGEST_ID }),
+        1..=MAX_ID_BYTES => Ok(()),
+        length => Err(DurableError::IdLength { length, most: MAX_ID_BYTES }),
     }
 }

@@ -35,7 +35,7 @@ const MISSED: u64 = 2;
 const GIVE_BACK: Duration = Duration::from_secs(1);
 
 /// The longest time limit, a century.
-const LONGEST_TIME_LIMIT: Duration = Duration::from_secs(100 * 365 * 86_400);
+const MAX_TIME_LIMIT: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// Delivers timers. Created by [`DurableTimers::worker`].
 ///
@@ -168,7 +168,7 @@ impl Worker {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn time_limit(mut self, limit: Duration) -> Self {
-        self.time_limit = limit.min(LONGEST_TIME_LIMIT);
+        self.time_limit = limit.min(MAX_TIME_LIMIT);
         self
     }
 

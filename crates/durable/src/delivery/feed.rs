@@ -17,7 +17,7 @@ use crate::error::DurableError;
 use crate::model::clock::Millis;
 use crate::model::key::{Key, Page};
 use crate::panics::ignore_poison;
-use crate::store::window::{MOST, Reading, Window};
+use crate::store::window::{MAX_KEYS, Reading, Window};
 use crate::store::{Answer, Store};
 use futures_util::FutureExt;
 use std::fmt;
@@ -232,7 +232,7 @@ impl FeedPoll<'_> {
 
     /// Takes fired keys out of the wheel, as far as there is room.
     fn poll_fired(&mut self, feed: &Feed, context: &mut Context<'_>) -> Result<bool, DurableError> {
-        let (mut keys, room) = (Vec::new(), MOST.saturating_sub(feed.ready.len()));
+        let (mut keys, room) = (Vec::new(), MAX_KEYS.saturating_sub(feed.ready.len()));
         while keys.len() < room {
             match self.state.queue.poll_expired(context) {
                 Poll::Ready(Some(fired)) => {
@@ -275,12 +275,12 @@ impl FeedPoll<'_> {
         let asked = feed.timer.now();
         let (armed, from, now) = feed.window.state(asked);
         let here = armed + feed.ready.len();
-        let wanted = here < MOST / 2 && from.0 < now + HIGH_WATERMARK / 2;
+        let wanted = here < MAX_KEYS / 2 && from.0 < now + HIGH_WATERMARK / 2;
         if state.loading.is_some() || !(state.page_wanted || wanted) {
             return Ok(false);
         }
         state.page_wanted = false;
-        let (until, limit) = (now + HIGH_WATERMARK, MOST.saturating_sub(here).max(1));
+        let (until, limit) = (now + HIGH_WATERMARK, MAX_KEYS.saturating_sub(here).max(1));
         feed.window.begin_page();
         let page = feed.store.load(feed.member, from.clone(), until, limit);
         state.loading = Some(Loading { page, from, asked, checks: state.checks });

@@ -5,7 +5,7 @@
 
 use crate::error::DurableError;
 use crate::model::bounds::LetterBounds;
-use crate::store::{Answer, LONGEST_PAGE, Store};
+use crate::store::{Answer, MAX_PAGE, Store};
 use futures_util::FutureExt;
 use futures_util::future::try_join_all;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use std::task::{Context, Poll};
 /// The number of checks of the store between two steps, unless there is more to delete.
 const CHECKS: u32 = 60;
 
-/// Deletes up to [`LONGEST_PAGE`] of the oldest letters beyond the bounds. Returns the number of
+/// Deletes up to [`MAX_PAGE`] of the oldest letters beyond the bounds. Returns the number of
 /// deleted letters, and `true` if there may be more.
 pub(crate) async fn trim(
     store: Arc<dyn Store>,
@@ -23,7 +23,7 @@ pub(crate) async fn trim(
     let now = store.now().await?;
     // Counted after the page was read. Letters that another process deletes in between are on the
     // page and not counted, so younger letters stay.
-    let mut page = store.letter_ages(None, LONGEST_PAGE).await?;
+    let mut page = store.letter_ages(None, MAX_PAGE).await?;
     let mut count = store.len().await?.1;
     let excess = loop {
         let left = (0..=count).rev();
@@ -35,7 +35,7 @@ pub(crate) async fn trim(
         match page.last() {
             Some((last, _)) if excess.is_empty() && page.iter().all(|(_, died)| *died > now) => {
                 count = count.saturating_sub(page.len() as u64);
-                page = store.letter_ages(Some(*last), LONGEST_PAGE).await?;
+                page = store.letter_ages(Some(*last), MAX_PAGE).await?;
             }
             _ => break excess,
         }

@@ -7,7 +7,7 @@ use super::tables::{DEAD, DUE, Snapshot, TIMERS, letter_age, named};
 use crate::model::clock::Millis;
 use crate::model::key::Key;
 use crate::model::record::Record;
-use crate::store::{Found, LONGEST_LIST};
+use crate::store::{Found, MAX_LIST_BYTES};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ impl Snapshot {
         for (count, entry) in due.range::<(u64, &[u8])>(range)?.enumerate() {
             let key = entry?.0;
             let (time, id) = (key.value().0, named(key.value().1));
-            if count == limit || length >= LONGEST_LIST {
+            if count == limit || length >= MAX_LIST_BYTES {
                 found.next = Some((time, Arc::from(id)));
                 break;
             }

@@ -13,7 +13,7 @@ use crate::model::check::{Checked, Cursor, Finding, LeaseCounter};
 use crate::model::clock::Millis;
 use crate::model::key::{Change, Key};
 use crate::model::record::Record;
-use crate::store::LONGEST_LIST;
+use crate::store::MAX_LIST_BYTES;
 use redb::{ReadableTable, TableDefinition};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
@@ -61,7 +61,7 @@ impl Snapshot {
             }
             last = Some((0, Arc::from(id)));
             length += bytes.len();
-            if length >= LONGEST_LIST {
+            if length >= MAX_LIST_BYTES {
                 break;
             }
         }

@@ -29,7 +29,7 @@ use crate::model::key::{Change, Key, Page};
 use crate::model::options::Existing;
 use crate::model::record::{Dead, DeadReason, Record};
 use crate::store::{
-    Cancelled, Due, Finish, Finished, Insert, Inserted, LONGEST_LIST, Lease, Leasing, Letters,
+    Cancelled, Due, Finish, Finished, Insert, Inserted, Lease, Leasing, Letters, MAX_LIST_BYTES,
     Renewed,
 };
 use redb::{
@@ -81,7 +81,7 @@ fn page<'a, K: redb::Key + 'static, R>(
         let (key, bytes) = entry?;
         length += bytes.value().len();
         list.push(read(key.value(), bytes.value())?);
-        if length >= LONGEST_LIST {
+        if length >= MAX_LIST_BYTES {
             break;
         }
     }

@@ -8,7 +8,7 @@ use crate::model::key::{Key, first_from};
 use std::time::SystemTime;
 
 /// The maximum number of findings in a report.
-const MOST_NAMED: usize = 1000;
+const MAX_NAMED: usize = 1000;
 
 /// The result of [`DurableTimers::check`](crate::DurableTimers::check).
 ///
@@ -193,7 +193,7 @@ impl CheckReport {
         self.timers += checked.timers;
         self.keys += checked.keys;
         self.found += checked.findings.len() as u64;
-        let room = MOST_NAMED - self.findings.len();
+        let room = MAX_NAMED - self.findings.len();
         self.findings.extend(checked.findings.into_iter().take(room));
     }
 }

@@ -14,7 +14,7 @@ pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a call to a server is retried at most. For an hour, a server recognises an operation
 /// that is sent again.
-pub(crate) const LONGEST_CALL: Duration = Duration::from_secs(600);
+pub(crate) const MAX_CALL_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The latest due time, the end of the year 9999.
 pub(crate) const LATEST: Millis = 253_402_300_799_999;

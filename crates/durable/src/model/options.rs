@@ -12,7 +12,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 /// The maximum length of all headers of a timer in bytes.
-const LONGEST_HEADERS: usize = 4096;
+const MAX_HEADER_BYTES: usize = 4096;
 
 /// The due time of a timer by the store's clock. Converts from [`SystemTime`] and [`Duration`].
 ///
@@ -419,7 +419,7 @@ impl Options {
             return Err(DurableError::Option("a header must have a name"));
         }
         let length: usize = headers.iter().map(|(name, value)| name.len() + value.len()).sum();
-        if length > LONGEST_HEADERS {
+        if length > MAX_HEADER_BYTES {
             return Err(DurableError::Option("the headers must have at most 4096 bytes in total"));
         }
         let Some(rule) = rule else {

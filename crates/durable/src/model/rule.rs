@@ -7,7 +7,7 @@ use crate::model::clock::{LATEST, Millis, whole_millis};
 use std::time::Duration;
 
 /// The maximum interval of [`Rule::Every`], 100 years of 365 days.
-const LONGEST_INTERVAL: Duration = Duration::from_secs(100 * 365 * 86_400);
+const MAX_INTERVAL: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// The repetition rule of a timer, returned by [`Options::get_rule`](crate::Options::get_rule).
 ///
@@ -96,7 +96,7 @@ impl Rule {
                 Err(DurableError::Rule("more than 512 bytes".to_owned()))
             }
             Self::Every(interval)
-                if !(Duration::from_millis(1)..=LONGEST_INTERVAL).contains(interval) =>
+                if !(Duration::from_millis(1)..=MAX_INTERVAL).contains(interval) =>
             {
                 Err(DurableError::Rule("the interval must be 1 ms to 36500 days".to_owned()))
             }

@@ -35,7 +35,7 @@
 #![forbid(unsafe_code)]
 
 use super::fault::Fault;
-use super::link::{ANSWER, LONGEST_ANSWER, PAUSES, Retry};
+use super::link::{MAX_REPLY_TIMEOUT, PAUSES, REPLY_TIMEOUT, Retry};
 use super::operations::Operations;
 use super::queue::{HELD, LANES, LOCKED, Lane, Operation, Reply, Request, ZERO};
 use super::rows::{Columns, reply};
@@ -196,7 +196,7 @@ impl Operations {
         mut requests: Vec<Option<Request>>,
         alone: bool,
     ) -> Option<Vec<Option<Request>>> {
-        let (mut pause, mut answer) = (PAUSES[0], ANSWER);
+        let (mut pause, mut answer) = (PAUSES[0], REPLY_TIMEOUT);
         let careful = self.lanes[HELD].process == lane.process;
         let mut batch = Batch { process: lane.process, number, settles: false, careful };
         loop {
@@ -235,7 +235,7 @@ impl Operations {
                 Fault::Passing { why, lost } => {
                     if lost {
                         lane.set_ambiguous(true);
-                        answer = (answer * 2).min(LONGEST_ANSWER);
+                        answer = (answer * 2).min(MAX_REPLY_TIMEOUT);
                     }
                     why
                 }
@@ -262,7 +262,7 @@ impl Operations {
     ) {
         let batch = Batch { process: lane.process, number, settles: true, careful: false };
         while lane.is_ambiguous() {
-            match self.send(batch, &requests, ANSWER).await {
+            match self.send(batch, &requests, REPLY_TIMEOUT).await {
                 Ok(replies) => {
                     lane.set_ambiguous(false);
                     if !replies.is_empty() {

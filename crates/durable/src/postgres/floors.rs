@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const REST: u32 = 20;
 
 /// The shortest time between two checks for overdue keys.
-const SHORTEST_REST: Duration = Duration::from_millis(100);
+const MIN_REST: Duration = Duration::from_millis(100);
 
 /// A window is loaded again from at least this long before now.
 const FLOOR: Millis = 60_000;
@@ -78,7 +78,7 @@ impl LateChecks {
     pub(super) fn end(&self, found: Vec<Key>, most: usize, begun: Instant, now: Instant) -> bool {
         let mut check = ignore_poison(self.0.lock());
         let is_new = found.iter().any(|key| !check.known.contains(key));
-        let rest = (now.saturating_duration_since(begun) * REST).max(SHORTEST_REST);
+        let rest = (now.saturating_duration_since(begun) * REST).max(MIN_REST);
         let known = found.iter().cloned().collect();
         let last = found.last().filter(|_| found.len() >= most);
         let position = last.map(|(due, id)| (*due, Arc::from(format!("{id}\0"))));

@@ -24,13 +24,13 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Config, Error, Row};
 
 /// The timeout of a reply, and of connecting to one address.
-pub(super) const ANSWER: Duration = Duration::from_secs(2);
+pub(super) const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The maximum reply timeout of a request that is retried.
-pub(super) const LONGEST_ANSWER: Duration = Duration::from_secs(30);
+pub(super) const MAX_REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The timeout of statements that count many rows.
-const COUNT: Duration = Duration::from_secs(120);
+const COUNT_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The first and the longest wait before a retry.
 pub(super) const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(500)];
@@ -58,8 +58,8 @@ impl Retry {
     /// Returns the reply timeout.
     fn answer(self) -> Duration {
         match self {
-            Self::Caller | Self::Worker => ANSWER,
-            Self::Count => COUNT,
+            Self::Caller | Self::Worker => REPLY_TIMEOUT,
+            Self::Count => COUNT_TIMEOUT,
         }
     }
 }
@@ -84,10 +84,10 @@ impl Link {
             config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         }
         if config.get_connect_timeout().is_none() {
-            config.connect_timeout(ANSWER);
+            config.connect_timeout(REPLY_TIMEOUT);
         }
         if config.get_tcp_user_timeout().is_none() {
-            config.tcp_user_timeout(4 * ANSWER);
+            config.tcp_user_timeout(4 * REPLY_TIMEOUT);
         }
         if config.get_application_name().is_none() {
             config.application_name("tourbillon");
@@ -118,7 +118,7 @@ impl Link {
     pub(super) fn limit(&self, retry: Retry) -> Option<Duration> {
         match retry {
             Retry::Caller => Some(self.call),
-            Retry::Count => Some(COUNT.max(self.call)),
+            Retry::Count => Some(COUNT_TIMEOUT.max(self.call)),
             Retry::Worker => None,
         }
     }
@@ -167,7 +167,7 @@ impl Link {
     /// Returns a connection that is idle, or a new one.
     pub(super) async fn connection(&self) -> Result<Object, Fault> {
         let addresses = u32::try_from(self.config.get_hosts().len().max(1)).unwrap_or(u32::MAX);
-        match timeout(ANSWER * (addresses + 1), self.pool.get()).await {
+        match timeout(REPLY_TIMEOUT * (addresses + 1), self.pool.get()).await {
             Ok(Ok(connection)) => Ok(connection),
             Ok(Err(PoolError::Backend(error))) => Err(match self.fault(&error) {
                 Fault::Passing { why, .. } => Fault::Passing { why, lost: false },
@@ -201,9 +201,9 @@ impl Link {
         params: &[Param<'_>],
     ) -> Result<Vec<Row>, Fault> {
         let connection = self.connection().await?;
-        // A connection that has broken silently must not cost more than `ANSWER`.
-        let tests = answer > ANSWER;
-        if tests && timeout(ANSWER, connection.check_connection()).await.is_err() {
+        // A connection that has broken silently must not cost more than `REPLY_TIMEOUT`.
+        let tests = answer > REPLY_TIMEOUT;
+        if tests && timeout(REPLY_TIMEOUT, connection.check_connection()).await.is_err() {
             return Err(self.silent(connection));
         }
         match timeout(answer, connection.query_typed(sql, params)).await {
@@ -240,7 +240,7 @@ impl Link {
                     Err(Fault::Fatal(error) | Fault::Rejected(error)) => return Err(error),
                     Err(Fault::Passing { why: error, lost: true }) => {
                         why = error;
-                        answer = (answer * 2).min(retry.answer().max(LONGEST_ANSWER));
+                        answer = (answer * 2).min(retry.answer().max(MAX_REPLY_TIMEOUT));
                     }
                     Err(
                         Fault::Locked(error)

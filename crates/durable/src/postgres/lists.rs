@@ -12,7 +12,7 @@ use crate::model::clock::Millis;
 use crate::model::key::{Key, first_from};
 use crate::model::record::{Dead, PARKED, Record};
 use crate::model::stats::Counts;
-use crate::store::{Found, LONGEST_LIST, Letters};
+use crate::store::{Found, Letters, MAX_LIST_BYTES};
 use std::sync::Arc;
 use tokio_postgres::types::Type;
 
@@ -46,7 +46,7 @@ impl Operations {
         // No id has the character that the server cannot store, so the ids after a text with it are
         // the ids after the part before it.
         let after = after.split('\0').next().unwrap_or_default();
-        let (limit, longest) = (limit_of(limit), limit_of(LONGEST_LIST));
+        let (limit, longest) = (limit_of(limit), limit_of(MAX_LIST_BYTES));
         let params: [super::link::Param<'_>; 3] =
             [(&after, Type::TEXT), (&limit, Type::INT8), (&longest, Type::INT8)];
         let rows = self.read(Retry::Caller, &sql, &params).await?;
@@ -80,7 +80,7 @@ impl Operations {
                 AND record.key = key_due AND length < $6 AND place < $5
             ORDER BY place"
         );
-        let (until, longest) = (signed(until), limit_of(LONGEST_LIST));
+        let (until, longest) = (signed(until), limit_of(MAX_LIST_BYTES));
         let limit = i32::try_from(limit.saturating_add(1)).unwrap_or(i32::MAX);
         let params: [super::link::Param<'_>; 6] = [
             (&due, Type::INT8),
@@ -159,7 +159,7 @@ impl Operations {
                     AS chosen)
             SELECT {LETTER} FROM page JOIN tb.letters ON number = of WHERE length < $3 ORDER BY {order}"
         );
-        let (limit, longest) = (limit_of(limit), limit_of(LONGEST_LIST));
+        let (limit, longest) = (limit_of(limit), limit_of(MAX_LIST_BYTES));
         let params: [super::link::Param<'_>; 3] =
             [(&from, Type::INT8), (&limit, Type::INT8), (&longest, Type::INT8)];
         let rows = self.read(Retry::Caller, &sql, &params).await?;

@@ -10,7 +10,7 @@ use crate::model::durability::{Durability, Loss};
 use tokio_postgres::types::Type;
 
 /// The first version that can have a store.
-const LEAST: i32 = 130_000;
+const MIN_VERSION: i32 = 130_000;
 
 /// Rejects a server that is too old, or a database with another encoding than UTF-8.
 pub(super) async fn check(link: &Link) -> Result<(), DurableError> {
@@ -20,7 +20,7 @@ pub(super) async fn check(link: &Link) -> Result<(), DurableError> {
     let row = rows.first().ok_or_else(unexpected_reply)?;
     let (number, version, encoding): (i32, String, String) = (row.get(0), row.get(1), row.get(2));
     let server = link.address().to_owned();
-    if number < LEAST {
+    if number < MIN_VERSION {
         return Err(DurableError::Version { server, found: format!("PostgreSQL {version}") });
     }
     if encoding != "UTF8" {

@@ -52,7 +52,7 @@ const LONG: u8 = 16;
 const FLAGS: u8 = 32;
 
 /// The maximum length in bytes of a payload that is not long.
-const LONGEST_INLINE: usize = 4096;
+const MAX_INLINE_BYTES: usize = 4096;
 
 /// Flags of the optional parts of a rest.
 const JITTER: u8 = 1;
@@ -131,7 +131,7 @@ fn repeats(settings: &Settings) -> u8 {
 }
 
 fn is_long(payload: &[u8]) -> bool {
-    payload.len() > LONGEST_INLINE
+    payload.len() > MAX_INLINE_BYTES
 }
 
 /// Returns the flag of a long payload, if it is one.

@@ -10,7 +10,7 @@ use super::operations::{Operations, ScriptCall, text};
 use crate::error::DurableError;
 use crate::model::clock::Millis;
 use crate::model::key::Key;
-use crate::store::{Found, LONGEST_LIST, Letters};
+use crate::store::{Found, Letters, MAX_LIST_BYTES};
 use futures_util::future::try_join_all;
 use redis::{FromRedisValue, Script, cmd};
 use std::collections::BTreeMap;
@@ -94,7 +94,7 @@ impl Operations {
         script: &Script,
         wanted: BTreeMap<u64, Vec<Vec<u8>>>,
     ) -> Result<BTreeMap<u64, std::vec::IntoIter<T>>, DurableError> {
-        let share = LONGEST_LIST / wanted.len().max(1);
+        let share = MAX_LIST_BYTES / wanted.len().max(1);
         let asked = wanted.into_iter().map(|(partition, mut args)| async move {
             args.insert(0, text(share));
             let retry = RetryPolicy::Caller;

@@ -8,7 +8,7 @@
 
 use super::cluster::Cluster;
 use super::fault::{Fault, Setting, refused};
-use super::node::{ANSWER, Connection, Node, Origin, PAUSES};
+use super::node::{Connection, Node, Origin, PAUSES, REPLY_TIMEOUT};
 use crate::error::DurableError;
 use futures_util::future::BoxFuture;
 use redis::{Client, Cmd, FromRedisValue, RedisError, RedisResult, Value, cmd};
@@ -74,8 +74,8 @@ impl Link {
         match retry {
             RetryPolicy::Caller => Some(self.call_timeout()),
             // Enough to find that the connection does not reply.
-            RetryPolicy::Page => Some(ANSWER + PAUSES[1]),
-            RetryPolicy::Probe => Some(ANSWER / 2),
+            RetryPolicy::Page => Some(REPLY_TIMEOUT + PAUSES[1]),
+            RetryPolicy::Probe => Some(REPLY_TIMEOUT / 2),
             RetryPolicy::Worker => None,
         }
     }

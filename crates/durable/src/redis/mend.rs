@@ -16,7 +16,7 @@ use crate::model::check::{Checked, Cursor, Finding, FoundLeases, LeaseCounter};
 use crate::model::clock::{LATEST, Millis};
 use crate::model::key::Key;
 use crate::model::record::PARKED;
-use crate::store::LONGEST_LIST;
+use crate::store::MAX_LIST_BYTES;
 use std::sync::Arc;
 
 /// The number of records or keys in a step.
@@ -76,7 +76,7 @@ impl Operations {
         bucket: u64,
         mends: bool,
     ) -> Result<(Checked, Option<Key>), DurableError> {
-        let args = [text(bucket), text(BUCKETS), text(STEP), text(LONGEST_LIST), word(mends)];
+        let args = [text(bucket), text(BUCKETS), text(STEP), text(MAX_LIST_BYTES), word(mends)];
         let script = &self.scripts.records;
         let call =
             ScriptCall { script, partition, args: args.to_vec(), retry: RetryPolicy::Caller };

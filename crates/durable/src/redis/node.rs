@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use tourbillon::{Clock, MonotonicClock};
 
 /// The reply timeout.
-pub(super) const ANSWER: Duration = Duration::from_secs(2);
+pub(super) const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The first and the longest wait before a retry.
 pub(super) const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(500)];
@@ -253,7 +253,7 @@ impl Connection {
         ignore_poison(replies.lock()).silent_since.get_or_insert_with(|| MonotonicClock.now());
         let late = || Err(io::Error::from(io::ErrorKind::TimedOut).into());
         let answer = command.query_async(&mut self.connection);
-        let answer = tokio::time::timeout(ANSWER, answer).await.unwrap_or_else(|_| late());
+        let answer = tokio::time::timeout(REPLY_TIMEOUT, answer).await.unwrap_or_else(|_| late());
         if answer.as_ref().map_or_else(|error| error.kind() != ErrorKind::Io, |_| true) {
             ignore_poison(replies.lock()).silent_since = None;
         }
@@ -281,6 +281,6 @@ fn config() -> ConnectionManagerConfig {
     ConnectionManagerConfig::new()
         .set_number_of_retries(1)
         .set_max_delay(PAUSES[1])
-        .set_connection_timeout(Some(ANSWER))
-        .set_response_timeout(Some(ANSWER))
+        .set_connection_timeout(Some(REPLY_TIMEOUT))
+        .set_response_timeout(Some(REPLY_TIMEOUT))
 }

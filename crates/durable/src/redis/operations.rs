@@ -22,8 +22,8 @@ use crate::model::options::Existing;
 use crate::model::record::{Dead, DeadReason, Record};
 use crate::store::ownership::Ownership;
 use crate::store::{
-    Answer, Cancelled, Due, Finish, Finished, Insert, Inserted, LONGEST_LIST, Lease, Leasing,
-    Letters, Renewed,
+    Answer, Cancelled, Due, Finish, Finished, Insert, Inserted, Lease, Leasing, Letters,
+    MAX_LIST_BYTES, Renewed,
 };
 use futures_util::StreamExt;
 use futures_util::future::try_join_all;
@@ -299,7 +299,7 @@ impl Operations {
             let from = after.as_ref().filter(|(location, _)| location.partition == partition);
             let bucket = from.map_or(0, |(location, _)| location.bucket);
             let (script, retry) = (&self.scripts.list, RetryPolicy::Caller);
-            let enough = [text(limit - list.len()), text(LONGEST_LIST - length)];
+            let enough = [text(limit - list.len()), text(MAX_LIST_BYTES - length)];
             let args = [&[text(bucket), text(BUCKETS)][..], &enough].concat();
             let call = ScriptCall { script, partition, args, retry };
             type Timers = Vec<(String, Vec<u8>, Vec<u8>, Vec<u8>)>;
@@ -314,7 +314,7 @@ impl Operations {
                 let record = self.record(&id, stored)?;
                 list.push((id, record));
             }
-            if more == 1 || list.len() >= limit || length >= LONGEST_LIST {
+            if more == 1 || list.len() >= limit || length >= MAX_LIST_BYTES {
                 break;
             }
         }
@@ -490,7 +490,7 @@ impl Operations {
                 Ok::<_, DurableError>((number, self.letter_bytes(number).await?))
             });
             let mut found = stream::iter(found).buffered(LETTERS);
-            while length < LONGEST_LIST
+            while length < MAX_LIST_BYTES
                 && let Some(next) = found.next().await
             {
                 let (number, bytes) = next?;

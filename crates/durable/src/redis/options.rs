@@ -4,7 +4,7 @@
 
 use crate::error::DurableError;
 use crate::model::bounds::LetterBounds;
-use crate::model::clock::{CALL_TIMEOUT, LONGEST_CALL, StoreClock, millis_up};
+use crate::model::clock::{CALL_TIMEOUT, MAX_CALL_TIMEOUT, StoreClock, millis_up};
 use crate::store::credentials::Credentials;
 #[cfg(feature = "redis-tls")]
 use crate::store::tls::Tls;
@@ -87,7 +87,7 @@ impl RedisOptions {
     /// ```
     #[must_use]
     pub fn call_timeout(mut self, timeout: Duration) -> Self {
-        self.call_timeout = timeout.min(LONGEST_CALL);
+        self.call_timeout = timeout.min(MAX_CALL_TIMEOUT);
         self
     }
 

@@ -17,7 +17,7 @@ use redis::cmd;
 use std::collections::HashMap;
 
 /// The first version of Redis that can have a store.
-const LEAST: u32 = 7;
+const MIN_MAJOR_VERSION: u32 = 7;
 
 /// Rejects servers that are too old or, unless `may_evict` is set, that may evict timers. In a
 /// cluster all masters are asked. A master that cannot be reached is skipped, because a process
@@ -35,7 +35,7 @@ pub(super) async fn check(link: &Link, may_evict: bool) -> Result<(), DurableErr
             }
             Err(error) => return Err(error),
         };
-        if major(&info).is_some_and(|major| major < LEAST) {
+        if major(&info).is_some_and(|major| major < MIN_MAJOR_VERSION) {
             return Err(DurableError::Version {
                 server,
                 found: version(&info).unwrap_or_default(),

@@ -35,11 +35,11 @@ use std::sync::Arc;
 pub(crate) type Answer<T> = Pin<Box<dyn Future<Output = Result<T, DurableError>> + Send>>;
 
 /// A list ends after this number of bytes of records, because a long read delays other callers.
-pub(crate) const LONGEST_LIST: usize = 8 << 20;
+pub(crate) const MAX_LIST_BYTES: usize = 8 << 20;
 
 /// The maximum number of timers in a page of a list, because other callers wait for the store
 /// meanwhile.
-pub(crate) const LONGEST_PAGE: usize = 1000;
+pub(crate) const MAX_PAGE: usize = 1000;
 
 /// A database of timers.
 pub(crate) trait Store: fmt::Debug + Send + Sync {

@@ -38,7 +38,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 const STRAGGLERS: Millis = 1000;
 
 /// The maximum number of events that wait for a worker.
-const MOST_EVENTS: usize = 64;
+const MAX_EVENTS: usize = 64;
 
 /// The workers of this process, by number.
 #[derive(Debug, Default)]
@@ -74,7 +74,7 @@ impl LocalWorker {
 
     /// Adds an event for the worker, unless it has not taken the earlier events for a long time.
     fn tell(&mut self, event: Event) {
-        if self.events.len() < MOST_EVENTS {
+        if self.events.len() < MAX_EVENTS {
             self.events.push(event);
         }
     }

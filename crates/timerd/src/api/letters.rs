@@ -14,7 +14,7 @@ use timers::parse_duration;
 use utoipa::{IntoParams, ToSchema};
 
 /// The maximum number of dead letters in a response.
-const LONGEST_PAGE: usize = 1000;
+const MAX_PAGE: usize = 1000;
 
 /// The dead letters to list.
 #[derive(Deserialize, IntoParams)]
@@ -105,7 +105,7 @@ pub(super) async fn list(
         Order::Oldest => app.timers.dead_letters(after, limit).await,
         Order::Newest => app.timers.newest_dead_letters(after, limit).await,
     };
-    let letters = page(listed.after, listed.limit.unwrap_or(100).min(LONGEST_PAGE)).await?;
+    let letters = page(listed.after, listed.limit.unwrap_or(100).min(MAX_PAGE)).await?;
     let mut next = None;
     if let Some(last) = letters.last()
         && !page(Some(last.number), 1).await?.is_empty()

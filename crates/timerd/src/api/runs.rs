@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 /// The maximum number of runs in a response.
-const LONGEST_PAGE: usize = 1000;
+const MAX_PAGE: usize = 1000;
 
 /// The runs to list.
 #[derive(Deserialize, IntoParams)]
@@ -42,6 +42,6 @@ pub(super) async fn list(
     State(app): State<App>,
     InQuery(which): InQuery<Which>,
 ) -> Result<Json<Latest>, Problem> {
-    let limit = which.limit.unwrap_or(100).min(LONGEST_PAGE);
+    let limit = which.limit.unwrap_or(100).min(MAX_PAGE);
     Ok(Json(Latest { runs: app.history.latest(which.id, limit).await? }))
 }

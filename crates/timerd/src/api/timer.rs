@@ -27,7 +27,7 @@ use tourbillon_durable::{Cancelled, DurableError, Existing, Inserted, Options, T
 use utoipa::{IntoParams, ToSchema};
 
 /// The maximum number of timers in a response.
-const LONGEST_PAGE: usize = 1000;
+const MAX_PAGE: usize = 1000;
 
 /// The headers of a timer that differ between a request and its repetition.
 const OF_REQUEST: [&str; 3] = ["traceparent", "tracestate", INSERT];
@@ -228,7 +228,7 @@ pub(super) async fn list(
     State(app): State<App>,
     InQuery(which): InQuery<Which>,
 ) -> Result<Json<Timers>, Problem> {
-    let limit = which.limit.unwrap_or(100).min(LONGEST_PAGE);
+    let limit = which.limit.unwrap_or(100).min(MAX_PAGE);
     let state = which.state.as_deref().map(parse_state).transpose();
     let state = state.map_err(|why| Problem::invalid(format!("state: {why}")))?;
     if state.is_some() && (which.due_from.is_some() || which.due_before.is_some()) {

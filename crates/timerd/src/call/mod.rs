@@ -99,7 +99,7 @@ impl Caller {
         let route = route.map_err(silent)??;
         let sent = timeout_at(end, self.pool.send(&self.guard, &route, request)).await;
         let answer = sent.map_err(|_| ReceiverFault::TimedOut(limit))??;
-        Ok(answer.read_until(end.min(Instant::now() + pool::PATIENCE)).await)
+        Ok(answer.read_until(end.min(Instant::now() + pool::DRAIN_TIMEOUT)).await)
     }
 
     /// Returns the default options of timers.

@@ -10,10 +10,10 @@ use tokio::time::Instant;
 use tourbillon_durable::{Delivery, Verdict};
 
 /// The shortest pause of a delivery that was given back.
-const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
+const MIN_PAUSE: Duration = Duration::from_secs(1);
 
 /// The longest pause. A delivery is attempted at most this long after the fault has ended.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 /// The minimum time between two log entries of a fault. A fault usually affects many timers.
 const QUIET: Duration = Duration::from_secs(60);
@@ -78,7 +78,7 @@ pub(crate) fn put_off(after: Duration) -> Verdict {
 /// Returns the pause of a delivery that is late by `late`. Each pause is longer than the last, and
 /// no record of earlier pauses is needed.
 fn pause(late: Duration) -> Duration {
-    (late / 2).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
+    (late / 2).clamp(MIN_PAUSE, MAX_PAUSE)
 }
 
 #[cfg(test)]
@@ -93,7 +93,7 @@ mod tests {
             late += pause(late);
         }
         assert!(pauses.is_sorted(), "{pauses:?}");
-        assert_eq!((pauses[0], pauses[15]), (SHORTEST_PAUSE, LONGEST_PAUSE));
+        assert_eq!((pauses[0], pauses[15]), (MIN_PAUSE, MAX_PAUSE));
     }
 
     #[tokio::test(start_paused = true)]

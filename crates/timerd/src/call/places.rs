@@ -22,22 +22,22 @@ use url::Host;
 
 /// How long a delivery waits for a place. A receiver whose calls take longer on average is slow,
 /// and deliveries to it do not wait.
-const PATIENCE: Duration = Duration::from_millis(100);
+const MAX_QUICK_WAIT: Duration = Duration::from_millis(100);
 
 /// The longest wait of a delivery that is given back. It bounds how long a receiver that is quick
 /// again waits for its next call.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// The longest time between two deliveries that come back. Because they are spread out, only a few
 /// at a time find no place.
-const LONGEST_STEP: Duration = Duration::from_millis(20);
+const MAX_STEP: Duration = Duration::from_millis(20);
 
 /// The number of consecutive calls without a timely response that reduce a receiver to one place.
 const SILENT: u32 = 3;
 
 /// The number of remembered receivers. Beyond it, idle receivers are forgotten, because timers can
 /// name any number of receivers.
-const MOST_REMEMBERED: usize = 4096;
+const MAX_REMEMBERED: usize = 4096;
 
 #[derive(Debug)]
 pub(crate) struct Places {
@@ -96,14 +96,14 @@ impl Places {
             receiver.waiting.push_back(send);
             waiting
         };
-        if let Ok(Ok(mut place)) = timeout(PATIENCE, waiting).await {
+        if let Ok(Ok(mut place)) = timeout(MAX_QUICK_WAIT, waiting).await {
             place.begun = Instant::now();
             return Ok(place);
         }
         let mut all = self.lock();
         let receiver = all.entry(key).or_insert_with(Receiver::new);
         receiver.waiting.retain(|waiting| !waiting.is_closed());
-        receiver.average = receiver.average.max(2 * PATIENCE);
+        receiver.average = receiver.average.max(2 * MAX_QUICK_WAIT);
         Err(receiver.wait(self.each))
     }
 
@@ -118,7 +118,7 @@ impl Places {
             drop(all);
             // If this delivery no longer waits, the place is dropped here, which passes it on.
             drop(waiting.send(Place::new(self, key.clone())));
-        } else if all.len() > MOST_REMEMBERED {
+        } else if all.len() > MAX_REMEMBERED {
             all.retain(|_, receiver| receiver.calling > 0);
         }
     }
@@ -162,7 +162,7 @@ impl Receiver {
     }
 
     fn is_quick(&self) -> bool {
-        self.average <= PATIENCE && self.silent < SILENT
+        self.average <= MAX_QUICK_WAIT && self.silent < SILENT
     }
 
     /// Returns the wait of a delivery that is given back. Deliveries come back one after another,
@@ -170,13 +170,13 @@ impl Receiver {
     /// in a minute, the rest are spread over the second half of the minute.
     fn wait(&mut self, each: usize) -> Duration {
         let (now, places) = (Instant::now(), u32::try_from(self.most(each)).unwrap_or(u32::MAX));
-        let step = (self.average / places).min(LONGEST_STEP);
+        let step = (self.average / places).min(MAX_STEP);
         let mut wait = self.last_return.saturating_duration_since(now) + step;
-        if wait > LONGEST_WAIT {
-            wait = LONGEST_WAIT / 2;
+        if wait > MAX_WAIT {
+            wait = MAX_WAIT / 2;
         }
         self.last_return = now + wait;
-        (wait + self.average).clamp(PATIENCE, LONGEST_WAIT)
+        (wait + self.average).clamp(MAX_QUICK_WAIT, MAX_WAIT)
     }
 }
 
@@ -276,7 +276,7 @@ mod tests {
             let mut seconds = [0; 61];
             for _ in 0..10_000 {
                 let wait = places.enter(&target).await.expect_err("there is no place");
-                assert!((Duration::from_secs(2)..=LONGEST_WAIT).contains(&wait), "{wait:?}");
+                assert!((Duration::from_secs(2)..=MAX_WAIT).contains(&wait), "{wait:?}");
                 seconds[usize::try_from(wait.as_secs()).expect("a minute")] += 1;
             }
             let most = seconds.iter().max().expect("seconds");
@@ -288,10 +288,10 @@ mod tests {
     async fn receivers_are_remembered_up_to_a_number() {
         let places = places(1);
         let held = places.enter(&target("held.example")).await.expect("a place");
-        for number in 0..3 * MOST_REMEMBERED {
+        for number in 0..3 * MAX_REMEMBERED {
             let place = places.enter(&target(&format!("{number}.example"))).await;
             place.expect("a place").note(true);
-            assert!(places.lock().len() <= MOST_REMEMBERED + 1);
+            assert!(places.lock().len() <= MAX_REMEMBERED + 1);
         }
         assert!(places.enter(&target("held.example")).await.is_err(), "a call in progress counts");
         drop(held);

@@ -28,14 +28,14 @@ use tokio::task::JoinSet;
 use url::Host;
 
 /// The maximum number of connections without a call.
-pub(crate) const POOLED: usize = MOST_IDLE + MOST_READ;
+pub(crate) const POOLED: usize = MAX_IDLE + MAX_READ;
 
 /// The maximum number of idle connections. If there are more, the oldest is closed.
-const MOST_IDLE: usize = 448;
+const MAX_IDLE: usize = 448;
 
 /// The maximum number of connections whose responses are read to the end after their calls. If
 /// there are more, the connection is closed instead, because a receiver may never send the end.
-const MOST_READ: usize = 64;
+const MAX_READ: usize = 64;
 
 /// How long an idle connection is kept. Many servers close idle connections after five seconds, and
 /// it is better not to send a request on a connection that is about to be closed.
@@ -45,16 +45,16 @@ const IDLE: Duration = Duration::from_secs(4);
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The maximum length of a response that is read to its end, so that its connection can be reused.
-const LONGEST_BODY: usize = 64 * 1024;
+const MAX_BODY_BYTES: usize = 64 * 1024;
 
 /// The maximum length of the part of a refusal that is shown.
 const EXCERPT: usize = 1024;
 
 /// How long to wait for the rest of a response.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The maximum number of headers in a response.
-const MOST_HEADERS: usize = 1000;
+const MAX_HEADERS: usize = 1000;
 
 pub(crate) struct Pool {
     /// The idle connections, oldest first.
@@ -90,7 +90,7 @@ pub(crate) struct Answer {
 
 impl Default for Pool {
     fn default() -> Self {
-        Self { idle: Mutex::default(), reads: Arc::new(Semaphore::new(MOST_READ)) }
+        Self { idle: Mutex::default(), reads: Arc::new(Semaphore::new(MAX_READ)) }
     }
 }
 
@@ -147,7 +147,7 @@ impl Pool {
     fn put(&self, connection: Connection) {
         let mut all = self.idle();
         all.push_back(Idle { since: Instant::now(), connection });
-        if all.len() > MOST_IDLE {
+        if all.len() > MAX_IDLE {
             all.pop_front();
         }
     }
@@ -177,9 +177,9 @@ impl Answer {
         }
         let response = Response::from_parts(head, beginning.freeze());
         let Ok(place) = Arc::clone(&pool.reads).try_acquire_owned() else { return response };
-        tokio::spawn(tokio::time::timeout(PATIENCE, async move {
+        tokio::spawn(tokio::time::timeout(DRAIN_TIMEOUT, async move {
             let _place = place;
-            let read = Limited::new(body, LONGEST_BODY).collect().await;
+            let read = Limited::new(body, MAX_BODY_BYTES).collect().await;
             if read.is_ok() && connection.sender.ready().await.is_ok() {
                 pool.put(connection);
             }
@@ -193,7 +193,7 @@ impl Connection {
         let (stream, address) = guard.connect(route).await?;
         let heard = stream.heard();
         let mut builder = http1::Builder::new();
-        builder.max_headers(MOST_HEADERS);
+        builder.max_headers(MAX_HEADERS);
         let handshake = builder.handshake(TokioIo::new(stream)).await;
         let (sender, connection) = handshake.map_err(ReceiverFault::Http)?;
         let mut task = JoinSet::new();

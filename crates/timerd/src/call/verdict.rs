@@ -11,10 +11,10 @@ use tourbillon_durable::Verdict;
 
 /// The shortest wait. Without it, a receiver that always asks for no wait would be called forever
 /// without a pause, because these attempts do not count.
-const SHORTEST_WAIT: Duration = Duration::from_secs(1);
+const MIN_WAIT: Duration = Duration::from_secs(1);
 
 /// The longest wait that a receiver may ask for.
-const LONGEST_WAIT: Duration = Duration::from_secs(86_400);
+const MAX_WAIT: Duration = Duration::from_secs(86_400);
 
 /// Returns the verdict on an attempt with this response.
 ///
@@ -43,7 +43,7 @@ pub(super) fn of(
     }
     let is_busy = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
     if let (true, Some(after)) = (is_busy, retry_after(response.headers(), now)) {
-        return Verdict::Again { after: after.clamp(SHORTEST_WAIT, LONGEST_WAIT), counted: false };
+        return Verdict::Again { after: after.clamp(MIN_WAIT, MAX_WAIT), counted: false };
     }
     Verdict::Retry(error)
 }

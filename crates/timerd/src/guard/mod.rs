@@ -39,7 +39,7 @@ use url::Host;
 const HEAD_START: Duration = Duration::from_millis(250);
 
 /// The maximum number of addresses of a host that are tried.
-const MOST_ADDRESSES: usize = 8;
+const MAX_ADDRESSES: usize = 8;
 
 pub(crate) struct Guard {
     resolver: Resolver,
@@ -117,7 +117,7 @@ impl Guard {
     /// start before the next, which includes its TLS handshake.
     pub(crate) async fn connect(&self, route: &Route<'_>) -> Result<(Stream, SocketAddr), Fault> {
         let Target { host, port, .. } = route.target;
-        let mut addresses = route.addresses.iter().take(MOST_ADDRESSES);
+        let mut addresses = route.addresses.iter().take(MAX_ADDRESSES);
         let (mut connecting, mut fault) = (JoinSet::new(), None);
         loop {
             let next = addresses.next().map(|address| SocketAddr::new(*address, *port));

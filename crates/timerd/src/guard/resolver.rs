@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 /// The maximum number of lookups in progress. It leaves half of the runtime's blocking threads to
 /// other work.
-const MOST_LOOKUPS: usize = 256;
+const MAX_LOOKUPS: usize = 256;
 
 /// Resolves the name of a host.
 pub type Resolver = Arc<dyn Fn(String) -> Resolving + Send + Sync>;
@@ -78,8 +78,8 @@ impl Lookups {
         if let Some(begun) = all.get(&host) {
             return Ok(begun.clone());
         }
-        if all.len() >= MOST_LOOKUPS {
-            return Err(ResolveError::Away(format!("{MOST_LOOKUPS} lookups are not answered")));
+        if all.len() >= MAX_LOOKUPS {
+            return Err(ResolveError::Away(format!("{MAX_LOOKUPS} lookups are not answered")));
         }
         let (send, found) = watch::channel(None);
         all.insert(host.clone(), found.clone());
@@ -147,11 +147,11 @@ mod tests {
             resolve("away.example".to_owned()).await.expect_err("no answer in time");
         }
         assert_eq!(lookups.lock().len(), 1);
-        for number in 0..2 * MOST_LOOKUPS {
+        for number in 0..2 * MAX_LOOKUPS {
             let found = resolve(format!("{number}.away.example")).await;
             assert!(found.is_err() || matches!(found, Ok(Err(ResolveError::Away(_)))));
         }
-        assert_eq!(lookups.lock().len(), MOST_LOOKUPS);
+        assert_eq!(lookups.lock().len(), MAX_LOOKUPS);
         drop(silent);
         let here = Ok(vec![Ipv4Addr::LOCALHOST.into()]);
         let last = Arc::clone(&lookups).addresses("away.example".to_owned(), found).await;

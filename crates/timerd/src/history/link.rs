@@ -17,7 +17,7 @@ use tourbillon_durable::Tls;
 
 /// How long the server may take to reply to a batch. The client's default is half a second, which a
 /// busy server may need for a thousand runs.
-const PATIENCE: Duration = Duration::from_secs(5);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A connection that can be shared.
 #[derive(Clone)]
@@ -56,13 +56,13 @@ impl Link {
             Some(tls) => Client::build_with_tls(url, certificates(tls)),
             None => Client::open(url),
         };
-        let config = ConnectionManagerConfig::new().set_response_timeout(Some(PATIENCE));
+        let config = ConnectionManagerConfig::new().set_response_timeout(Some(REPLY_TIMEOUT));
         Ok(Self::Node(client?.get_connection_manager_with_config(config).await?))
     }
 
     async fn cluster(urls: &[String], tls: Option<&Tls>) -> RedisResult<Self> {
         let urls = urls.iter().map(String::as_str);
-        let mut builder = ClusterClientBuilder::new(urls).response_timeout(PATIENCE);
+        let mut builder = ClusterClientBuilder::new(urls).response_timeout(REPLY_TIMEOUT);
         if let Some(tls) = tls {
             builder = builder.certs(certificates(tls));
         }
@@ -77,7 +77,7 @@ impl Link {
             Self::Sentinel(watched) => {
                 let (sentinels, info) = &**watched;
                 let client = sentinels.master(info).await?;
-                let config = AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
+                let config = AsyncConnectionConfig::new().set_response_timeout(Some(REPLY_TIMEOUT));
                 let connection = client.get_multiplexed_async_connection_with_config(&config);
                 commands.query_async(&mut connection.await?).await
             }

@@ -17,7 +17,7 @@ use tourbillon_durable::Tls;
 const CONNECTIONS: usize = 2;
 
 /// The time limit of an operation.
-const PATIENCE: Duration = Duration::from_secs(5);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Clone)]
 pub(super) struct PostgresHistory {
@@ -39,7 +39,7 @@ impl PostgresHistory {
             config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         }
         if config.get_connect_timeout().is_none() {
-            config.connect_timeout(PATIENCE);
+            config.connect_timeout(REPLY_TIMEOUT);
         }
         let tls = certificates.map(Tls::from);
         let connector = Connector::new(&mut config, tls.as_ref()).map_err(HistoryError::of)?;
@@ -152,7 +152,7 @@ fn within<T: Send + 'static>(
     operation: impl Future<Output = Result<T, HistoryError>> + Send + 'static,
 ) -> Reply<T> {
     Box::pin(async move {
-        let done = tokio::time::timeout(PATIENCE, operation).await;
+        let done = tokio::time::timeout(REPLY_TIMEOUT, operation).await;
         done.unwrap_or_else(|_| Err(HistoryError::of("the server does not reply")))
     })
 }

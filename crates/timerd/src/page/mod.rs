@@ -39,10 +39,10 @@ const ROWS: usize = 50;
 const SEARCHED: usize = 500;
 
 /// The maximum length of a form in bytes.
-const LONGEST_FORM: usize = 8192;
+const MAX_FORM_BYTES: usize = 8192;
 
 /// How long the form for the token may take to arrive. It comes from strangers and takes no place.
-const LOGIN: Duration = Duration::from_secs(5);
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The resources that a page may load, and the targets of its forms.
 const POLICY: &str = "default-src 'none'; style-src 'self'; form-action 'self'; \
@@ -88,7 +88,7 @@ struct Letter {
 
 /// Returns the routes of the page.
 pub(crate) fn router(app: App, gate: Arc<Gate>, sessions: Sessions) -> Router {
-    let limit = LOGIN.min(gate.timeout());
+    let limit = LOGIN_TIMEOUT.min(gate.timeout());
     let pages = Pages { app, gate, sessions };
     let of_strangers = Router::new()
         .route("/login", post(login))
@@ -106,7 +106,7 @@ pub(crate) fn router(app: App, gate: Arc<Gate>, sessions: Sessions) -> Router {
         .method_not_allowed_fallback(no_such_method)
         .layer(from_fn_with_state(pages.clone(), enter))
         .merge(of_strangers)
-        .layer(DefaultBodyLimit::max(LONGEST_FORM))
+        .layer(DefaultBodyLimit::max(MAX_FORM_BYTES))
         .layer(from_fn(protect))
         .with_state(pages)
 }

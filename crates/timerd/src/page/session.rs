@@ -19,7 +19,7 @@ use subtle::ConstantTimeEq;
 const NAMES: [&str; 2] = ["timerd", "__Host-timerd"];
 
 /// The maximum age of a session.
-const LONGEST: Duration = Duration::from_secs(12 * 3600);
+const MAX_AGE: Duration = Duration::from_secs(12 * 3600);
 
 /// How far the clocks of two instances may differ.
 const SKEW: Duration = Duration::from_secs(60);
@@ -80,7 +80,7 @@ impl Sessions {
         let mut parts = cookie.value().splitn(3, '.');
         let (mark, begun, csrf) = (parts.next()?, parts.next()?, parts.next()?);
         let begun = Duration::from_secs(begun.parse().ok()?);
-        let is_valid = begun <= now() + SKEW && now() < begun + LONGEST;
+        let is_valid = begun <= now() + SKEW && now() < begun + MAX_AGE;
         let token = gate.token_of(mark).filter(|_| is_valid)?;
         Some(Session { token, csrf: csrf.to_owned() })
     }

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tourbillon::future::Timer;
 
 /// The maximum number of bytes of an error that are stored.
-const LONGEST_ERROR: usize = 1024;
+const MAX_ERROR_BYTES: usize = 1024;
 
 /// How long a delivery keeps its permit while it waits for a reply of the store.
 pub(crate) const STALLED: Duration = Duration::from_secs(2);
@@ -514,7 +514,7 @@ fn is_last(record: &Record) -> bool {
 }
 
 fn shorten(error: &mut String) {
-    let end = (0..=LONGEST_ERROR).rev().find(|end| error.is_char_boundary(*end));
+    let end = (0..=MAX_ERROR_BYTES).rev().find(|end| error.is_char_boundary(*end));
     error.truncate(end.unwrap_or(0).min(error.len()));
 }
 

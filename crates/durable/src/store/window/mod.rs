@@ -15,7 +15,7 @@
 //! arrived, because the page may show the store as it was before them. Each change is complete, so
 //! applying it twice has no effect.
 //!
-//! **Bounded.** If there are more than [`MOST`] keys, the last key leaves the wheel and the low
+//! **Bounded.** If there are more than [`MAX_KEYS`] keys, the last key leaves the wheel and the low
 //! watermark moves back to it. The key is loaded again when there is room.
 //!
 //! **A key that a caller's transaction has locked makes room.** It is [deferred](Window::defer), as
@@ -44,25 +44,25 @@ use tourbillon::TimerId;
 use tourbillon::future::{DeferredWake, DelayQueueHandle};
 
 /// The maximum number of keys in the wheel.
-pub(crate) const MOST: usize = 4096;
+pub(crate) const MAX_KEYS: usize = 4096;
 
 /// The delay before unreadable records are loaded again.
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// The maximum number of changes that are recorded while a page is pending.
-const LOG: usize = 16 * MOST;
+const LOG: usize = 16 * MAX_KEYS;
 
 /// The maximum number of keys that are deferred.
-const MOST_DEFERRED: usize = 16 * MOST;
+const MAX_DEFERRED: usize = 16 * MAX_KEYS;
 
 /// The minimum wait until a deferred key fires again.
-const SHORTEST_DEFERRAL: Duration = Duration::from_millis(20);
+const MIN_DEFERRAL: Duration = Duration::from_millis(20);
 
 /// The maximum wait until a deferred key fires again, if there are few.
 const DEFERRAL: Duration = Duration::from_secs(1);
 
 /// The maximum wait until a deferred key fires again.
-const LONGEST_DEFERRAL: Duration = Duration::from_secs(30);
+const MAX_DEFERRAL: Duration = Duration::from_secs(30);
 
 /// Deferred keys may occupy one in this number of a worker's deliveries.
 const DEFERRED_SHARE: u32 = 4;
@@ -252,17 +252,17 @@ impl Window {
         if let Some(id) = loaded.armed.remove(&key) {
             drop(loaded.queue.cancel(id));
         }
-        if loaded.deferred.len() >= MOST_DEFERRED || loaded.deferred.contains_key(&key) {
+        if loaded.deferred.len() >= MAX_DEFERRED || loaded.deferred.contains_key(&key) {
             return;
         }
         let count = u32::try_from(loaded.deferred.len()).unwrap_or(u32::MAX);
-        let wait = (late / 4).clamp(SHORTEST_DEFERRAL, DEFERRAL);
+        let wait = (late / 4).clamp(MIN_DEFERRAL, DEFERRAL);
         let wait = wait.max(asked.saturating_mul(count) / places * DEFERRED_SHARE);
         // Keys that were due together must not be requested together forever.
         let mut hasher = DefaultHasher::new();
         (&key, now.store).hash(&mut hasher);
         let sooner = u32::try_from(hasher.finish() % 512).unwrap_or_default();
-        let wait = wait.min(LONGEST_DEFERRAL) * (1024 - sooner) / 1024;
+        let wait = wait.min(MAX_DEFERRAL) * (1024 - sooner) / 1024;
         // Otherwise the worker has gone.
         if let Ok(id) = loaded.queue.insert_at(key.clone(), now.answered + wait) {
             loaded.deferred.insert(key, id);
@@ -331,7 +331,7 @@ impl WindowGuard<'_> {
             // since.) In any case the key is not in the wheel.
             Err(_) => loaded.low_watermark = key,
         }
-        if loaded.armed.len() > MOST
+        if loaded.armed.len() > MAX_KEYS
             && let Some((last, id)) = loaded.armed.pop_last()
         {
             drop(self.queue.cancel(id));

@@ -148,11 +148,11 @@ fn what_is_too_much_is_loaded_later() {
     let mut trial = Trial::new();
     trial.load(&[], false, 100_000, &[]);
     let first = 1000;
-    let last = first + MOST as Millis;
+    let last = first + MAX_KEYS as Millis;
     let all: Vec<Change> = (first..=last).map(added).collect();
     trial.window.notify(&all);
     assert_eq!(trial.low_watermark(), key(last));
-    assert_eq!(trial.window.state(trial.clock.start()).0, MOST);
+    assert_eq!(trial.window.state(trial.clock.start()).0, MAX_KEYS);
     // A page that was requested before that is discarded.
     trial.window.begin_page();
     let (_, from, now) = trial.window.state(trial.clock.start());
@@ -161,7 +161,7 @@ fn what_is_too_much_is_loaded_later() {
     let page = Page { now, until: 200_000, keys: vec![key(last)], more: false, ..Page::default() };
     trial.window.end_page(page, &from, at(now, trial.clock.start()));
     assert_eq!(trial.low_watermark(), key(last - 1));
-    assert_eq!(trial.fired(last).len(), MOST);
+    assert_eq!(trial.fired(last).len(), MAX_KEYS);
     trial.load(&[last - 1, last], false, 200_000, &[]);
     assert_eq!(trial.fired(last), [last - 1, last]);
 }

@@ -37,7 +37,7 @@ pub(crate) type Datagrams = Vec<(Datagram, SockaddrIn)>;
 const AT_FIRST: u32 = 4;
 
 /// The greatest number of a flow.
-const MOST_FLOWS: u32 = 1 << 26;
+const MAX_FLOWS: u32 = 1 << 26;
 
 impl<Id> Flows<Id> {
     pub(crate) fn new(shortest: Duration) -> Self {
@@ -74,7 +74,7 @@ impl<Id> Flows<Id> {
         }
         let now = self.micros(timers.now());
         for (Datagram { flow: number, segment, .. }, peer) in received.drain(..) {
-            if number >= MOST_FLOWS {
+            if number >= MAX_FLOWS {
                 continue;
             }
             let place = number as usize;

@@ -13,7 +13,7 @@ pub(crate) enum Protocol {
 }
 
 /// The maximum number of header fields of an answer.
-const MOST_FIELDS: usize = 32;
+const MAX_FIELDS: usize = 32;
 
 impl Protocol {
     pub(crate) fn request(self) -> &'static [u8] {
@@ -40,7 +40,7 @@ impl Protocol {
 }
 
 fn http_answer(bytes: &[u8]) -> Result<Option<usize>, Failure> {
-    let mut fields = [EMPTY_HEADER; MOST_FIELDS];
+    let mut fields = [EMPTY_HEADER; MAX_FIELDS];
     let mut response = Response::new(&mut fields);
     let Status::Complete(head) = response.parse(bytes)? else {
         return Ok(None);

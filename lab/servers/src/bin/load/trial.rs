@@ -10,13 +10,13 @@ use std::time::Duration;
 
 /// The shortest idle timeout of QUIC connections, in all and for each. A client that is held up for
 /// as long, as by the handshakes of all others, sends no pings.
-const SHORTEST_QUIC: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(2));
+const MIN_QUIC: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(2));
 
 /// Loads one server.
 pub(crate) fn run(server: &Server, load: &Load) -> Result<Row, Failure> {
     let mut load = *load;
     if matches!(server.workload, Workload::Quic) {
-        let (all, each) = SHORTEST_QUIC;
+        let (all, each) = MIN_QUIC;
         load.timeout = load.timeout.max(all + each * u32::try_from(load.quic)?);
     }
     let load = &load;

@@ -1,7 +1,7 @@
 //! [`Connection`] is a client's socket with the answers that wait for the client to read.
 //!
 //! An answer is written at once. The rest that the socket does not accept waits, and is bounded.
-//! While [`MOST_UNSENT`] bytes wait, the connection is not read, and TCP slows the client down. A
+//! While [`MAX_UNSENT`] bytes wait, the connection is not read, and TCP slows the client down. A
 //! client that never reads is soon not read from either, and its idle timeout closes it. *Activity*
 //! is every byte that the client moved, which is a byte that it sent, or a waiting byte that it
 //! made room for.
@@ -14,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The number of unsent bytes that stops reading. The bytes of the read that passes it are still
 /// answered.
-pub(crate) const MOST_UNSENT: usize = 64 * 1024;
+pub(crate) const MAX_UNSENT: usize = 64 * 1024;
 
 /// The number of bytes per read.
 const READ: usize = 16 * 1024;
@@ -121,7 +121,7 @@ impl Connection {
 
     /// Reads once, if there is room for the answer.
     fn read(&mut self, tools: &mut Tools) -> io::Result<Step> {
-        if !self.ended && self.unsent.len() < MOST_UNSENT {
+        if !self.ended && self.unsent.len() < MAX_UNSENT {
             match self.stream.read(&mut tools.input)? {
                 0 => self.ended = true,
                 length => return Ok(Step::Answer(length)),

@@ -36,7 +36,7 @@ pub(crate) fn shared(config: &Config, mailboxes: &Arc<[Mailbox]>) -> Result<Made
     let mailboxes = Arc::clone(mailboxes);
     let driver = Builder::new()
         .resolution(config.resolution)
-        .shards(config.loops.min(MOST_SHARDS))
+        .shards(config.loops.min(MAX_SHARDS))
         .driver()
         .executor(Inline)
         .spawn(move |timer: Expired<Token>| {
@@ -48,7 +48,7 @@ pub(crate) fn shared(config: &Config, mailboxes: &Arc<[Mailbox]>) -> Result<Made
 }
 
 /// The maximum number of shards of a wheel.
-const MOST_SHARDS: usize = 256;
+const MAX_SHARDS: usize = 256;
 
 /// Returns an error if the idle timeout is out of range of the wheel.
 fn check(config: &Config, wheel: &Wheel<Token>) -> Result<(), Failure> {
