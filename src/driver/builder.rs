@@ -2,12 +2,13 @@
 
 #![forbid(unsafe_code)]
 
+use super::Driver;
 use super::batch::{DriverShared, LastSweep, LastSweepGuard, PanicObserver};
 use super::events::{DriverEvents, LoadMonitor, WarnLimits};
 use super::executor::Executor;
 use super::parker::Parker;
+use super::tick_thread::TickThread;
 use super::workers::Workers;
-use super::{Driver, TickThread};
 use crate::error::BuildError;
 use crate::sync::{AtomicBool, AtomicUsize, Condvar, Mutex, Process, thread};
 use crate::wheel::{Builder, Expired, TimerId, Wheel};

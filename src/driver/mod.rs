@@ -13,11 +13,11 @@
 //! an earlier timer. If the thread wakes late, it sweeps everything it has missed, in order. It
 //! rests until absolute instants, so delays do not add up.
 //!
-//! **In flight.** A timer counts as in flight from the creation of its [`Batch`] until its handler
-//! has ended. If the builder bounds the count and the bound is reached, due timers stay in the
-//! wheel, where they can still be cancelled and reset, and the handler that makes room wakes the
-//! tick thread. A batch that an executor drops unrun moves its timers to `unfired`, and
-//! [`Driver::shutdown`] returns them.
+//! **In flight.** A timer counts as in flight from the creation of its [`Batch`](batch::Batch)
+//! until its handler has ended. If the builder bounds the count and the bound is reached, due
+//! timers stay in the wheel, where they can still be cancelled and reset, and the handler that
+//! makes room wakes the tick thread. A batch that an executor drops unrun moves its timers to
+//! `unfired`, and [`Driver::shutdown`] returns them.
 //!
 //! **Handlers that block.** The default executor has threads of the driver's own ([`workers`]), so
 //! the handlers of one driver never delay another driver.
@@ -37,6 +37,7 @@ mod builder;
 mod events;
 mod executor;
 mod parker;
+mod tick_thread;
 mod workers;
 
 pub use builder::DriverBuilder;
@@ -44,16 +45,13 @@ pub use builder::DriverBuilder;
 pub use executor::GlobalPool;
 pub use executor::{Executor, ExecutorJob, Inline};
 
-use crate::panics::{discard, ignore_poison, quietly};
+use crate::panics::ignore_poison;
 use crate::sync::thread::{self, ThreadId};
 use crate::sync::{Acquire, AtomicUsize, Inside, Relaxed, Release};
-use crate::wheel::{Expired, Lateness, Metrics, Sweeper, Unfired, Wheel};
-use batch::{Batch, DriverShared, LastSweepGuard, drop_each};
-use events::LoadMonitor;
+use crate::wheel::{Expired, Lateness, Metrics, Unfired, Wheel};
+use batch::{DriverShared, drop_each};
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Instant;
 
 /// A wheel with a tick thread that hands expired timers to an executor.
 ///
@@ -350,77 +348,5 @@ fn drop_armed<T>(wheel: &Wheel<T>) -> usize {
 impl<T> fmt::Debug for Driver<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Driver").field("wheel", self.wheel()).finish_non_exhaustive()
-    }
-}
-
-/// The state of the tick thread. The order of the drops matters: the sweeper is dropped before the
-/// end of the last sweep is announced. The executor is dropped after that, because its drop may
-/// wait for a handler that waits for the announcement.
-struct TickThread<T> {
-    shared: Arc<DriverShared<T>>,
-    sweeper: Sweeper<T>,
-    _last_sweep_guard: LastSweepGuard<T>,
-    executor: Box<dyn Executor>,
-    batch: usize,
-    monitor: LoadMonitor,
-}
-
-impl<T: Send + 'static> TickThread<T> {
-    /// Runs until the driver stops, or until a panic that an event reports.
-    fn run_and_report(self) {
-        let events = self.shared.events.clone();
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.run())) {
-            events.tick_thread_panicked(&*panic);
-            discard(panic);
-        }
-    }
-
-    fn run(mut self) {
-        self.shared.parker.register_current();
-        // Acquire: pairs with the Release of `Driver::stop`.
-        while !self.shared.stopping.load(Acquire) {
-            // Acquire: pairs with the Release of `DriverShared::end_flight`.
-            let in_flight = self.shared.timers_in_flight.load(Acquire);
-            let room = self.shared.max_in_flight.saturating_sub(in_flight);
-            if room == 0 {
-                let overload = self.monitor.report_overload(&self.sweeper, in_flight);
-                let stuck = self.monitor.report_stuck(&self.sweeper);
-                self.wait(overload.into_iter().chain(stuck).min());
-                continue;
-            }
-            let (timers, finished) = self.sweeper.collect(self.batch.min(room));
-            if !timers.is_empty() {
-                self.monitor.report_late(&self.sweeper, &timers);
-                self.hand_over(timers);
-            }
-            if finished {
-                self.monitor.report_caught_up(&self.sweeper);
-                self.rest();
-            }
-        }
-    }
-
-    fn hand_over(&self, timers: Vec<Expired<T>>) {
-        let batch = Batch::new(timers, Arc::clone(&self.shared));
-        // An executor that panics has dropped the batch or has run it. Nothing is lost in either
-        // case.
-        quietly(|| self.executor.execute(batch.into_job()));
-    }
-
-    /// Parks until the next sweep is due, or until a wake-up, a batch or the clock ends the rest.
-    fn rest(&mut self) {
-        let next = self.sweeper.next_deadline();
-        let wheel = self.sweeper.wheel();
-        let clock = wheel.clock();
-        let latest = clock.now().checked_add(self.sweeper.longest_rest());
-        let stuck = self.monitor.report_stuck(&self.sweeper);
-        self.wait(next.into_iter().chain(latest).chain(stuck).min());
-    }
-
-    /// Parks until the instant, if there is one, or until a wake-up, a batch or the clock ends the
-    /// rest.
-    fn wait(&self, until: Option<Instant>) {
-        let clock = self.shared.wheel.clock();
-        self.shared.parker.park(until.and_then(|until| clock.timeout(until)));
     }
 }
