@@ -256,44 +256,6 @@ impl Closure {
         Ok(true)
     }
 
-    /// Prevents runs until the closure is resumed. Returns `false` if no run is to come.
-    pub(super) fn pause(self: &Arc<Self>, wheel: &Wheel<Due>) -> bool {
-        let mut state = ignore_poison(self.state.lock());
-        if !self.has_pending_run(&state) {
-            return false;
-        }
-        state.paused = true;
-        let Phase::Armed(armed) = state.phase else { return true };
-        let Some(parked) = self.park(&mut state, wheel, armed.next_run) else {
-            self.stop(state, Ending::ShutDown);
-            return false;
-        };
-        state.phase = Phase::Armed(parked);
-        // If the sweeper has already taken the timer, it finds that it was superseded.
-        let timer = armed.timer.and_then(|timer| wheel.cancel(timer));
-        drop(state);
-        drop(timer);
-        true
-    }
-
-    /// Allows runs again. Returns `false` if the closure was not paused.
-    pub(super) fn resume(self: &Arc<Self>, wheel: &Wheel<Due>) -> Result<bool, Refusal> {
-        let mut state = ignore_poison(self.state.lock());
-        if !state.is_paused() {
-            return Ok(false);
-        }
-        if let Phase::Armed(parked) = state.phase {
-            state.phase = Phase::Armed(self.arm(&mut state, &wheel.pin(), parked.next_run)?);
-        }
-        state.paused = false;
-        Ok(true)
-    }
-
-    /// Returns `true` if the closure is paused and has not ended.
-    pub(super) fn is_paused(&self) -> bool {
-        ignore_poison(self.state.lock()).is_paused()
-    }
-
     /// Returns the instant of the next run, as far as the rule knows.
     pub(super) fn next_run(&self) -> Option<Instant> {
         self.upcoming()?.runs_at
@@ -353,7 +315,7 @@ impl Closure {
     }
 
     /// Returns `true` if a handle can still move or prevent a run.
-    fn has_pending_run(&self, state: &ClosureState) -> bool {
+    pub(super) fn has_pending_run(&self, state: &ClosureState) -> bool {
         match state.phase {
             Phase::Busy { requested: Some(HandleRequest::End(_)), .. } | Phase::Ended(_) => false,
             Phase::Busy { runs, .. } => self.repeats || !runs,
@@ -466,7 +428,7 @@ impl Closure {
 
     /// Arms the closure without a timer. Returns `None` if neither a shutdown nor a handle could
     /// ever reach it again.
-    fn park(
+    pub(super) fn park(
         self: &Arc<Self>,
         state: &mut ClosureState,
         wheel: &Wheel<Due>,
@@ -502,7 +464,7 @@ impl Closure {
 
     /// Inserts a timer into the wheel. The caller stores its number in the phase before it releases
     /// the state.
-    fn arm(
+    pub(super) fn arm(
         self: &Arc<Self>,
         state: &mut ClosureState,
         pinned: &Pinned<'_, Due>,

@@ -30,6 +30,7 @@ mod ending;
 mod handle;
 mod next_run;
 mod owned;
+mod pause;
 mod repeat;
 mod result_channel;
 mod rule;

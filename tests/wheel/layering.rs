@@ -340,8 +340,8 @@ fn each_thing_outside_has_one_door() {
 fn each_file_says_what_it_is_and_keeps_its_size() {
     for (name, source) in CRATES.iter().flat_map(|(below, _)| sources(below)) {
         assert!(source.starts_with("//!") || name == "lib.rs", "{name} opens without a word");
-        let lines = source.lines().count();
-        assert!(lines <= 600, "{name} has {lines} lines");
+        let lines = code(&source).lines().filter(|line| !line.trim().is_empty()).count();
+        assert!(lines <= 400, "{name} has {lines} lines of code");
         let unsafe_allowed = code(&source).contains("unsafe ");
         let forbids = source.contains("#![forbid(unsafe_code)]");
         let folder = name.ends_with("mod.rs") || name == "lib.rs";

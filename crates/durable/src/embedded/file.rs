@@ -3,7 +3,8 @@
 #![forbid(unsafe_code)]
 
 use super::error::{TransitionError, asserted, io};
-use super::tables::{DEAD, DUE, META, Snapshot, TIMERS, Transaction};
+use super::snapshot::Snapshot;
+use super::tables::{DEAD, DUE, META, TIMERS, Transaction};
 use crate::error::DurableError;
 use redb::backends::FileBackend;
 use redb::{

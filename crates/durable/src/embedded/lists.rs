@@ -3,7 +3,9 @@
 #![forbid(unsafe_code)]
 
 use super::error::TransitionError;
-use super::tables::{DEAD, DUE, Snapshot, TIMERS, letter_age, named};
+use super::letters::letter_age;
+use super::snapshot::Snapshot;
+use super::tables::{DEAD, DUE, TIMERS, named};
 use crate::model::clock::Millis;
 use crate::model::key::Key;
 use crate::model::record::Record;

@@ -8,7 +8,8 @@
 #![forbid(unsafe_code)]
 
 use super::error::TransitionError;
-use super::tables::{DUE, META, Snapshot, TIMERS, Transaction, named};
+use super::snapshot::Snapshot;
+use super::tables::{DUE, META, TIMERS, Transaction, named};
 use crate::model::check::{Checked, Cursor, Finding, LeaseCounter};
 use crate::model::clock::Millis;
 use crate::model::key::{Change, Key};

@@ -9,9 +9,11 @@
 mod copying;
 mod error;
 mod file;
+mod letters;
 mod lists;
 mod mend;
 mod reopen;
+mod snapshot;
 mod stats;
 mod tables;
 mod tests;
@@ -35,12 +37,13 @@ use crate::store::{
 use error::TransitionError;
 use file::{File, Opener};
 use reopen::ReopeningFile;
+use snapshot::Snapshot;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tables::{Snapshot, Transaction};
+use tables::Transaction;
 use threads::{Calls, OnFailure, Trouble, reader, writer};
 
 /// A store in one file of this machine, for one process at a time. Nothing else needs to be

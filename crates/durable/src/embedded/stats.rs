@@ -3,7 +3,8 @@
 #![forbid(unsafe_code)]
 
 use super::error::TransitionError;
-use super::tables::{DUE, META, Snapshot, named};
+use super::snapshot::Snapshot;
+use super::tables::{DUE, META, named};
 use crate::model::clock::Millis;
 use crate::model::key::{Key, first_from};
 use crate::model::record::PARKED;

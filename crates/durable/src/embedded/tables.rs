@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `timers` | id | [`Record`] |
 //! | `due` | due time, id | nothing |
-//! | `dead` | number | [`Dead`] |
+//! | `dead` | number | [`Dead`](crate::model::record::Dead) |
 //! | `meta` | `layout`, `fence`, `dead`, `leased`, `paused` | a number |
 //!
 //! A timer has one record, and one key in `due` with the [indexed](Record::indexed) time of its
@@ -25,19 +25,12 @@ use crate::error::DurableError;
 use crate::model::bounds::LetterBounds;
 use crate::model::clock::{LATEST, Millis, Present};
 use crate::model::condition::Condition;
-use crate::model::key::{Change, Key, Page};
+use crate::model::key::{Change, Key};
 use crate::model::options::Existing;
-use crate::model::record::{Dead, DeadReason, Record};
-use crate::store::{
-    Cancelled, Due, Finish, Finished, Insert, Inserted, Lease, Leasing, Letters, MAX_LIST_BYTES,
-    Renewed,
-};
-use redb::{
-    AccessGuard, ReadTransaction, ReadableTable, ReadableTableMetadata, StorageError,
-    TableDefinition, WriteTransaction,
-};
+use crate::model::record::Record;
+use crate::store::{Cancelled, Due, Finish, Finished, Insert, Inserted, Lease, Leasing, Renewed};
+use redb::{ReadableTable, TableDefinition, WriteTransaction};
 use std::borrow::Cow;
-use std::ops::Bound;
 use std::sync::Arc;
 
 pub(super) const TIMERS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("timers");
@@ -50,42 +43,8 @@ pub(super) fn named(id: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(id)
 }
 
-fn record(id: &str, bytes: &[u8]) -> Result<Record, DurableError> {
+pub(super) fn record(id: &str, bytes: &[u8]) -> Result<Record, DurableError> {
     Record::decode(id, bytes).ok_or_else(|| DurableError::corrupt_timer(id))
-}
-
-fn letter(number: u64, bytes: &[u8]) -> Result<Dead, DurableError> {
-    Dead::decode(bytes).ok_or_else(|| DurableError::corrupt_letter(number))
-}
-
-/// Returns the number of a letter, and when it was given up. A letter that cannot be read is never
-/// too old.
-pub(super) fn letter_age(
-    (number, bytes): (AccessGuard<'_, u64>, AccessGuard<'_, &'static [u8]>),
-) -> (u64, Millis) {
-    let died = Dead::decode(bytes.value()).map_or(Millis::MAX, |dead| dead.died);
-    (number.value(), died)
-}
-
-/// A key and its value.
-type Entry<'a, K> = (AccessGuard<'a, K>, AccessGuard<'a, &'static [u8]>);
-
-/// Returns up to `limit` entries, or fewer if they are long.
-fn page<'a, K: redb::Key + 'static, R>(
-    entries: impl Iterator<Item = Result<Entry<'a, K>, StorageError>>,
-    limit: usize,
-    read: impl Fn(K::SelfType<'_>, &[u8]) -> Result<R, DurableError>,
-) -> Result<Vec<R>, TransitionError> {
-    let (mut list, mut length) = (Vec::new(), 0);
-    for entry in entries.take(limit) {
-        let (key, bytes) = entry?;
-        length += bytes.value().len();
-        list.push(read(key.value(), bytes.value())?);
-        if length >= MAX_LIST_BYTES {
-            break;
-        }
-    }
-    Ok(list)
 }
 
 /// Returns `true` if a timer outlives its running attempt, or is already planned for `due`.
@@ -122,7 +81,7 @@ pub(super) struct Transaction {
     /// The number of leases that began, less the number that ended.
     pub(super) leases: i64,
     /// The number of bytes of records that were read and written.
-    weight: usize,
+    pub(super) weight: usize,
 }
 
 impl Transaction {
@@ -213,7 +172,7 @@ impl Transaction {
     }
 
     /// Returns the next number of a sequence, which starts at 1.
-    fn number(&self, of: &str) -> Result<u64, TransitionError> {
+    pub(super) fn number(&self, of: &str) -> Result<u64, TransitionError> {
         let mut meta = self.inner.open_table(META)?;
         let number = meta.get(of)?.map_or(0, |last| last.value()) + 1;
         meta.insert(of, number)?;
@@ -408,74 +367,6 @@ impl Transaction {
         Ok(finished)
     }
 
-    fn add_letter(
-        &mut self,
-        id: &str,
-        reason: DeadReason,
-        error: String,
-        found: &Record,
-        now: Millis,
-    ) -> Result<(), TransitionError> {
-        let mut record = Record { fence: None, paused: false, error, next: None, ..found.clone() };
-        if reason != DeadReason::Rule {
-            // The repetition continues without this delivery.
-            record.settings.rule = None;
-        }
-        let dead = Dead { id: id.to_owned(), died: now, reason, record };
-        let number = self.number("dead")?;
-        self.inner.open_table(DEAD)?.insert(number, &dead.encode()[..])?;
-        Ok(())
-    }
-
-    /// Deletes some of the oldest letters beyond the bounds. A letter that cannot be read, or was
-    /// written when the clock was ahead, has no age, and the letters behind it can be deleted.
-    fn trim_letters(&mut self, bounds: &LetterBounds, now: Millis) -> Result<(), TransitionError> {
-        if bounds.is_unbounded() {
-            return Ok(());
-        }
-        let mut dead = self.inner.open_table(DEAD)?;
-        let (mut count, mut excess) = (dead.len()?, Vec::new());
-        for entry in dead.iter()?.take(LetterBounds::AHEAD) {
-            let (number, died) = letter_age(entry?);
-            if bounds.exclude(count, died, now) {
-                excess.push(number);
-                count -= 1;
-            } else if died <= now {
-                break;
-            }
-            if excess.len() == LetterBounds::AT_ONCE {
-                break;
-            }
-        }
-        for number in excess {
-            dead.remove(number)?;
-        }
-        Ok(())
-    }
-
-    fn find_dead(&mut self, number: u64) -> Result<Option<Dead>, TransitionError> {
-        let dead = self.inner.open_table(DEAD)?;
-        let Some(found) = dead.get(number)? else { return Ok(None) };
-        self.weight += found.value().len();
-        Ok(Some(letter(number, found.value())?))
-    }
-
-    pub(super) fn redrive(&mut self, number: u64, now: Millis) -> Result<bool, TransitionError> {
-        let Some(dead) = self.find_dead(number)? else { return Ok(false) };
-        if self.find(&dead.id)?.is_some() {
-            return Err(DurableError::Exists.into());
-        }
-        let mut record = Record { due: now, attempt: 0, ..dead.record };
-        record.settings.time_to_live = None;
-        self.inner.open_table(DEAD)?.remove(number)?;
-        self.write(&dead.id, None, Some(&record))?;
-        Ok(true)
-    }
-
-    pub(super) fn delete_dead_letter(&mut self, number: u64) -> Result<bool, TransitionError> {
-        Ok(self.inner.open_table(DEAD)?.remove(number)?.is_some())
-    }
-
     pub(super) fn discard(&mut self, id: &str) -> Result<bool, TransitionError> {
         match self.find(id) {
             Ok(Some(_)) => return Ok(false),
@@ -501,97 +392,5 @@ impl Transaction {
             self.changes.keys.push(Change { removed: Some((*time, Arc::from(id))), added: None });
         }
         Ok(removed.is_some() || !some.is_empty())
-    }
-}
-
-/// The store after a transaction.
-pub(super) struct Snapshot(pub(super) ReadTransaction);
-
-impl Snapshot {
-    pub(super) fn new(inner: ReadTransaction) -> Self {
-        Self(inner)
-    }
-
-    pub(super) fn get(&self, id: &str) -> Result<Option<Record>, TransitionError> {
-        let timers = self.0.open_table(TIMERS)?;
-        let found = timers.get(id.as_bytes())?;
-        found.map(|bytes| Ok(record(id, bytes.value())?)).transpose()
-    }
-
-    pub(super) fn list(
-        &self,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<(String, Record)>, TransitionError> {
-        let timers = self.0.open_table(TIMERS)?;
-        let from = after.map_or(Bound::Unbounded, |id| Bound::Excluded(id.as_bytes()));
-        let entries = timers.range::<&[u8]>((from, Bound::Unbounded))?;
-        page(entries, limit, |id, bytes| {
-            let id = named(id).into_owned();
-            record(&id, bytes).map(|record| (id, record))
-        })
-    }
-
-    pub(super) fn len(&self) -> Result<(u64, u64), TransitionError> {
-        Ok((self.0.open_table(TIMERS)?.len()?, self.0.open_table(DEAD)?.len()?))
-    }
-
-    pub(super) fn is_paused(&self) -> Result<bool, TransitionError> {
-        let meta = self.0.open_table(META)?;
-        Ok(meta.get("paused")?.is_some_and(|paused| paused.value() != 0))
-    }
-
-    pub(super) fn load(
-        &self,
-        from: &Key,
-        until: Millis,
-        limit: usize,
-        now: Millis,
-    ) -> Result<Page, TransitionError> {
-        if self.is_paused()? {
-            let keys = Vec::new();
-            return Ok(Page { now, until, keys, more: false, paused: true, misplaced: None });
-        }
-        let due = self.0.open_table(DUE)?;
-        let (mut keys, mut beyond, mut misplaced) = (Vec::<Key>::new(), Vec::<Key>::new(), None);
-        for entry in due.range::<(u64, &[u8])>((from.0, from.1.as_bytes())..)? {
-            // A key that is too late may precede others. The next key reveals that.
-            if keys.len() == limit || beyond.len() == 2 {
-                break;
-            }
-            let (key, _) = entry?;
-            let (time, id) = key.value();
-            let key: Key = (time, Arc::from(named(id)));
-            if beyond.last().or(keys.last()).is_some_and(|last| *last >= key) {
-                misplaced = misplaced.or_else(|| Some(key.clone()));
-            }
-            if time <= until && beyond.is_empty() { &mut keys } else { &mut beyond }.push(key);
-        }
-        let more = keys.len() == limit;
-        Ok(Page { now, until, keys, more, paused: false, misplaced })
-    }
-
-    pub(super) fn letter(&self, number: u64) -> Result<Option<Dead>, TransitionError> {
-        let dead = self.0.open_table(DEAD)?;
-        let found = dead.get(number)?;
-        found.map(|bytes| Ok(letter(number, bytes.value())?)).transpose()
-    }
-
-    pub(super) fn dead(
-        &self,
-        letters: Letters,
-        limit: usize,
-    ) -> Result<Vec<(u64, Dead)>, TransitionError> {
-        let dead = self.0.open_table(DEAD)?;
-        let bound = |number: Option<u64>| number.map_or(Bound::Unbounded, Bound::Excluded);
-        let read = |number, bytes: &[u8]| Ok((number, letter(number, bytes)?));
-        match letters {
-            Letters::After(number) => {
-                page(dead.range::<u64>((bound(number), Bound::Unbounded))?, limit, read)
-            }
-            Letters::Before(number) => {
-                page(dead.range::<u64>((Bound::Unbounded, bound(number)))?.rev(), limit, read)
-            }
-        }
     }
 }

@@ -14,7 +14,8 @@
 use super::error::{TransitionError, ambiguous, asserted, not_executed};
 use super::file::File;
 use super::reopen::ReopeningFile;
-use super::tables::{Changes, Snapshot, Transaction};
+use super::snapshot::Snapshot;
+use super::tables::{Changes, Transaction};
 use crate::error::DurableError;
 use crate::panics::{ignore_poison, quietly};
 use crate::store::Answer;

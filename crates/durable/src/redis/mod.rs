@@ -32,6 +32,8 @@ mod find;
 mod identity;
 mod idle;
 mod keys;
+mod leases;
+mod letters;
 mod link;
 mod load;
 mod mend;

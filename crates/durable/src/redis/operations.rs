@@ -14,26 +14,16 @@ use super::pubsub::Subscriber;
 use super::queue::{Operation, Queues};
 use super::scripts::Scripts;
 use crate::error::DurableError;
-use crate::model::bounds::LetterBounds;
 use crate::model::clock::{LATEST, Millis, StoreClock, present, system};
 use crate::model::event::Event;
-use crate::model::key::{Change, Key};
+use crate::model::key::Change;
 use crate::model::options::Existing;
-use crate::model::record::{Dead, DeadReason, Record};
+use crate::model::record::Record;
 use crate::store::ownership::Ownership;
-use crate::store::{
-    Answer, Cancelled, Due, Finish, Finished, Insert, Inserted, Lease, Leasing, Letters,
-    MAX_LIST_BYTES, Renewed,
-};
-use futures_util::StreamExt;
+use crate::store::{Answer, Cancelled, Due, Insert, Inserted, MAX_LIST_BYTES};
 use futures_util::future::try_join_all;
-use futures_util::stream;
 use redis::{Cmd, FromRedisValue, Script, Value, cmd};
 use std::sync::Arc;
-
-/// The number of dead letters that are requested at a time, and so the number that may be read in
-/// excess of a page.
-const LETTERS: usize = 8;
 
 pub(super) struct Operations {
     pub(super) link: Link,
@@ -45,15 +35,6 @@ pub(super) struct Operations {
     pub(super) queues: Queues<Self>,
     pub(super) identity: Identity,
     pub(super) damaged: Damaged,
-}
-
-/// The reply to a request for a lease.
-enum Leased {
-    Readable(Leasing),
-    /// The lease was granted but the record cannot be read, and will be restored.
-    Damaged(Operation, DurableError),
-    /// The index has a key without a record.
-    Missing,
 }
 
 /// A script with the keys and arguments that not all scripts have.
@@ -123,19 +104,13 @@ impl Operations {
     }
 
     /// Adds the address of the server of a timer to an error.
-    fn located_by_id(&self, id: &str, error: DurableError) -> DurableError {
+    pub(super) fn located_by_id(&self, id: &str, error: DurableError) -> DurableError {
         self.located(self.keys.location(id).partition, error)
     }
 
     pub(super) fn record(&self, id: &str, stored: Stored) -> Result<Record, DurableError> {
         let damaged = || self.located_by_id(id, DurableError::corrupt_timer(id));
         bytes::record(id, stored).ok_or_else(damaged)
-    }
-
-    fn dead_letter(&self, number: u64, bytes: &[u8]) -> Result<Dead, DurableError> {
-        let partition = self.of_number(number).0;
-        let damaged = || self.located(partition, DurableError::corrupt_letter(number));
-        bytes::letter(bytes).ok_or_else(damaged)
     }
 
     /// Sends a read-only command about a key.
@@ -335,220 +310,6 @@ impl Operations {
         });
         let counts = try_join_all(each).await?;
         Ok(counts.into_iter().fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1)))
-    }
-
-    /// Requests a lease. With `takes_over`, a paused store still grants the lease of a timer whose
-    /// last lease has expired.
-    pub(super) fn lease(self: &Arc<Self>, key: &Key, takes_over: bool) -> Answer<Leasing> {
-        let (due, id) = (key.0, key.1.to_string());
-        if self.damaged.has(&id) {
-            return Box::pin(std::future::ready(Ok(Leasing::NotFound)));
-        }
-        let operation = self.of_id("lease", &id).number(due);
-        let operation = operation.text(if takes_over { b"1" } else { b"" }).skip_if_dropped();
-        let name = id.clone();
-        let retry = if takes_over { RetryPolicy::Caller } else { RetryPolicy::Worker };
-        let leasing = self.change(retry, operation, move |operations, answer, now| {
-            operations.leased(&name, read(answer)?, now)
-        });
-        let operations = Arc::clone(self);
-        Box::pin(async move {
-            let error = match leasing.await {
-                Ok(Leased::Readable(leasing)) => return Ok(leasing),
-                Ok(Leased::Missing) => {
-                    operations.located_by_id(&id, DurableError::missing_timer(&id))
-                }
-                Err(DurableError::Corrupt { .. }) => {
-                    operations.located_by_id(&id, DurableError::corrupt_timer(&id))
-                }
-                Err(error) => return Err(error),
-                Ok(Leased::Damaged(restore, error)) => {
-                    // Whatever else is wrong with the timer, it is not delivered.
-                    let _ = operations.change(RetryPolicy::Worker, restore, |_, _, _| Ok(())).await;
-                    error
-                }
-            };
-            let new = operations.damaged.add(&id);
-            Ok(if new { Leasing::Unreadable(error) } else { Leasing::NotFound })
-        })
-    }
-
-    fn leased(
-        &self,
-        id: &str,
-        mut answer: Vec<Value>,
-        now: Millis,
-    ) -> Result<Leased, DurableError> {
-        let number = |place: usize| match answer.get(place) {
-            Some(Value::Int(number)) => u64::try_from(*number).map_err(|_| unexpected_reply()),
-            _ => Err(unexpected_reply()),
-        };
-        Ok(Leased::Readable(match number(0)? {
-            0 => Leasing::NotFound,
-            1 => Leasing::NotDue { due: number(1)?, now },
-            2 => {
-                let (fence, overrun) = (number(1)?, number(2)? == 1);
-                let (due, was) = (number(3)?, number(4)?);
-                let mut fields = answer.drain(5..).map(|field| match field {
-                    Value::BulkString(bytes) => Ok(bytes),
-                    _ => Err(unexpected_reply()),
-                });
-                let mut field = || fields.next().unwrap_or_else(|| Err(unexpected_reply()));
-                let stored = Stored { record: field()?, payload: field()?, next: field()? };
-                let record = match self.record(id, stored) {
-                    Ok(record) => record,
-                    Err(error) => {
-                        let restore = self.of_id("restore", id).number(fence).number(due);
-                        let restore = restore.number(was).number(u64::from(!overrun));
-                        return Ok(Leased::Damaged(restore, error));
-                    }
-                };
-                self.notify_if_near(id, record.due, now);
-                Leasing::Taken(Box::new(Lease { fence, now, due, overrun, record }))
-            }
-            3 => return Ok(Leased::Missing),
-            4 => Leasing::Paused,
-            _ => return Err(unexpected_reply()),
-        }))
-    }
-
-    /// A renewal whose attempt has ended is not sent any more.
-    pub(super) fn renew(self: &Arc<Self>, id: &str, fence: u64) -> Answer<Renewed> {
-        let operation = self.of_id("renew", id).number(fence).skip_if_dropped();
-        self.change(RetryPolicy::Worker, operation, |_, answer, _| match read(answer)? {
-            (0, _) => Ok(Renewed::Lost),
-            (1, length) => Ok(Renewed::Held { length, cancelled: false }),
-            (2, length) => Ok(Renewed::Held { length, cancelled: true }),
-            _ => Err(unexpected_reply()),
-        })
-    }
-
-    pub(super) fn finish(
-        self: &Arc<Self>,
-        id: String,
-        fence: u64,
-        finish: Finish,
-        bounds: LetterBounds,
-    ) -> Answer<Finished> {
-        let trims = matches!(finish, Finish::Dead { .. }) && !bounds.is_unbounded();
-        let name = if trims { "finish_bounded" } else { "finish" };
-        let operation = self.of_id(name, &id).number(fence);
-        let planned = |operation: Operation, next: Option<Millis>| match next {
-            Some(next) => operation.due(Due::At(next)),
-            None => operation.text(b""),
-        };
-        let operation = match finish {
-            Finish::Done { next } => {
-                planned(operation.text(b"done"), next).text(b"").number(0).number(0)
-            }
-            Finish::Retry { wait, error, counted } => {
-                let how: &[u8] = if counted { b"retry" } else { b"again" };
-                let operation = operation.text(how).due(Due::After(wait));
-                operation.text(error.as_bytes()).number(0).number(0)
-            }
-            Finish::Dead { reason, error, next } => {
-                // The repetition continues without this delivery, unless its rule was the reason.
-                let clear = u64::from(reason != DeadReason::Rule);
-                let operation = planned(operation.text(b"dead"), next).text(error.as_bytes());
-                let operation = operation.number(bytes::reason(reason)).number(clear);
-                if trims { operation.number(bounds.most).number(bounds.age) } else { operation }
-            }
-        };
-        self.change(RetryPolicy::Worker, operation, move |operations, answer, now| {
-            let (answer, due): (u8, Millis) = read(answer)?;
-            if due != 0 {
-                operations.notify_if_near(&id, due, now);
-            }
-            match answer {
-                0 => Ok(Finished::TooLate),
-                1 => Ok(Finished::Accepted),
-                2 => Ok(Finished::Cancelled),
-                _ => Err(unexpected_reply()),
-            }
-        })
-    }
-
-    /// Combines a partition and a letter's number there to a number in the order of time.
-    pub(super) fn number(&self, partition: u64, inner: u64) -> u64 {
-        inner * self.keys.partitions() + partition
-    }
-
-    pub(super) fn of_number(&self, number: u64) -> (u64, u64) {
-        (number % self.keys.partitions(), number / self.keys.partitions())
-    }
-
-    pub(super) async fn dead(
-        &self,
-        mut letters: Letters,
-        limit: usize,
-    ) -> Result<Vec<(u64, Dead)>, DurableError> {
-        let (mut page, mut length) = (Vec::new(), 0);
-        loop {
-            let numbers = self.letter_numbers(letters, limit).await?;
-            let last = numbers.last().copied();
-            let found = numbers.into_iter().map(|number| async move {
-                Ok::<_, DurableError>((number, self.letter_bytes(number).await?))
-            });
-            let mut found = stream::iter(found).buffered(LETTERS);
-            while length < MAX_LIST_BYTES
-                && let Some(next) = found.next().await
-            {
-                let (number, bytes) = next?;
-                // A letter that was deleted in the meantime is left out.
-                let Some(bytes) = bytes else { continue };
-                length += bytes.len();
-                page.push((number, self.dead_letter(number, &bytes)?));
-            }
-            // Only the end of the list is an empty page.
-            match last {
-                Some(last) if page.is_empty() => letters = letters.beyond(last),
-                _ => return Ok(page),
-            }
-        }
-    }
-
-    pub(super) async fn letter(&self, number: u64) -> Result<Option<Dead>, DurableError> {
-        let found = self.letter_bytes(number).await?;
-        found.map(|bytes| self.dead_letter(number, &bytes)).transpose()
-    }
-
-    async fn letter_bytes(&self, number: u64) -> Result<Option<Vec<u8>>, DurableError> {
-        let (partition, inner) = self.of_number(number);
-        let [letters, _] = self.keys.dead(partition);
-        let mut command = cmd("HGET");
-        command.arg(&letters).arg(inner);
-        self.query(&letters, command).await
-    }
-
-    pub(super) async fn redrive(self: Arc<Self>, number: u64) -> Result<bool, DurableError> {
-        let Some(dead) = self.letter(number).await? else { return Ok(false) };
-        let (_, inner) = self.of_number(number);
-        let Dead { id, mut record, .. } = dead;
-        record.settings.time_to_live = None;
-        let Record { settings, planned, error, payload, .. } = &record;
-        let Location { partition, bucket } = self.keys.location(&id);
-        let operation = Operation::new(partition, "redrive").number(inner).text(id.as_bytes());
-        let Encoded { record, payload, .. } =
-            bytes::resting(&id, settings, 0, *planned, error, payload);
-        let operation = operation.number(bucket).text(&record).text(payload);
-        let redriven =
-            self.change(RetryPolicy::Caller, operation, move |operations, answer, now| {
-                let (answer, due): (u8, Millis) = read(answer)?;
-                match answer {
-                    0 => return Ok(false),
-                    1 => operations.notify_if_near(&id, due, now),
-                    3 => return Err(DurableError::Exists),
-                    _ => return Err(unexpected_reply()),
-                }
-                Ok(true)
-            });
-        redriven.await
-    }
-
-    pub(super) fn delete_dead_letter(self: &Arc<Self>, number: u64) -> Answer<bool> {
-        let (partition, inner) = self.of_number(number);
-        let operation = Operation::new(partition, "delete_letter").number(inner);
-        self.change(RetryPolicy::Caller, operation, |_, answer, _| Ok(read::<u8>(answer)? == 1))
     }
 
     pub(super) async fn discard(self: Arc<Self>, id: String) -> Result<bool, DurableError> {

@@ -1,0 +1,127 @@
+//! The dead letters of an embedded store.
+
+#![forbid(unsafe_code)]
+
+use super::error::TransitionError;
+use super::snapshot::{Snapshot, page};
+use super::tables::{DEAD, Transaction};
+use crate::error::DurableError;
+use crate::model::bounds::LetterBounds;
+use crate::model::clock::Millis;
+use crate::model::record::{Dead, DeadReason, Record};
+use crate::store::Letters;
+use redb::{AccessGuard, ReadableTable, ReadableTableMetadata};
+use std::ops::Bound;
+
+fn letter(number: u64, bytes: &[u8]) -> Result<Dead, DurableError> {
+    Dead::decode(bytes).ok_or_else(|| DurableError::corrupt_letter(number))
+}
+
+/// Returns the number of a letter, and when it was given up. A letter that cannot be read is never
+/// too old.
+pub(super) fn letter_age(
+    (number, bytes): (AccessGuard<'_, u64>, AccessGuard<'_, &'static [u8]>),
+) -> (u64, Millis) {
+    let died = Dead::decode(bytes.value()).map_or(Millis::MAX, |dead| dead.died);
+    (number.value(), died)
+}
+
+impl Transaction {
+    pub(super) fn add_letter(
+        &mut self,
+        id: &str,
+        reason: DeadReason,
+        error: String,
+        found: &Record,
+        now: Millis,
+    ) -> Result<(), TransitionError> {
+        let mut record = Record { fence: None, paused: false, error, next: None, ..found.clone() };
+        if reason != DeadReason::Rule {
+            // The repetition continues without this delivery.
+            record.settings.rule = None;
+        }
+        let dead = Dead { id: id.to_owned(), died: now, reason, record };
+        let number = self.number("dead")?;
+        self.inner.open_table(DEAD)?.insert(number, &dead.encode()[..])?;
+        Ok(())
+    }
+
+    /// Deletes some of the oldest letters beyond the bounds. A letter that cannot be read, or was
+    /// written when the clock was ahead, has no age, and the letters behind it can be deleted.
+    pub(super) fn trim_letters(
+        &mut self,
+        bounds: &LetterBounds,
+        now: Millis,
+    ) -> Result<(), TransitionError> {
+        if bounds.is_unbounded() {
+            return Ok(());
+        }
+        let mut dead = self.inner.open_table(DEAD)?;
+        let (mut count, mut excess) = (dead.len()?, Vec::new());
+        for entry in dead.iter()?.take(LetterBounds::AHEAD) {
+            let (number, died) = letter_age(entry?);
+            if bounds.exclude(count, died, now) {
+                excess.push(number);
+                count -= 1;
+            } else if died <= now {
+                break;
+            }
+            if excess.len() == LetterBounds::AT_ONCE {
+                break;
+            }
+        }
+        for number in excess {
+            dead.remove(number)?;
+        }
+        Ok(())
+    }
+
+    fn find_dead(&mut self, number: u64) -> Result<Option<Dead>, TransitionError> {
+        let dead = self.inner.open_table(DEAD)?;
+        let Some(found) = dead.get(number)? else { return Ok(None) };
+        self.weight += found.value().len();
+        Ok(Some(letter(number, found.value())?))
+    }
+
+    pub(super) fn redrive(&mut self, number: u64, now: Millis) -> Result<bool, TransitionError> {
+        let Some(dead) = self.find_dead(number)? else { return Ok(false) };
+        if self.find(&dead.id)?.is_some() {
+            return Err(DurableError::Exists.into());
+        }
+        let mut record = Record { due: now, attempt: 0, ..dead.record };
+        record.settings.time_to_live = None;
+        self.inner.open_table(DEAD)?.remove(number)?;
+        self.write(&dead.id, None, Some(&record))?;
+        Ok(true)
+    }
+
+    pub(super) fn delete_dead_letter(&mut self, number: u64) -> Result<bool, TransitionError> {
+        Ok(self.inner.open_table(DEAD)?.remove(number)?.is_some())
+    }
+}
+
+impl Snapshot {
+    pub(super) fn letter(&self, number: u64) -> Result<Option<Dead>, TransitionError> {
+        let dead = self.0.open_table(DEAD)?;
+        let found = dead.get(number)?;
+        found.map(|bytes| Ok(letter(number, bytes.value())?)).transpose()
+    }
+
+    pub(super) fn dead(
+        &self,
+        letters: Letters,
+        limit: usize,
+    ) -> Result<Vec<(u64, Dead)>, TransitionError> {
+        let dead = self.0.open_table(DEAD)?;
+        let bound = |number: Option<u64>| number.map_or(Bound::Unbounded, Bound::Excluded);
+        let read = |number, bytes: &[u8]| Ok((number, letter(number, bytes)?));
+        match letters {
+            Letters::After(number) => {
+                page(dead.range::<u64>((bound(number), Bound::Unbounded))?, limit, read)
+            }
+            Letters::Before(number) => {
+                page(dead.range::<u64>((Bound::Unbounded, bound(number)))?.rev(), limit, read)
+            }
+        }
+    }
+}
