@@ -11,9 +11,9 @@ mod view;
 
 use super::call::Caller;
 use super::config::Limits;
+use super::gate::{Gate, pass};
 use super::health::Health;
 use super::history::History;
-use super::limits::{Gate, pass};
 use super::problem::{PROBLEM, Problem};
 use axum::extract::{DefaultBodyLimit, State};
 use axum::middleware::from_fn_with_state;

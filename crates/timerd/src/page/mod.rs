@@ -8,7 +8,7 @@ mod view;
 
 use super::api::{App, no_such_method};
 use super::extract::{InForm, InQuery};
-use super::limits::{Door, Gate, within};
+use super::gate::{Door, Gate, within};
 use super::problem::Problem;
 use super::serve::Peer;
 use axum::Router;

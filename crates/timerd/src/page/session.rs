@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 use crate::config::{Arguments, Page};
-use crate::limits::Gate;
+use crate::gate::Gate;
 use crate::tokens;
 use axum_extra::extract::cookie::{Cookie, Key, SameSite, SignedCookieJar};
 use http::HeaderMap;
