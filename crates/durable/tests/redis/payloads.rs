@@ -2,6 +2,7 @@
 
 use crate::common::bench::{Bench, SECOND, quick, wait};
 use crate::common::redis::OneNode;
+use crate::renewals::renewal;
 use tourbillon_durable::{Cancelled, Existing, Finding, Inserted, Outcome};
 
 const LONG: usize = 1 << 20;
@@ -34,13 +35,10 @@ fn a_retry_and_a_renewal_do_not_write_a_long_payload() {
         begin.send(result).unwrap();
         comes
     });
-    let due = || wait(timers.get("id")).unwrap().map(|timer| timer.due);
     for _ in 0..attempts {
         bench.advance(4 * SECOND);
         let fails = begun.recv_timeout(60 * SECOND).expect("an attempt begins");
-        let leased = due();
-        bench.advance(2 * SECOND);
-        bench.place.server.wait_for("a renewal", |_| due() != leased);
+        renewal(&bench);
         drop(fails);
         assert!(matches!(running.next().outcome, Outcome::Retry { .. }));
     }
