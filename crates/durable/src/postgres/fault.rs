@@ -134,8 +134,8 @@ fn io_error(error: &Error) -> Option<&io::Error> {
     std::error::Error::source(error).and_then(|source| source.downcast_ref())
 }
 
-/// Returns `true` if the client left a server that cannot be written. Such an error of the system
-/// has a number.
+/// Returns `true` if the client left a server that cannot be written. If the error came from the
+/// system, it would have a number.
 fn is_read_only(error: &Error) -> bool {
     io_error(error).is_some_and(|error| {
         error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none()
