@@ -9,13 +9,6 @@ use tourbillon::ManualClock;
 /// Milliseconds since 1970 in UTC, the unit of all times in a store.
 pub(crate) type Millis = u64;
 
-/// How long a call to a server is retried by default.
-pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// How long a call to a server is retried at most. For an hour, a server recognises an operation
-/// that is sent again.
-pub(crate) const MAX_CALL_TIMEOUT: Duration = Duration::from_secs(600);
-
 /// The latest due time, the end of the year 9999.
 pub(crate) const LATEST: Millis = 253_402_300_799_999;
 

@@ -4,7 +4,8 @@
 
 use crate::error::DurableError;
 use crate::model::bounds::LetterBounds;
-use crate::model::clock::{CALL_TIMEOUT, MAX_CALL_TIMEOUT, StoreClock, millis_up};
+use crate::model::clock::{StoreClock, millis_up};
+use crate::store::call_timeout;
 use crate::store::credentials::Credentials;
 #[cfg(feature = "postgres-tls")]
 use crate::store::tls::Tls;
@@ -51,7 +52,7 @@ impl PostgresOptions {
         Self {
             name: name.to_owned(),
             connections: 8,
-            call_timeout: CALL_TIMEOUT,
+            call_timeout: call_timeout::DEFAULT,
             polls: false,
             clock: None,
             bounds: LetterBounds::default(),
@@ -70,8 +71,8 @@ impl PostgresOptions {
         self
     }
 
-    /// Sets how long a call is retried while the server cannot be reached or does not reply, at
-    /// most ten minutes, by default 5 s. The call then fails with [`DurableError::Unreachable`].
+    /// Sets how long a call is retried while the server cannot be reached or does not reply, 10 ms
+    /// to ten minutes, by default 5 s. The call then fails with [`DurableError::Unreachable`].
     /// Calls that read many rows are retried for two minutes, or for this time if it is longer.
     /// Workers retry until they succeed.
     ///
@@ -89,7 +90,7 @@ impl PostgresOptions {
     /// ```
     #[must_use]
     pub fn call_timeout(mut self, timeout: Duration) -> Self {
-        self.call_timeout = timeout.min(MAX_CALL_TIMEOUT);
+        self.call_timeout = call_timeout::bounded(timeout);
         self
     }
 

@@ -8,7 +8,7 @@
 
 use super::cluster::Cluster;
 use super::fault::{Fault, Setting, refused};
-use super::node::{Connection, Node, Origin, PAUSES, REPLY_TIMEOUT};
+use super::node::{CONNECT_TIMEOUT, Connection, Node, Origin, PAUSES, REPLY_TIMEOUT};
 use crate::error::DurableError;
 use futures_util::future::BoxFuture;
 use redis::{Client, Cmd, FromRedisValue, RedisError, RedisResult, Value, cmd};
@@ -54,8 +54,7 @@ impl Link {
             let setting = Setting { is_cluster: true, ..Setting::default() };
             let refused = |error| Fault::of(&error, setting).into_error().at(&names.join(", "));
             let late = |_| DurableError::Unreachable("connecting timed out".to_owned());
-            let limit = nodes.iter().map(|node| node.call_timeout).max().unwrap_or_default();
-            let cluster = tokio::time::timeout(limit, Cluster::connect(nodes)).await;
+            let cluster = tokio::time::timeout(CONNECT_TIMEOUT, Cluster::connect(nodes)).await;
             let cluster = cluster.map_err(late).map_err(|error| error.at(&names.join(", ")))?;
             Ok(Self::Cluster(Arc::new(cluster.map_err(refused)?)))
         })

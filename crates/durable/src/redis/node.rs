@@ -26,6 +26,10 @@ use tourbillon::{Clock, MonotonicClock};
 /// The reply timeout.
 pub(super) const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// The timeout of connecting to a server, including the requests to its sentinels or to the nodes
+/// of its cluster. Workers need connections too, so this is not the timeout of a call.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// The first and the longest wait before a retry.
 pub(super) const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(500)];
 
@@ -274,7 +278,7 @@ async fn connect(origin: &Origin) -> RedisResult<(Client, ConnectionManager, u64
         Ok((client, connection, version))
     };
     let late = |_| Err(io::Error::new(io::ErrorKind::TimedOut, "connecting timed out").into());
-    tokio::time::timeout(origin.call_timeout, connected).await.unwrap_or_else(late)
+    tokio::time::timeout(CONNECT_TIMEOUT, connected).await.unwrap_or_else(late)
 }
 
 fn config() -> ConnectionManagerConfig {

@@ -4,7 +4,8 @@
 
 use crate::error::DurableError;
 use crate::model::bounds::LetterBounds;
-use crate::model::clock::{CALL_TIMEOUT, MAX_CALL_TIMEOUT, StoreClock, millis_up};
+use crate::model::clock::{StoreClock, millis_up};
+use crate::store::call_timeout;
 use crate::store::credentials::Credentials;
 #[cfg(feature = "redis-tls")]
 use crate::store::tls::Tls;
@@ -45,7 +46,7 @@ impl RedisOptions {
         Self {
             name: name.to_owned(),
             partitions: 16,
-            call_timeout: CALL_TIMEOUT,
+            call_timeout: call_timeout::DEFAULT,
             clock: None,
             may_evict: false,
             bounds: LetterBounds::default(),
@@ -69,8 +70,8 @@ impl RedisOptions {
         self
     }
 
-    /// Sets how long a call is retried while the server cannot be reached or does not reply, at
-    /// most ten minutes, by default 5 s. The call then fails with [`DurableError::Unreachable`].
+    /// Sets how long a call is retried while the server cannot be reached or does not reply, 10 ms
+    /// to ten minutes, by default 5 s. The call then fails with [`DurableError::Unreachable`].
     /// Workers retry until they succeed.
     ///
     /// To give up earlier on one call, drop its future.
@@ -87,7 +88,7 @@ impl RedisOptions {
     /// ```
     #[must_use]
     pub fn call_timeout(mut self, timeout: Duration) -> Self {
-        self.call_timeout = timeout.min(MAX_CALL_TIMEOUT);
+        self.call_timeout = call_timeout::bounded(timeout);
         self
     }
 

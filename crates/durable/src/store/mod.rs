@@ -8,6 +8,8 @@
 #![forbid(unsafe_code)]
 
 #[cfg(any(feature = "postgres", feature = "redis"))]
+pub(crate) mod call_timeout;
+#[cfg(any(feature = "postgres", feature = "redis"))]
 pub(crate) mod credentials;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 pub(crate) mod ownership;

@@ -466,7 +466,7 @@ impl PostgresServer {
         let loaded = "select pg_conf_load_time()";
         let before = self.order(loaded);
         self.order("select pg_reload_conf()");
-        // A new session is told after all existing sessions.
+        // The server signals all sessions before a new session sees another time of the load.
         self.wait_for(setting, |server| server.order(loaded) != before);
     }
 

@@ -315,7 +315,7 @@ impl Gated {
 
 fn a_call_is_retried_as_long_as_it_may_be<H: Host>() {
     let Some(server) = H::start_host() else { return };
-    let (hasty, process) = (server.process_with(server.port(), SECOND / 10), server.process());
+    let (hasty, process) = (server.process_with(server.port(), SECOND), server.process());
     server.kill();
     let insert = |process: &Process| {
         let timers = process.timers.clone();
