@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::days::Days;
 use super::dialect::Dialect;
 use super::error::CalendarError;
 use super::exclusions::Exclusions;
@@ -313,7 +314,7 @@ impl<'e> CalendarBuilder<'e> {
         };
         let now = Timestamp::try_from(calendar.wall.now()).ok();
         // A wall clock outside the range of calendars may be corrected later.
-        let known = now.filter(|now| now.to_zoned(TimeZone::UTC).year() < Expression::END_YEAR);
+        let known = now.filter(|now| now.to_zoned(TimeZone::UTC).year() < Days::END_YEAR);
         match known.and_then(|now| calendar.without_occurrence(now)) {
             Some(never) => Err(CalendarError::Never(never)),
             None => Ok(calendar),

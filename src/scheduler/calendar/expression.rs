@@ -1,13 +1,10 @@
-//! [`Expression`]: the times of a cron expression, on a wall clock that is never set. Only this
-//! file knows the crate that finds them (`croner`).
+//! [`Expression`]: the times of a cron expression, on a wall clock that is never set.
 
 #![forbid(unsafe_code)]
 
 use super::dialect::Dialect;
 use super::error::CalendarError;
 use super::grammar::Fields;
-use croner::Cron;
-use croner::parser::{CronParser, Seconds, Year};
 use jiff::SignedDuration;
 use jiff::civil::{DateTime, Time};
 
@@ -16,73 +13,71 @@ use jiff::civil::{DateTime, Time};
 pub(super) struct Expression {
     /// The text as it was given.
     text: String,
-    cron: Cron,
-    /// The number of days before the last of a month, if the expression counts from there. `cron`
-    /// then finds every day of a month that the expression can select.
-    before_last: Option<i8>,
-    /// `true` for fixed times, `false` for a step.
-    pub(super) fixed: bool,
-    /// One bit for each second, minute and hour of the expression.
-    time: [u64; 3],
+    fields: Fields,
 }
 
 /// All seconds, minutes and hours.
 const ALWAYS: [u64; 3] = [(1 << 60) - 1, (1 << 60) - 1, (1 << 24) - 1];
 
 impl Expression {
-    /// The first year without times.
-    pub(super) const END_YEAR: i16 = 5000;
-
     /// Parses an expression that selects times. Without seconds, it selects the full minutes.
     pub(super) fn read(text: &str, dialect: Dialect) -> Result<Self, CalendarError> {
-        Self::of(text, Fields::read(text, dialect, "0")?)
+        Ok(Self { text: text.to_owned(), fields: Fields::read(text, dialect, "0")? })
     }
 
     /// Parses an expression that excludes times. Without seconds, it excludes whole minutes.
     pub(super) fn read_exclusion(text: &str, dialect: Dialect) -> Result<Self, CalendarError> {
-        Self::of(text, Fields::read(text, dialect, "*")?)
+        Ok(Self { text: text.to_owned(), fields: Fields::read(text, dialect, "*")? })
     }
 
-    /// Creates an expression from its parsed fields.
-    fn of(text: &str, fields: Fields) -> Result<Self, CalendarError> {
-        let Fields { text: canonical, time, fixed, before_last, both_days } = fields;
-        let parser = CronParser::builder().seconds(Seconds::Required).year(Year::Required);
-        let text = text.to_owned();
-        match parser.dom_and_dow(both_days).build().parse(&canonical) {
-            Ok(cron) => Ok(Self { text, cron, before_last, fixed, time }),
-            // The crate reads everything that the grammar accepts, unless its version differs.
-            Err(_) => Err(CalendarError::Expression {
-                part: text.clone(),
-                expression: text,
-                field: None,
-                reason: "not supported",
-                allowed: None,
-            }),
-        }
+    /// Returns `true` for fixed times, `false` for a step.
+    pub(super) fn is_fixed(&self) -> bool {
+        self.fields.fixed
     }
 
     /// Returns the first time after `time`. If `inclusive`, `time` itself counts.
     pub(super) fn next(&self, time: &DateTime, inclusive: bool) -> Option<DateTime> {
-        let mut next = self.cron.find_next_occurrence(time, inclusive).ok()?;
-        // One day of each month matches, so this ends within the selected months.
-        while self.before_last.is_some_and(|days| next.day() != next.date().days_in_month() - days)
-        {
-            next = self.cron.find_next_occurrence(&Self::midnight_after(next)?, true).ok()?;
+        let whole = time.date().to_datetime(time.time().with().subsec_nanosecond(0).build().ok()?);
+        let seconds = SignedDuration::from_secs(if inclusive { 0 } else { 1 });
+        let from = whole.checked_add(seconds).ok()?;
+        let days = &self.fields.days;
+        let mut date = days.first_from(from.date())?;
+        if date == from.date() {
+            match self.time_from(from.time()) {
+                Some(time) => return Some(date.to_datetime(time)),
+                None => date = days.first_from(date.tomorrow().ok()?)?,
+            }
         }
-        Some(next)
+        Some(date.to_datetime(self.time_from(Time::midnight())?))
+    }
+
+    /// Returns the first time of day from `time` on.
+    fn time_from(&self, time: Time) -> Option<Time> {
+        let [seconds, minutes, hours] = self.fields.time;
+        let at = |hour: Option<i8>, minute: Option<i8>, second: Option<i8>| {
+            Time::new(hour?, minute?, second?, 0).ok()
+        };
+        let hour = Some(time.hour()).filter(|hour| selects(hours, *hour));
+        let minute = Some(time.minute()).filter(|minute| selects(minutes, *minute));
+        at(hour, minute, first(seconds, time.second()))
+            .or_else(|| at(hour, first(minutes, time.minute() + 1), first(seconds, 0)))
+            .or_else(|| at(first(hours, time.hour() + 1), first(minutes, 0), first(seconds, 0)))
     }
 
     /// Returns `true` if `time` is one of its times.
     pub(super) fn names(&self, time: &DateTime) -> bool {
-        let days = time.date().days_in_month() - time.day();
-        self.before_last.is_none_or(|before| before == days)
-            && self.cron.is_time_matching(time).unwrap_or(false)
+        let Fields { time: [seconds, minutes, hours], days, .. } = &self.fields;
+        selects(*seconds, time.second())
+            && selects(*minutes, time.minute())
+            && selects(*hours, time.hour())
+            && days.select(time.date())
     }
 
     /// Returns `time`, or the first time after it that is not one of its times.
     pub(super) fn unnamed_from(&self, mut time: DateTime) -> Option<DateTime> {
         while self.names(&time) {
-            let [seconds, minutes, hours] = [0, 1, 2].map(|unit| self.time[unit] == ALWAYS[unit]);
+            let [seconds, minutes, hours] =
+                [0, 1, 2].map(|unit| self.fields.time[unit] == ALWAYS[unit]);
             let of_day = time.time();
             time = match (seconds, minutes, hours) {
                 (false, ..) => time.checked_add(SignedDuration::from_secs(1)).ok()?,
@@ -105,7 +100,7 @@ impl Expression {
 
     /// Returns `true` if each of its times of day is also in `other`.
     pub(super) fn is_within_hours_of(&self, other: &Self) -> bool {
-        self.time.iter().zip(other.time).all(|(time, other)| time & !other == 0)
+        self.fields.time.iter().zip(other.fields.time).all(|(time, other)| time & !other == 0)
     }
 
     /// Returns the midnight at the end of the day of `time`.
@@ -117,4 +112,14 @@ impl Expression {
     pub(super) fn text(&self) -> &str {
         &self.text
     }
+}
+
+/// Returns `true` if `bits` has a bit for this second, minute or hour.
+fn selects(bits: u64, number: i8) -> bool {
+    bits >> number & 1 == 1
+}
+
+/// Returns the first second, minute or hour from `number` on that `bits` has a bit for.
+fn first(bits: u64, number: i8) -> Option<i8> {
+    (number..60).find(|&number| selects(bits, number))
 }

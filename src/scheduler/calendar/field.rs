@@ -13,6 +13,8 @@
 #![forbid(unsafe_code)]
 
 use super::dialect::Dialect;
+use super::relative_day::RelativeDay;
+use jiff::civil::Date;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
@@ -25,9 +27,6 @@ const WEEKDAYS: [&str; 7] = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
 const OPEN_WEEKDAYS: &str = "programs differ about the Sunday at the end of such a step; use a \
                              range such as `1-6/3`, or a list";
 
-/// The possible numbers of days in a month.
-const LENGTHS: RangeInclusive<i8> = 28..=31;
-
 /// The grammar of one field.
 pub(super) struct CronField {
     pub(super) name: &'static str,
@@ -36,7 +35,7 @@ pub(super) struct CronField {
     allowed: RangeInclusive<u16>,
     /// The number of different values before they repeat.
     cycle: u16,
-    /// The first number as `croner` counts it. For weekdays, Sunday is 0.
+    /// The first number in [`FieldValues`]. For weekdays, Sunday is 0.
     first: u16,
     dialect: Dialect,
 }
@@ -52,19 +51,15 @@ enum Kind {
 }
 
 /// The values that a field selects.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct FieldValues {
-    /// The numbers as `croner` counts them.
+    /// The numbers. For weekdays, Sunday is 0.
     pub(super) numbers: BTreeSet<u16>,
-    /// Days that depend on the month, in the notation of `croner`.
-    words: Vec<String>,
+    relative: Vec<RelativeDay>,
     /// `true` if the field is only a star or a question mark.
-    any: bool,
+    pub(super) any: bool,
     /// `true` if the field has a step from a star or from a number.
     pub(super) is_open: bool,
-    /// The number of days before the last of a month, if the field counts from there. In that case
-    /// `numbers` lists every day of a month that the expression can select.
-    pub(super) before_last: Option<i8>,
 }
 
 /// The reason why a part of a field is invalid.
@@ -125,7 +120,7 @@ impl CronField {
                 FieldValues { any: true, ..FieldValues::default() }
             }
             (Kind::DayOfMonth, "LW") => {
-                FieldValues { words: vec!["LW".to_owned()], ..FieldValues::default() }
+                FieldValues { relative: vec![RelativeDay::LastWorkday], ..FieldValues::default() }
             }
             (Kind::DayOfWeek, "L") if quartz => {
                 FieldValues { numbers: BTreeSet::from([6]), ..FieldValues::default() }
@@ -144,11 +139,10 @@ impl CronField {
         if days.contains(|sign: char| !sign.is_ascii_digit()) {
             return Err(("`L-` needs a number of days, alone in its field", None));
         }
-        let before = days.parse::<i8>().ok().filter(|days| days < LENGTHS.end());
+        let before = days.parse::<i8>().ok().filter(|days| *days <= 30);
         let before = before.ok_or(("too many days before the last of a month", Some(0..=30)))?;
-        let days = LENGTHS.filter_map(|length| u16::try_from(length - before).ok());
-        let numbers = days.filter(|&day| day > 0).collect();
-        Ok(Some(FieldValues { numbers, before_last: Some(before), ..FieldValues::default() }))
+        let relative = vec![RelativeDay::BeforeLast(before)];
+        Ok(Some(FieldValues { relative, ..FieldValues::default() }))
     }
 
     /// Parses one item of a list and adds its values.
@@ -160,8 +154,8 @@ impl CronField {
             Some((base, step)) => (base, Some(self.step(step)?)),
             None => (part, None),
         };
-        if let (None, Some(word)) = (step, self.word(base)?) {
-            values.words.push(word);
+        if let (None, Some(day)) = (step, self.relative(base)?) {
+            values.relative.push(day);
             return Ok(());
         }
         let last = self.allowed.start() + self.cycle - 1;
@@ -208,21 +202,22 @@ impl CronField {
     }
 
     /// Parses a day that depends on the month.
-    fn word(&self, text: &str) -> Result<Option<String>, Unread> {
+    fn relative(&self, text: &str) -> Result<Option<RelativeDay>, Unread> {
+        let weekday = |day: &str| Ok(self.in_cycle(self.value(day)?));
         match self.kind {
-            Kind::DayOfMonth if text == "L" => Ok(Some(text.to_owned())),
+            Kind::DayOfMonth if text == "L" => Ok(Some(RelativeDay::BeforeLast(0))),
             Kind::DayOfMonth if text == "LW" => Err(("`LW` must be alone in its field", None)),
             Kind::DayOfMonth => match text.strip_suffix('W') {
-                Some(day) => Ok(Some(format!("{}W", self.value(day)?))),
+                Some(day) => Ok(Some(RelativeDay::NearestWorkday(self.value(day)?))),
                 None => Ok(None),
             },
             Kind::DayOfWeek => match (text.split_once('#'), text.strip_suffix('L')) {
                 (Some((day, nth)), _) => {
                     let nth = within(nth, 1..=5, "out of range after `#`", "not a number")?;
-                    Ok(Some(format!("{}#{nth}", self.in_cycle(self.value(day)?))))
+                    Ok(Some(RelativeDay::Nth(weekday(day)?, nth)))
                 }
                 (None, Some("")) => Err(("`L` must follow a weekday, as in `5L`", None)),
-                (None, Some(day)) => Ok(Some(format!("{}L", self.in_cycle(self.value(day)?)))),
+                (None, Some(day)) => Ok(Some(RelativeDay::Last(weekday(day)?))),
                 (None, None) => Ok(None),
             },
             _ => Ok(None),
@@ -266,13 +261,9 @@ impl CronField {
 }
 
 impl FieldValues {
-    /// Returns the field in the notation of `croner`.
-    pub(super) fn text(&self) -> String {
-        if self.any {
-            return "*".to_owned();
-        }
-        let numbers = self.numbers.iter().map(u16::to_string);
-        numbers.chain(self.words.iter().cloned()).collect::<Vec<_>>().join(",")
+    /// Returns `true` if the field selects a number, which is a part of `date`.
+    pub(super) fn select(&self, number: u16, date: Date) -> bool {
+        self.any || self.numbers.contains(&number) || self.relative.iter().any(|day| day.is(date))
     }
 }
 

@@ -1,28 +1,20 @@
-//! [`Fields`]: the grammar of whole expressions. An expression of any dialect is translated into
-//! one form for `croner`, which has seven fields of plain lists. Names, ranges that wrap around,
-//! steps and errors are handled here alone. Weekdays count from 0 for Sunday in that form.
-//!
-//! The expressions are not passed to croner as they are. Its parser substitutes names before it
-//! splits the text, so that `JAN1` becomes November, and its errors do not state the bounds.
+//! [`Fields`]: the grammar of whole expressions, in any dialect.
 
 #![forbid(unsafe_code)]
 
+use super::days::Days;
 use super::dialect::Dialect;
 use super::error::CalendarError;
 use super::field::{CronField, FieldError, FieldValues};
 
-/// A cron expression in the form for `croner`.
+/// The parsed fields of a cron expression.
+#[derive(Clone)]
 pub(super) struct Fields {
-    /// All seven fields.
-    pub(super) text: String,
+    pub(super) days: Days,
     /// One bit for each second, minute and hour of the expression.
     pub(super) time: [u64; 3],
     /// `true` for fixed times, `false` for a step.
     pub(super) fixed: bool,
-    /// The number of days before the last of a month, if the expression counts from there.
-    pub(super) before_last: Option<i8>,
-    /// `true` if a time must match both days, `false` if one of them is enough.
-    pub(super) both_days: bool,
 }
 
 /// The index of the day of the month among the fields.
@@ -48,16 +40,15 @@ impl Fields {
             check_days(days).map_err(|error| invalid(DAY_OF_WEEK, error))?;
         }
         let starts_with_star = |day: &str| day.len() > 1 && day.starts_with('*');
-        let [second, minute, hour, ..] = &values;
+        let both = dialect == Dialect::Unix && days.into_iter().any(starts_with_star);
+        let [second, minute, hour, of_month, months, of_week, years] = values;
         let time = [second, minute, hour];
         let bits =
             |field: &FieldValues| field.numbers.iter().fold(0, |bits, number| bits | 1 << number);
         Ok(Self {
-            text: values.each_ref().map(FieldValues::text).join(" "),
-            time: time.map(bits),
+            time: time.each_ref().map(bits),
             fixed: !time.iter().any(|field| field.is_open),
-            before_last: values[DAY_OF_MONTH].before_last,
-            both_days: dialect == Dialect::Unix && days.into_iter().any(starts_with_star),
+            days: Days { of_month, months, of_week, years, both },
         })
     }
 }

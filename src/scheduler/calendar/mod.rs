@@ -1,5 +1,5 @@
 //! Calendars as a [`Rule`]: cron expressions in a time zone. Only this module knows the wall clock
-//! and the crates for calendars (`croner`, `jiff`).
+//! and the crate for calendars (`jiff`).
 //!
 //! The wheel runs on monotonic time, but the wall clock may be set at any moment. Therefore nothing
 //! is armed far ahead. The rule asks to be asked again after [`POLL_INTERVAL`] at most, and reads
@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod builder;
+mod days;
 mod dialect;
 mod error;
 mod exclusions;
@@ -21,6 +22,7 @@ mod field;
 mod grammar;
 mod listing;
 mod occurrences;
+mod relative_day;
 mod zone;
 
 pub use builder::{CalendarBuilder, MissedTimes};

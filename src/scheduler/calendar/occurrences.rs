@@ -4,8 +4,7 @@
 //!
 //! Both follow Vixie's cron. A step follows the wall clock through a repeated hour, while a fixed
 //! time is not repeated in it, whether the zone or a user has set the clock back. An expression
-//! with a star is a step, and every other expression has fixed times. croner treats lists as steps,
-//! so it is only used to find times on a wall clock that never changes.
+//! with a star is a step, and every other expression has fixed times.
 
 #![forbid(unsafe_code)]
 
@@ -34,13 +33,13 @@ pub(super) struct Occurrences<'c> {
 impl Occurrences<'_> {
     /// Returns the first occurrence after `after`.
     pub(super) fn after(self, after: Timestamp) -> Option<Timestamp> {
-        if self.expression.fixed { self.fixed_after(after) } else { self.step_after(after) }
+        if self.expression.is_fixed() { self.fixed_after(after) } else { self.step_after(after) }
     }
 
     /// Returns the latest time that counts as run, with all times before it. It was `passed`, the
     /// wall clock now reads `now`, and the calendar had not checked it for the time `unpolled`.
     pub(super) fn resume(self, passed: Timestamp, now: Timestamp, unpolled: Duration) -> Timestamp {
-        let held = if self.expression.fixed { SET_BACK } else { CORRECTION };
+        let held = if self.expression.is_fixed() { SET_BACK } else { CORRECTION };
         if passed.duration_since(now) <= held {
             return passed;
         }
