@@ -101,6 +101,7 @@ pub use postgres::{Postgres, PostgresInsert, PostgresOptions};
 pub use redis::{Redis, RedisOptions};
 #[cfg(any(feature = "postgres", feature = "redis"))]
 pub use store::credentials::Credentials;
+pub use store::options::StoreOptions;
 #[cfg(any(feature = "postgres-tls", feature = "redis-tls"))]
 pub use store::tls::Tls;
 pub use store::{AnyStore, Cancelled, Inserted};

@@ -9,8 +9,8 @@ use std::pin::Pin;
 use std::str::FromStr;
 use std::time::Duration;
 use tourbillon_durable::{
-    DurableError, DurableTimers, Embedded, EmbeddedOptions, Postgres, PostgresOptions, Redis,
-    RedisOptions, Tls,
+    DurableError, DurableTimers, Embedded, Postgres, PostgresOptions, Redis, RedisOptions,
+    StoreOptions, Tls,
 };
 
 /// The default name of a store on a server.
@@ -280,17 +280,16 @@ impl StoreArguments {
     async fn open_now(
         &self,
         address: &Address,
-        LetterBounds { most, age }: LetterBounds,
+        bounds: LetterBounds,
     ) -> Result<DurableTimers, DurableError> {
+        let store = StoreOptions::new().max_dead_letters(bounds.most);
+        let store = store.max_dead_letter_age(bounds.age);
         let (servers, options) = match address {
             Address::File(path) => {
-                let options = EmbeddedOptions::new().max_dead_letters(most);
-                let options = options.max_dead_letter_age(age);
-                return DurableTimers::spawn(Embedded::open_with(path, options)?);
+                return DurableTimers::spawn(Embedded::open_with(path, store)?);
             }
             Address::Postgres { url, name } => {
-                let options = self.in_postgres(name).max_dead_letters(most);
-                let options = options.max_dead_letter_age(age);
+                let options = self.in_postgres(name).store(store);
                 let options = match self.certificates()? {
                     Some(certificates) => options.tls(certificates.into()),
                     None => options,
@@ -298,8 +297,7 @@ impl StoreArguments {
                 return DurableTimers::spawn(Postgres::connect(url, options).await?);
             }
             Address::Redis { servers, name, partitions } => {
-                let options = RedisOptions::new(name).max_dead_letters(most);
-                let options = options.max_dead_letter_age(age);
+                let options = RedisOptions::new(name).store(store);
                 (servers, partitions.map_or(options.clone(), |number| options.partitions(number)))
             }
         };

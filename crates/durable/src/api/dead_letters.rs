@@ -329,7 +329,7 @@ impl DurableTimers {
     /// of deleted letters.
     ///
     /// To have its workers apply such bounds, open the store with
-    /// [`max_dead_letters`](crate::EmbeddedOptions::max_dead_letters). This call deletes up to 1000
+    /// [`max_dead_letters`](crate::StoreOptions::max_dead_letters). This call deletes up to 1000
     /// letters at a time, and other calls continue in between. The age counts from
     /// [`died`](DeadLetter::died). If the clock was set back since, a letter whose time lies ahead
     /// stays until that time has come and `age` has passed, unless there are more than `most`.

@@ -22,13 +22,14 @@ mod threads;
 use crate::error::DurableError;
 use crate::model::bounds::LetterBounds;
 use crate::model::check::{Checked, Cursor};
-use crate::model::clock::{Millis, Present, StoreClock, SystemClock, millis_up, present};
+use crate::model::clock::{Millis, Present, StoreClock, SystemClock, present};
 use crate::model::condition::Condition;
 use crate::model::durability::{Durability, Loss};
 use crate::model::key::{Key, Page};
 use crate::model::record::{Dead, Record};
 use crate::model::stats::Counts;
 use crate::panics::ignore_poison;
+use crate::store::options::StoreOptions;
 use crate::store::window::{Watchers, Window};
 use crate::store::{
     Answer, AnyStore, Cancelled, Due, Finish, Finished, Found, Insert, Inserted, Leasing, Letters,
@@ -42,7 +43,6 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
 use tables::Transaction;
 use threads::{Calls, OnFailure, Trouble, reader, writer};
 
@@ -57,9 +57,8 @@ use threads::{Calls, OnFailure, Trouble, reader, writer};
 /// the file by itself, with pauses of up to two seconds.
 ///
 /// Calls that wait for the disk are held in memory with their payloads. Only the number of waiting
-/// callers bounds their number. Dead letters are not bounded either, unless
-/// [`max_dead_letters`](EmbeddedOptions::max_dead_letters) or
-/// [`max_dead_letter_age`](EmbeddedOptions::max_dead_letter_age) is set.
+/// callers bounds their number. Dead letters are not bounded either, unless you set
+/// [bounds](StoreOptions).
 ///
 /// # Examples
 ///
@@ -104,8 +103,7 @@ pub struct Embedded {
 #[derive(Clone, Debug)]
 pub struct EmbeddedOptions {
     cache: usize,
-    clock: Arc<dyn StoreClock>,
-    bounds: LetterBounds,
+    store: StoreOptions,
 }
 
 impl EmbeddedOptions {
@@ -113,8 +111,7 @@ impl EmbeddedOptions {
     /// letters.
     #[must_use]
     pub fn new() -> Self {
-        let bounds = LetterBounds::default();
-        Self { cache: 64 << 20, clock: Arc::new(SystemClock), bounds }
+        Self { cache: 64 << 20, store: StoreOptions::new() }
     }
 
     /// Sets the number of bytes of the file that are cached in memory. Any number is allowed. A
@@ -125,49 +122,17 @@ impl EmbeddedOptions {
         self
     }
 
-    /// Sets the maximum number of dead letters that are kept, by default unlimited, because a
-    /// letter is the only trace of a delivery that failed. Zero is treated as 1.
-    ///
-    /// When a letter is written, up to two of the oldest letters beyond the bound are deleted with
-    /// it. If the store already has more letters than that, its workers delete up to 1000 of the
-    /// oldest per second. The bound is not stored in the file, so set it whenever the store is
-    /// opened.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tourbillon_durable::{Embedded, EmbeddedOptions};
-    ///
-    /// # let file = std::env::temp_dir().join(format!("tourbillon-bounds-{}", std::process::id()));
-    /// let half_a_year = Duration::from_secs(180 * 86_400);
-    /// let options = EmbeddedOptions::new();
-    /// let options = options.max_dead_letters(10_000).max_dead_letter_age(half_a_year);
-    /// let store = Embedded::open_with(&file, options)?;
-    /// # drop(store);
-    /// # std::fs::remove_file(&file)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// Sets the bounds of the dead letters, and the clock.
     #[must_use]
-    pub fn max_dead_letters(mut self, most: u64) -> Self {
-        self.bounds.most = most.max(1);
+    pub fn store(mut self, options: StoreOptions) -> Self {
+        self.store = options;
         self
     }
+}
 
-    /// Sets how long dead letters are kept, by the store's clock. By default they are kept until
-    /// they are redriven or deleted. Workers delete older letters once a minute, and up to two of
-    /// them are deleted whenever a letter is written.
-    #[must_use]
-    pub fn max_dead_letter_age(mut self, age: Duration) -> Self {
-        self.bounds.age = millis_up(age);
-        self
-    }
-
-    /// Sets another wall clock than the system's, for tests in virtual time.
-    #[must_use]
-    pub fn clock(mut self, clock: impl StoreClock) -> Self {
-        self.clock = Arc::new(clock);
-        self
+impl From<StoreOptions> for EmbeddedOptions {
+    fn from(options: StoreOptions) -> Self {
+        Self::new().store(options)
     }
 }
 
@@ -193,18 +158,6 @@ impl Embedded {
         Self::open_with(file, EmbeddedOptions::new())
     }
 
-    /// Like [`open`](Self::open), with another wall clock than the system's.
-    ///
-    /// # Errors
-    ///
-    /// Fails like [`open`](Self::open).
-    pub fn open_with_clock(
-        file: impl AsRef<Path>,
-        clock: impl StoreClock,
-    ) -> Result<Self, DurableError> {
-        Self::open_with(file, EmbeddedOptions::new().clock(clock))
-    }
-
     /// Like [`open`](Self::open), with options.
     ///
     /// # Errors
@@ -212,9 +165,9 @@ impl Embedded {
     /// Fails like [`open`](Self::open).
     pub fn open_with(
         file: impl AsRef<Path>,
-        options: EmbeddedOptions,
+        options: impl Into<EmbeddedOptions>,
     ) -> Result<Self, DurableError> {
-        let path = file.as_ref();
+        let (path, options) = (file.as_ref(), options.into());
         let name: Arc<str> = path.display().to_string().into();
         let (opener, opened) = Opener::first(path, options.cache)?;
         Self::start(opener, opened, name, options)
@@ -235,7 +188,8 @@ impl Embedded {
         let (writes, writer) =
             writer(store_file, Arc::clone(&watchers), name, Arc::clone(&trouble))
                 .map_err(thread)?;
-        let EmbeddedOptions { clock, bounds, .. } = options;
+        let StoreOptions { bounds, clock } = options.store;
+        let clock = clock.unwrap_or_else(|| Arc::new(SystemClock));
         let (calls, threads) = (Some((writes, reads)), vec![reader, writer]);
         Ok(Self { calls, threads, watchers, clock, bounds, trouble })
     }

@@ -34,7 +34,7 @@ impl StoreClock for Between {
 #[test]
 fn a_delay_is_waited_for_whole() -> Result<(), DurableError> {
     let folder = std::env::temp_dir().join(format!("tourbillon-between-{}", std::process::id()));
-    let store = Embedded::open_with_clock(&folder, Between)?;
+    let store = Embedded::open_with(&folder, StoreOptions::new().clock(Between))?;
     block_on(store.insert(insert("id", Due::After(1))))?;
     let due = block_on(store.get("id"))?.map(|record| record.due);
     drop(store);
@@ -58,7 +58,7 @@ impl StoreClock for Strides {
 #[test]
 fn a_lease_that_was_taken_over_finishes_nothing() -> Result<(), DurableError> {
     let path = std::env::temp_dir().join(format!("tourbillon-fence-{}", std::process::id()));
-    let store = Embedded::open_with_clock(&path, Strides::default())?;
+    let store = Embedded::open_with(&path, StoreOptions::new().clock(Strides::default()))?;
     block_on(store.insert(insert("id", Due::At(0))))?;
     let mut fences = Vec::new();
     for overrun in [false, true] {

@@ -20,13 +20,13 @@ pub(crate) const LATEST: Millis = 253_402_300_799_999;
 /// ```
 /// use std::time::{Duration, SystemTime};
 /// use tourbillon::ManualClock;
-/// use tourbillon_durable::{Embedded, StoreClock};
+/// use tourbillon_durable::{Embedded, StoreClock, StoreOptions};
 ///
 /// let clock = ManualClock::new(); // a timer's, too
 /// let day_in_2027 = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
 /// clock.set_wall(day_in_2027);
 /// # let file = std::env::temp_dir().join(format!("tourbillon-wall-{}", std::process::id()));
-/// let store = Embedded::open_with_clock(&file, clock.clone())?;
+/// let store = Embedded::open_with(&file, StoreOptions::new().clock(clock.clone()))?;
 /// assert_eq!(StoreClock::now(&clock), day_in_2027);
 /// # drop(store);
 /// # std::fs::remove_file(&file)?;
@@ -53,7 +53,7 @@ impl StoreClock for ManualClock {
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
-/// use tourbillon_durable::{Embedded, StoreClock, SystemClock};
+/// use tourbillon_durable::{Embedded, StoreClock, StoreOptions, SystemClock};
 ///
 /// #[derive(Debug)]
 /// struct Ahead(Duration);
@@ -65,7 +65,8 @@ impl StoreClock for ManualClock {
 /// }
 ///
 /// # let file = std::env::temp_dir().join(format!("tourbillon-ahead-{}", std::process::id()));
-/// let store = Embedded::open_with_clock(&file, Ahead(Duration::from_secs(30 * 86_400)))?;
+/// let month_ahead = StoreOptions::new().clock(Ahead(Duration::from_secs(30 * 86_400)));
+/// let store = Embedded::open_with(&file, month_ahead)?;
 /// # drop(store);
 /// # std::fs::remove_file(&file)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -10,6 +10,7 @@ use super::queue::{HeldIds, Lane};
 use super::schema::Schema;
 use super::{Postgres, PostgresOptions, server};
 use crate::error::{DurableError, scheme_of};
+use crate::store::options::StoreOptions;
 use crate::store::ownership::Ownership;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -61,7 +62,8 @@ impl Postgres {
         let link = Link::new(config, &options)?;
         server::check(&link).await?;
         let schema = Schema::new(&options);
-        let PostgresOptions { polls, clock, bounds, .. } = options;
+        let PostgresOptions { polls, store, .. } = options;
+        let StoreOptions { bounds, clock } = store;
         schema.open(&link).await?;
         let operations = Arc::new(Operations {
             link,

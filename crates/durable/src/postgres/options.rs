@@ -3,13 +3,11 @@
 #![forbid(unsafe_code)]
 
 use crate::error::DurableError;
-use crate::model::bounds::LetterBounds;
-use crate::model::clock::{StoreClock, millis_up};
 use crate::store::call_timeout;
 use crate::store::credentials::Credentials;
+use crate::store::options::StoreOptions;
 #[cfg(feature = "postgres-tls")]
 use crate::store::tls::Tls;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// The schemas that a store must not have.
@@ -31,8 +29,7 @@ pub struct PostgresOptions {
     pub(super) connections: u16,
     pub(super) call_timeout: Duration,
     pub(super) polls: bool,
-    pub(super) clock: Option<Arc<dyn StoreClock>>,
-    pub(super) bounds: LetterBounds,
+    pub(super) store: StoreOptions,
     pub(super) credentials: Option<Credentials>,
     pub(super) owner: Option<String>,
     #[cfg(feature = "postgres-tls")]
@@ -54,8 +51,7 @@ impl PostgresOptions {
             connections: 8,
             call_timeout: call_timeout::DEFAULT,
             polls: false,
-            clock: None,
-            bounds: LetterBounds::default(),
+            store: StoreOptions::new(),
             credentials: None,
             owner: None,
             #[cfg(feature = "postgres-tls")]
@@ -113,44 +109,20 @@ impl PostgresOptions {
         self
     }
 
-    /// Sets another clock than the server's, for tests in virtual time. All users of the store must
-    /// share it. The SQL functions for other clients keep to the server's clock.
-    #[must_use]
-    pub fn clock(mut self, clock: impl StoreClock) -> Self {
-        self.clock = Some(Arc::new(clock));
-        self
-    }
-
-    /// Sets the maximum number of dead letters that are kept, by default unlimited, because a
-    /// letter is the only trace of a delivery that failed. Zero is treated as 1.
-    ///
-    /// When a letter is written, up to two of the oldest letters beyond a bound of at most 1000 are
-    /// deleted. Once a minute, workers delete up to 1000 of them per second, whatever the bound is.
-    /// Each process applies its own bounds, so set the same bounds in all of them.
+    /// Sets the bounds of the dead letters, and the clock.
     ///
     /// # Examples
     ///
     /// ```
-    /// use std::time::Duration;
-    /// use tourbillon_durable::PostgresOptions;
+    /// use tourbillon_durable::{PostgresOptions, StoreOptions};
     ///
-    /// let options = PostgresOptions::new("reminders")
-    ///     .max_dead_letters(10_000)
-    ///     .max_dead_letter_age(Duration::from_secs(180 * 86_400));
+    /// let letters = StoreOptions::new().max_dead_letters(10_000);
+    /// let options = PostgresOptions::new("reminders").store(letters);
     /// # let _ = options;
     /// ```
     #[must_use]
-    pub fn max_dead_letters(mut self, most: u64) -> Self {
-        self.bounds.most = most.max(1);
-        self
-    }
-
-    /// Sets how long dead letters are kept, by the server's clock. By default they are kept until
-    /// they are redriven or deleted. Workers delete older letters once a minute, and up to two of
-    /// them are deleted whenever a letter is written.
-    #[must_use]
-    pub fn max_dead_letter_age(mut self, age: Duration) -> Self {
-        self.bounds.age = millis_up(age);
+    pub fn store(mut self, options: StoreOptions) -> Self {
+        self.store = options;
         self
     }
 

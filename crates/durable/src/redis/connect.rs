@@ -16,6 +16,7 @@ use super::scripts::Scripts;
 use super::sentinel::Sentinels;
 use super::{Redis, RedisOptions, server};
 use crate::error::{DurableError, scheme_of};
+use crate::store::options::StoreOptions;
 use crate::store::ownership::Ownership;
 use futures_util::future::{BoxFuture, join};
 use redis::{Client, ErrorKind};
@@ -193,7 +194,8 @@ impl Redis {
 
     async fn opened(link: Link, options: RedisOptions) -> Result<Self, DurableError> {
         let runtime = runtime()?;
-        let RedisOptions { name, partitions, clock, may_evict, bounds, .. } = options;
+        let RedisOptions { name, partitions, may_evict, store, .. } = options;
+        let StoreOptions { bounds, clock } = store;
         server::check(&link, may_evict).await?;
         let scripts = Scripts::new();
         let identity =

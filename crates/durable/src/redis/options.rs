@@ -3,13 +3,11 @@
 #![forbid(unsafe_code)]
 
 use crate::error::DurableError;
-use crate::model::bounds::LetterBounds;
-use crate::model::clock::{StoreClock, millis_up};
 use crate::store::call_timeout;
 use crate::store::credentials::Credentials;
+use crate::store::options::StoreOptions;
 #[cfg(feature = "redis-tls")]
 use crate::store::tls::Tls;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// The name and the layout of a store in Redis.
@@ -27,9 +25,8 @@ pub struct RedisOptions {
     pub(super) name: String,
     pub(super) partitions: u16,
     pub(super) call_timeout: Duration,
-    pub(super) clock: Option<Arc<dyn StoreClock>>,
+    pub(super) store: StoreOptions,
     pub(super) may_evict: bool,
-    pub(super) bounds: LetterBounds,
     pub(super) credentials: Option<Credentials>,
     #[cfg(feature = "redis-tls")]
     pub(super) tls: Option<Tls>,
@@ -47,9 +44,8 @@ impl RedisOptions {
             name: name.to_owned(),
             partitions: 16,
             call_timeout: call_timeout::DEFAULT,
-            clock: None,
+            store: StoreOptions::new(),
             may_evict: false,
-            bounds: LetterBounds::default(),
             credentials: None,
             #[cfg(feature = "redis-tls")]
             tls: None,
@@ -92,45 +88,20 @@ impl RedisOptions {
         self
     }
 
-    /// Sets another clock than the server's, for tests in virtual time. All users of the store must
-    /// share it.
-    #[must_use]
-    pub fn clock(mut self, clock: impl StoreClock) -> Self {
-        self.clock = Some(Arc::new(clock));
-        self
-    }
-
-    /// Sets the maximum number of dead letters that are kept, by default unlimited, because a
-    /// letter is the only trace of a delivery that failed. Zero is treated as 1.
-    ///
-    /// When a letter is written, up to two of the oldest letters of its partition are deleted if
-    /// the partition alone has more than this number. Once a minute, workers delete the oldest
-    /// letters of the whole store beyond it, up to 1000 per second. Each process applies its own
-    /// bounds, so set the same bounds in all of them.
+    /// Sets the bounds of the dead letters, and the clock.
     ///
     /// # Examples
     ///
     /// ```
-    /// use std::time::Duration;
-    /// use tourbillon_durable::RedisOptions;
+    /// use tourbillon_durable::{RedisOptions, StoreOptions};
     ///
-    /// let options = RedisOptions::new("reminders")
-    ///     .max_dead_letters(10_000)
-    ///     .max_dead_letter_age(Duration::from_secs(180 * 86_400));
+    /// let letters = StoreOptions::new().max_dead_letters(10_000);
+    /// let options = RedisOptions::new("reminders").store(letters);
     /// # let _ = options;
     /// ```
     #[must_use]
-    pub fn max_dead_letters(mut self, most: u64) -> Self {
-        self.bounds.most = most.max(1);
-        self
-    }
-
-    /// Sets how long dead letters are kept, by the server's clock. By default they are kept until
-    /// they are redriven or deleted. Workers delete older letters once a minute, and up to two of
-    /// them are deleted whenever a letter is written to their partition.
-    #[must_use]
-    pub fn max_dead_letter_age(mut self, age: Duration) -> Self {
-        self.bounds.age = millis_up(age);
+    pub fn store(mut self, options: StoreOptions) -> Self {
+        self.store = options;
         self
     }
 

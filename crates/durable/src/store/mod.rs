@@ -11,6 +11,7 @@
 pub(crate) mod call_timeout;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 pub(crate) mod credentials;
+pub(crate) mod options;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 pub(crate) mod ownership;
 #[cfg(any(feature = "postgres-tls", feature = "redis-tls"))]

@@ -13,8 +13,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tourbillon::future::Timer;
 use tourbillon::{Builder, ManualClock};
 use tourbillon_durable::{
-    AnyStore, Attempt, Backoff, Delivery, DurableError, DurableTimers, Embedded, EmbeddedOptions,
-    Event, Options, Outcome, Verdict, Worker,
+    AnyStore, Attempt, Backoff, Delivery, DurableError, DurableTimers, Embedded, Event, Options,
+    Outcome, StoreOptions, Verdict, Worker,
 };
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
@@ -32,6 +32,12 @@ pub(crate) struct Bounds(pub(crate) u64, pub(crate) Duration);
 
 impl Bounds {
     pub(crate) const NONE: Self = Self(u64::MAX, Duration::MAX);
+
+    /// Returns the options of a store with these bounds, in virtual time.
+    pub(crate) fn options(self, clock: &ManualClock) -> StoreOptions {
+        let options = StoreOptions::new().max_dead_letters(self.0).max_dead_letter_age(self.1);
+        options.clock(clock.clone())
+    }
 }
 
 /// The location of a store, and its time.
@@ -113,9 +119,7 @@ impl OneFile {
 
 impl Place for OneFile {
     fn open_with(&self, bounds: Bounds) -> AnyStore {
-        let options = EmbeddedOptions::new().clock(self.clock.clone());
-        let options = options.max_dead_letters(bounds.0).max_dead_letter_age(bounds.1);
-        let store = Embedded::open_with(&self.file.0, options);
+        let store = Embedded::open_with(&self.file.0, bounds.options(&self.clock));
         store.expect("the store opens").into()
     }
 

@@ -62,9 +62,8 @@ impl OneSchema {
     }
 
     fn try_open_with(&self, bounds: Bounds) -> Result<AnyStore, DurableError> {
-        let options = PostgresOptions::new(&self.name).clock(self.clock.clone());
-        let options =
-            options.call_timeout(PATIENCE).max_dead_letters(bounds.0).max_dead_letter_age(bounds.1);
+        let options = PostgresOptions::new(&self.name).store(bounds.options(&self.clock));
+        let options = options.call_timeout(PATIENCE);
         let store = self.runtime.block_on(Postgres::connect(&self.server().url(), options));
         store.map(AnyStore::from)
     }

@@ -43,8 +43,7 @@ impl OneNode {
 
     fn try_open_with(&self, bounds: Bounds) -> Result<AnyStore, DurableError> {
         let options = RedisOptions::new("timers").partitions(self.partitions);
-        let options = options.max_dead_letters(bounds.0).max_dead_letter_age(bounds.1);
-        let options = options.clock(self.clock.clone()).call_timeout(PATIENCE);
+        let options = options.store(bounds.options(&self.clock)).call_timeout(PATIENCE);
         let store = self.runtime.block_on(Redis::connect(&self.server.url(), options));
         store.map(AnyStore::from)
     }

@@ -382,7 +382,8 @@ fn a_store_with_wrong_bytes() {
             bytes[at] ^= 1 << random.u8(..8);
         }
         std::fs::write(&place.file.0, bytes).unwrap();
-        let Ok(store) = Embedded::open_with_clock(&place.file.0, place.clock.clone()) else {
+        let Ok(store) = Embedded::open_with(&place.file.0, Bounds::NONE.options(&place.clock))
+        else {
             continue;
         };
         let timers = DurableTimers::new(store, &place.timer());

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tourbillon::Builder;
 use tourbillon::future::Timer;
 use tourbillon_durable::{
-    DurableTimers, Embedded, Event, Options, Outcome, StoreClock, SystemClock,
+    DurableTimers, Embedded, Event, Options, Outcome, StoreClock, StoreOptions, SystemClock,
 };
 
 /// A clock that counts its readings, one for each operation of the store.
@@ -31,7 +31,7 @@ impl StoreClock for Counting {
 fn each_lease_is_asked_for_once() {
     const TIMERS: usize = 2000;
     let (file, clock) = (TempFile::new(), Counting::default());
-    let store = Embedded::open_with_clock(&file.0, clock.clone()).unwrap();
+    let store = Embedded::open_with(&file.0, StoreOptions::new().clock(clock.clone())).unwrap();
     let timer = Timer::spawn(Builder::new().driver()).unwrap();
     let timers = DurableTimers::new(store, &timer);
     let ids: Vec<String> = (0..TIMERS).map(|number| number.to_string()).collect();

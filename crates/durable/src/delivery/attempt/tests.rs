@@ -9,6 +9,7 @@ use crate::embedded::Embedded;
 use crate::model::clock::StoreClock;
 use crate::model::options::{Existing, Options};
 use crate::panics::ignore_poison;
+use crate::store::options::StoreOptions;
 use crate::store::{Due, Insert};
 use pollster::block_on;
 use std::sync::Mutex;
@@ -43,7 +44,8 @@ fn delivered(less: Millis, ends: bool) -> Result<Delivered, Box<dyn std::error::
     let path = std::env::temp_dir().join(name);
     let clock = ManualClock::new();
     clock.set_wall(UNIX_EPOCH + Duration::from_secs(1));
-    let store = Embedded::open_with_clock(&path, Slow { clock: clock.clone(), less })?;
+    let store =
+        Embedded::open_with(&path, StoreOptions::new().clock(Slow { clock: clock.clone(), less }))?;
     let (wheel, _sweeper) = Builder::new().clock(clock).build()?;
     let timer = Timer::new(wheel);
     let queue = DelayQueue::new(&timer, Builder::new().shards(1))?;
