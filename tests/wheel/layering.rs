@@ -21,13 +21,14 @@ const ROOMS: [&[&str]; 8] = [
 ];
 
 /// The groups of modules of `durable`, in the same way.
-const ROOMS_OF_DURABLE: [&[&str]; 6] = [
+const ROOMS_OF_DURABLE: [&[&str]; 7] = [
     &["panics", "error"],
     &["model"],
     &["store"],
     &["embedded", "postgres", "redis"],
     &["delivery"],
     &["api"],
+    &["text"],
 ];
 
 /// The number of groups of `src`, from the first, that provide the root's exports. The others use

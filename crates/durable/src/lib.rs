@@ -71,6 +71,8 @@ mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
 mod store;
+#[cfg(feature = "text")]
+pub mod text;
 
 pub use api::copy::CopyProgress;
 pub use api::dead_letters::{DeadLetter, Redriven};

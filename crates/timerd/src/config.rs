@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use std::num::{NonZeroU16, NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
-use timers::{StoreArguments, parse_backoff, parse_duration};
+use tourbillon_durable::text::{StoreArguments, parse_backoff, parse_duration};
 use tourbillon_durable::{Backoff, Options};
 
 /// The prefix length of IPv4-mapped IPv6 addresses.

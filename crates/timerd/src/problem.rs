@@ -8,8 +8,8 @@ use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
-use timers::SettingsError;
 use tourbillon_durable::DurableError;
+use tourbillon_durable::text::SettingsError;
 use utoipa::ToSchema;
 
 /// The media type of errors.

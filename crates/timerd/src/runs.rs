@@ -7,7 +7,7 @@ use http::StatusCode;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
-use timers::{reason_name, show_time};
+use tourbillon_durable::text::{reason_name, show_time};
 use tourbillon_durable::{Delivery, Event, Outcome};
 
 #[derive(Debug)]

@@ -21,10 +21,10 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use timers::{Address, AddressText, LetterBounds};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
+use tourbillon_durable::text::{Address, AddressText, LetterBounds};
 use tourbillon_durable::{DurableError, DurableTimers};
 
 /// The default store of a service.

@@ -5,8 +5,8 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use timers::parse_duration;
 use tourbillon_durable::DurableError;
+use tourbillon_durable::text::parse_duration;
 use utoipa::ToSchema;
 
 /// The longest time limit of a call.

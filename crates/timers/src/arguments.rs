@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
-use timers::{
+use tourbillon_durable::text::{
     AddressText, STATES, Settings, StoreArguments, parse_duration, parse_position, parse_state,
     parse_time, state_name,
 };

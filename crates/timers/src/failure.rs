@@ -5,8 +5,8 @@
 use serde_json::json;
 use std::io::{self, Write};
 use std::process::ExitCode;
-use timers::SettingsError;
 use tourbillon_durable::DurableError;
+use tourbillon_durable::text::SettingsError;
 
 /// The exit codes, as `--help` shows them.
 pub(crate) const EXIT_CODES: &str = "\
@@ -54,7 +54,7 @@ impl Failure {
 /// Writes a line to standard error. If its reader is gone, neither the work nor the exit code
 /// changes.
 pub(crate) fn complain(line: &str) {
-    let _ = writeln!(io::stderr(), "{}", timers::printable(line));
+    let _ = writeln!(io::stderr(), "{}", tourbillon_durable::text::printable(line));
 }
 
 fn code(error: &DurableError) -> u8 {

@@ -13,8 +13,8 @@ use commands::{change, dead, read, schedule, shell, upkeep};
 use failure::Failure;
 use screen::Screen;
 use std::process::ExitCode;
-use timers::{Address, AddressText, StoreArguments, Switch};
 use tourbillon_durable::DurableTimers;
+use tourbillon_durable::text::{Address, AddressText, StoreArguments, Switch};
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();

@@ -6,7 +6,7 @@ use super::failure::{Failure, complain};
 use serde::Serialize;
 use std::io::{self, Write};
 use tabwriter::TabWriter;
-use timers::printable;
+use tourbillon_durable::text::printable;
 
 /// The standard output.
 pub(crate) struct Screen {

@@ -10,7 +10,7 @@ use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use timers::parse_duration;
+use tourbillon_durable::text::parse_duration;
 use utoipa::{IntoParams, ToSchema};
 
 /// The maximum number of dead letters in a response.

@@ -7,7 +7,7 @@ use crate::problem::Problem;
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
-use timers::{StatsView, Switch};
+use tourbillon_durable::text::{StatsView, Switch};
 use utoipa::ToSchema;
 
 /// The state of the store.

@@ -19,7 +19,7 @@ use http::header::CACHE_CONTROL;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
 use std::ops::Bound;
-use timers::{
+use tourbillon_durable::text::{
     ExistingName, Settings, Switch, parse_position, parse_state, parse_time, show_position,
     show_time, state_name,
 };

@@ -5,7 +5,7 @@
 use crate::webhook::Webhook;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use timers::{LetterView, PayloadView, TimerView};
+use tourbillon_durable::text::{LetterView, PayloadView, TimerView};
 use tourbillon_durable::{DeadLetter, DurableTimer};
 use utoipa::ToSchema;
 

@@ -11,9 +11,9 @@ use redis::{
 };
 use std::sync::Arc;
 use std::time::Duration;
-use timers::{Certificates, Servers};
 use tourbillon_durable::__internals::{Sentinels, certificates};
 use tourbillon_durable::Tls;
+use tourbillon_durable::text::{Certificates, Servers};
 
 /// How long the server may take to reply to a batch. The client's default is half a second, which a
 /// busy server may need for a thousand runs.

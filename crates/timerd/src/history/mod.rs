@@ -21,9 +21,9 @@ use redis::RedisHistory;
 pub(crate) use run::{History, HistoryError, Run};
 use std::sync::Arc;
 use std::time::Duration;
-use timers::{Address, StoreArguments};
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tourbillon_durable::text::{Address, StoreArguments};
 
 /// The maximum number of runs that wait to be written. Further runs are left out.
 const WAITING: usize = 10_000;

@@ -6,12 +6,12 @@ use super::run::{History, HistoryError, Reply, Run};
 use crate::config::HistoryBounds;
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, Runtime};
 use std::time::Duration;
-use timers::Certificates;
 use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Config, Error};
 use tourbillon_durable::__internals::Connector;
 use tourbillon_durable::Tls;
+use tourbillon_durable::text::Certificates;
 
 /// The number of connections. One of them writes.
 const CONNECTIONS: usize = 2;

@@ -29,8 +29,8 @@ use session::Session;
 pub(crate) use session::Sessions;
 use std::sync::Arc;
 use std::time::Duration;
-use timers::Switch;
 use tourbillon_durable::TimerState;
+use tourbillon_durable::text::Switch;
 
 /// The number of rows in a table.
 const ROWS: usize = 50;

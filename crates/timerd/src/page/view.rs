@@ -7,7 +7,7 @@ use crate::history::Run;
 use crate::problem::Problem;
 use crate::webhook::Webhook;
 use maud::{DOCTYPE, Markup, html};
-use timers::{LetterView, TimerView, counted, printable};
+use tourbillon_durable::text::{LetterView, TimerView, counted, printable};
 use tourbillon_durable::{DeadLetter, DurableTimer, Stats};
 
 /// The lists of the overview.

@@ -7,7 +7,7 @@ use crate::arguments::Whose;
 use crate::failure::Failure;
 use crate::screen::Screen;
 use serde_json::json;
-use timers::{Switch, state_name};
+use tourbillon_durable::text::{Switch, state_name};
 use tourbillon_durable::{Cancelled, DurableTimers};
 
 pub(crate) async fn cancel(

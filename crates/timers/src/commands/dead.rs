@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::screen::Screen;
 use serde_json::json;
 use std::time::Duration;
-use timers::{LetterView, counted};
+use tourbillon_durable::text::{LetterView, counted};
 use tourbillon_durable::{DeadLetter, DurableTimers};
 
 /// The number of letters redriven per call.

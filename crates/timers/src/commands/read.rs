@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::screen::Screen;
 use serde_json::json;
 use std::ops::Bound;
-use timers::{TimerView, printable, show_position};
+use tourbillon_durable::text::{TimerView, printable, show_position};
 use tourbillon_durable::{DurableTimer, DurableTimers};
 
 /// The number of characters of a payload in a table.

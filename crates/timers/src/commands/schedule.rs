@@ -8,7 +8,7 @@ use crate::screen::Screen;
 use serde_json::json;
 use std::io::{self, Read};
 use std::path::Path;
-use timers::TimerView;
+use tourbillon_durable::text::TimerView;
 use tourbillon_durable::{DurableError, DurableTimers, Inserted};
 
 pub(crate) async fn schedule(

@@ -7,7 +7,7 @@ use crate::screen::Screen;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::time::Duration;
-use timers::{Address, StatsView, StoreArguments, counted, show_time};
+use tourbillon_durable::text::{Address, StatsView, StoreArguments, counted, show_time};
 use tourbillon_durable::{DurableTimers, Finding, Postgres};
 
 pub(crate) async fn check(

@@ -186,7 +186,7 @@ fn lists_are_limited_by_state_time_and_number() {
     let ran = tool.run(&["list", "--limit", "1199"]);
     assert!(ran.errors.starts_with("there are more: list --after \""), "{}", ran.errors);
     assert_eq!(tool.run(&["list", "--limit", "1200"]).errors, "");
-    let at = |seconds| timers::show_time(start + Duration::from_secs(seconds));
+    let at = |seconds| tourbillon_durable::text::show_time(start + Duration::from_secs(seconds));
     let (from, before) = (at(5), at(8));
     let range = ["list", "--due-from", &from, "--due-before", &before];
     assert_eq!(tool.field("id", &range), ["0005", "0006", "0007"]);

@@ -6,7 +6,6 @@
 #[path = "../../../durable/tests/common/certificates.rs"]
 mod certificates;
 mod file;
-mod output;
 mod postgres;
 #[allow(dead_code, reason = "these tests use a part")]
 #[path = "../../../durable/tests/common/postgres_server.rs"]

@@ -2,7 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use tourbillon_durable::{DurableError, DurableTimers};
+use crate::api::timers::DurableTimers;
+use crate::error::DurableError;
 
 /// Pauses or resumes a timer or a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,14 +2,18 @@
 
 #![forbid(unsafe_code)]
 
-use super::time::{parse_time, show_time};
+use crate::api::dead_letters::DeadLetter;
+use crate::api::lists::ListPosition;
+use crate::api::timer::{DurableTimer, TimerState};
+use crate::model::options::Options;
+use crate::model::record::DeadReason;
+use crate::model::rule::{Misfire, Rule};
+use crate::model::stats::Stats;
+use crate::text::time::{parse_time, show_time};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use tourbillon_durable::{
-    DeadLetter, DeadReason, DurableTimer, ListPosition, Misfire, Options, Rule, Stats, TimerState,
-};
 
 /// A timer. Times are RFC 3339 in UTC.
 #[derive(Clone, Debug, Serialize)]
@@ -238,7 +242,6 @@ impl RuleView {
                 (Some(humantime::format_duration(*interval).to_string()), None, None)
             }
             Rule::Cron { expression, zone } => (None, Some(expression.clone()), Some(zone.clone())),
-            _ => (None, None, None),
         };
         Some(Self { every, cron, zone, misfire })
     }
@@ -294,7 +297,6 @@ pub fn state_name(state: TimerState) -> &'static str {
         TimerState::Pausing => "pausing",
         TimerState::Cancelling => "cancelling",
         TimerState::Paused => "paused",
-        _ => "unknown",
     }
 }
 
@@ -316,6 +318,5 @@ pub fn reason_name(reason: DeadReason) -> &'static str {
         DeadReason::Failed => "failed",
         DeadReason::Expired => "expired",
         DeadReason::Rule => "rule",
-        _ => "unknown",
     }
 }

@@ -1,6 +1,6 @@
 //! Text for people.
 
-use timers::printable;
+use tourbillon_durable::text::printable;
 
 #[test]
 fn what_is_invisible_is_escaped() {

@@ -2,16 +2,19 @@
 
 #![forbid(unsafe_code)]
 
+use crate::api::timers::DurableTimers;
+use crate::embedded::Embedded;
+use crate::error::DurableError;
+use crate::postgres::{Postgres, PostgresOptions};
+use crate::redis::{Redis, RedisOptions};
+use crate::store::options::StoreOptions;
+use crate::store::tls::Tls;
 use clap::Args;
 use std::fmt;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::str::FromStr;
 use std::time::Duration;
-use tourbillon_durable::{
-    DurableError, DurableTimers, Embedded, Postgres, PostgresOptions, Redis, RedisOptions,
-    StoreOptions, Tls,
-};
 
 /// The default name of a store on a server.
 const NAME: &str = "timers";

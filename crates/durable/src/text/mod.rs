@@ -1,5 +1,5 @@
-//! The parts that the tool `timers` shares with services: addresses of stores, times and durations
-//! as people write them, and timers as JSON.
+//! Stores, times, settings and timers as people write them, for programs with a command line or an
+//! API: the tool `timers` and the service `timerd` share them.
 
 #![forbid(unsafe_code)]
 

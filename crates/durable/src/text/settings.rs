@@ -2,12 +2,14 @@
 
 #![forbid(unsafe_code)]
 
-use super::time::{parse_duration, parse_time};
+use crate::model::backoff::Backoff;
+use crate::model::options::{Existing, Options, When};
+use crate::model::rule::Misfire;
+use crate::text::time::{parse_duration, parse_time};
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use std::fmt;
 use std::time::Duration;
-use tourbillon_durable::{Backoff, Existing, Misfire, Options, When};
 
 /// The time and the delivery options of a timer. Times are RFC 3339, and durations have units
 /// (`90s`, `1h 30m`, `7d`).
