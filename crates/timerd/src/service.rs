@@ -229,7 +229,7 @@ async fn open_store(
     config: &Config,
 ) -> Result<(Address, DurableTimers), StartError> {
     let place = arguments.store.store.as_ref().map(AddressText::parse).transpose();
-    let place = place.map_err(StartError::Config)?;
+    let place = place.map_err(|error| StartError::Config(error.to_string()))?;
     let place = place.unwrap_or_else(|| Address::File(STORE.into()));
     let DeadLetterBounds { most, age } = config.dead_letters;
     let letters = LetterBounds { most, age };

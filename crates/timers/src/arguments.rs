@@ -6,6 +6,8 @@ use super::failure::EXIT_CODES;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use std::error::Error;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 use tourbillon_durable::text::{
@@ -197,7 +199,19 @@ pub(crate) struct Which {
     pub(crate) all: bool,
 }
 
-fn header(text: &str) -> Result<(String, String), String> {
-    let parts = text.split_once('=').ok_or("expected NAME=VALUE")?;
-    Ok((parts.0.to_owned(), parts.1.to_owned()))
+/// The error of a header without `=`.
+#[derive(Debug)]
+struct HeaderError;
+
+impl fmt::Display for HeaderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("expected NAME=VALUE")
+    }
+}
+
+impl Error for HeaderError {}
+
+fn header(text: &str) -> Result<(String, String), HeaderError> {
+    let (name, value) = text.split_once('=').ok_or(HeaderError)?;
+    Ok((name.to_owned(), value.to_owned()))
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use tourbillon_durable::DurableError;
-use tourbillon_durable::text::SettingsError;
+use tourbillon_durable::text::{AddressError, SettingsError, printable};
 
 /// The exit codes, as `--help` shows them.
 pub(crate) const EXIT_CODES: &str = "\
@@ -54,7 +54,7 @@ impl Failure {
 /// Writes a line to standard error. If its reader is gone, neither the work nor the exit code
 /// changes.
 pub(crate) fn complain(line: &str) {
-    let _ = writeln!(io::stderr(), "{}", tourbillon_durable::text::printable(line));
+    let _ = writeln!(io::stderr(), "{}", printable(line));
 }
 
 fn code(error: &DurableError) -> u8 {
@@ -71,6 +71,12 @@ fn code(error: &DurableError) -> u8 {
 impl From<DurableError> for Failure {
     fn from(error: DurableError) -> Self {
         Self::Store(error)
+    }
+}
+
+impl From<AddressError> for Failure {
+    fn from(error: AddressError) -> Self {
+        Self::Usage(error.to_string())
     }
 }
 

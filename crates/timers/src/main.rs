@@ -14,7 +14,7 @@ use failure::Failure;
 use screen::Screen;
 use std::process::ExitCode;
 use tourbillon_durable::DurableTimers;
-use tourbillon_durable::text::{Address, AddressText, StoreArguments, Switch};
+use tourbillon_durable::text::{Address, StoreArguments, Switch};
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -38,9 +38,8 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Store(StoreCommand::Schedule(asked)) => schedule::read_payload(asked)?,
         _ => {}
     }
-    let none = "no store given (use --store or TIMERS_STORE)".to_owned();
-    let address = store.store.as_ref().ok_or(none).and_then(AddressText::parse);
-    let address = address.map_err(Failure::Usage)?;
+    let none = || Failure::Usage("no store given (use --store or TIMERS_STORE)".to_owned());
+    let address = store.store.as_ref().ok_or_else(none)?.parse()?;
     if let Command::Migrate { print_sql: true } = command {
         return upkeep::print_sql(&store, &address);
     }
@@ -52,7 +51,7 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Store(command) => execute(&timers, command, screen).await,
         Command::Completions { .. } | Command::Man => Ok(()),
         Command::Copy { target } => {
-            let target = target.parse().map_err(Failure::Usage)?;
+            let target = target.parse()?;
             let other = open(&store, &target, true).await?;
             upkeep::copy(&timers, &other, screen).await
         }

@@ -10,6 +10,7 @@ use crate::redis::{Redis, RedisOptions};
 use crate::store::options::StoreOptions;
 use crate::store::tls::Tls;
 use clap::Args;
+use std::error::Error;
 use std::fmt;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -31,6 +32,21 @@ const NAME: &str = "timers";
 ///
 /// `#name` at the end of the address of a server is the name of the store, by default `timers`.
 /// With `#name:64` a store in Redis is created with 64 partitions if it does not exist.
+///
+/// # Examples
+///
+/// ```
+/// use tourbillon_durable::text::{Address, AddressError};
+///
+/// let address: Address = "redis://user:secret@redis.internal/#reminders".parse()?;
+/// assert_eq!(address.label(), "reminders");
+/// assert_eq!(format!("{address:?}"), "Redis(\"reminders\")"); // the password is not shown
+/// assert_eq!(
+///     "http://example.org".parse::<Address>(),
+///     Err(AddressError::Scheme("http".to_owned())),
+/// );
+/// # Ok::<(), AddressError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub enum Address {
     /// A file on this machine.
@@ -77,8 +93,19 @@ impl AddressText {
     /// # Errors
     ///
     /// Fails if the text is not the address of a store.
-    pub fn parse(&self) -> Result<Address, String> {
-        self.0.parse().map_err(|why| format!("invalid address of a store: {why}"))
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tourbillon_durable::text::{Address, AddressText};
+    ///
+    /// let text = AddressText::from("file:timers.db".to_owned());
+    /// assert_eq!(text.parse()?, Address::File("timers.db".into()));
+    /// assert_eq!(format!("{text:?}"), "AddressText(…)");
+    /// # Ok::<(), tourbillon_durable::text::AddressError>(())
+    /// ```
+    pub fn parse(&self) -> Result<Address, AddressError> {
+        self.0.parse()
     }
 }
 
@@ -93,6 +120,38 @@ impl fmt::Debug for AddressText {
         f.write_str("AddressText(…)")
     }
 }
+
+/// The error of a text that is not the address of a store. It does not show the text, which may
+/// contain a password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AddressError {
+    /// The text names no file.
+    Empty,
+    /// No store has this scheme.
+    Scheme(String),
+    /// The text after `#NAME:` is not a number of partitions.
+    Partitions,
+    /// There is no sentinel after the master.
+    Sentinels,
+}
+
+impl fmt::Display for AddressError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("invalid address of a store: ")?;
+        match self {
+            Self::Empty => f.write_str("expected the address of a store"),
+            Self::Scheme(scheme) => write!(
+                f,
+                "{scheme}:// is not a store (expected a file, redis://, rediss:// or postgres://)"
+            ),
+            Self::Partitions => f.write_str("expected #NAME or #NAME:PARTITIONS at the end"),
+            Self::Sentinels => f.write_str("expected a master and at least one sentinel"),
+        }
+    }
+}
+
+impl Error for AddressError {}
 
 /// The servers of a store in Redis.
 #[derive(Clone, PartialEq, Eq)]
@@ -191,9 +250,9 @@ pub struct StoreArguments {
 }
 
 impl FromStr for Address {
-    type Err = String;
+    type Err = AddressError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, AddressError> {
         let (kind, rest) = text.split_once(':').unwrap_or(("", text));
         let (place, fragment) = text.split_once('#').unwrap_or((text, NAME));
         if matches!(kind, "postgres" | "postgresql") {
@@ -202,11 +261,9 @@ impl FromStr for Address {
         if !matches!(kind, "redis" | "rediss" | "redis+unix" | "unix" | "cluster" | "sentinel") {
             let path = if kind == "file" { rest } else { text };
             return if path.is_empty() {
-                Err("expected the address of a store".to_owned())
+                Err(AddressError::Empty)
             } else if path.contains("://") {
-                Err(format!(
-                    "{kind}:// is not a store (expected a file, redis://, rediss:// or postgres://)"
-                ))
+                Err(AddressError::Scheme(kind.to_owned()))
             } else {
                 Ok(Self::File(path.into()))
             };
@@ -214,10 +271,7 @@ impl FromStr for Address {
         let (name, partitions) = match fragment.split_once(':') {
             None => (fragment, None),
             Some((name, number)) => {
-                let number = number
-                    .parse()
-                    .map_err(|_| "expected #NAME or #NAME:PARTITIONS at the end".to_owned())?;
-                (name, Some(number))
+                (name, Some(number.parse().map_err(|_| AddressError::Partitions)?))
             }
         };
         let servers = match place.split_once(':') {
@@ -227,7 +281,7 @@ impl FromStr for Address {
                 let master = urls.next().unwrap_or_default();
                 let sentinels: Vec<String> = urls.collect();
                 if sentinels.is_empty() {
-                    return Err("expected a master and at least one sentinel".to_owned());
+                    return Err(AddressError::Sentinels);
                 }
                 Servers::Sentinel { master, sentinels }
             }

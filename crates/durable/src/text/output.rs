@@ -8,6 +8,15 @@ use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 /// Returns the text with invisible characters escaped, so that an id or a payload cannot move the
 /// cursor, break a table, give commands to the terminal, or change the direction of the text around
 /// it.
+///
+/// # Examples
+///
+/// ```
+/// use tourbillon_durable::text::printable;
+///
+/// assert_eq!(printable("order 7/ü"), "order 7/ü");
+/// assert_eq!(printable("a\n\u{1b}[2J"), "a\\n\\u{1b}[2J");
+/// ```
 #[must_use]
 pub fn printable(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut shown, character| {
@@ -28,6 +37,15 @@ fn is_invisible(character: char) -> bool {
 }
 
 /// Returns a number with its noun, such as `1 timer` or `2 timers`.
+///
+/// # Examples
+///
+/// ```
+/// use tourbillon_durable::text::counted;
+///
+/// assert_eq!(counted(1, "dead letter"), "1 dead letter");
+/// assert_eq!(counted(0, "dead letter"), "0 dead letters");
+/// ```
 #[must_use]
 pub fn counted(number: u64, noun: &str) -> String {
     match number {

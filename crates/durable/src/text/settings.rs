@@ -2,12 +2,13 @@
 
 #![forbid(unsafe_code)]
 
-use crate::model::backoff::Backoff;
 use crate::model::options::{Existing, Options, When};
 use crate::model::rule::Misfire;
-use crate::text::time::{parse_duration, parse_time};
+use crate::text::error::TextError;
+use crate::text::time::{parse_backoff, parse_duration, parse_time};
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
+use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
@@ -71,17 +72,69 @@ pub enum ExistingName {
     Update,
 }
 
-/// The error of an invalid setting, which names the setting and what is expected.
+/// The error of a setting, which names the setting and what is expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SettingsError(String);
+#[non_exhaustive]
+pub enum SettingsError {
+    /// There is neither a time nor a rule.
+    NoTime,
+    /// Two settings exclude each other.
+    Conflict {
+        /// The setting.
+        setting: &'static str,
+        /// The setting that excludes it.
+        other: &'static str,
+    },
+    /// There is a time zone without a cron expression.
+    ZoneAlone,
+    /// A time or a range cannot be parsed.
+    Text {
+        /// The setting.
+        setting: &'static str,
+        /// The reason.
+        why: TextError,
+    },
+    /// A duration cannot be parsed.
+    Duration {
+        /// The setting.
+        setting: &'static str,
+        /// The text of the duration.
+        text: String,
+        /// The reason.
+        why: TextError,
+    },
+    /// A duration is shorter than a second.
+    Short {
+        /// The setting.
+        setting: &'static str,
+        /// The text of the duration.
+        text: String,
+    },
+    /// Occurrences would be skipped however punctual they are.
+    EmptyWindow,
+}
 
 impl fmt::Display for SettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        match self {
+            Self::NoTime => f.write_str("time: missing (expected at, after, every or cron)"),
+            Self::Conflict { setting, other } => {
+                write!(f, "{setting}: cannot be combined with {other}")
+            }
+            Self::ZoneAlone => f.write_str("zone: cannot be used without cron"),
+            Self::Text { setting, why } => write!(f, "{setting}: {why}"),
+            Self::Duration { setting, text, why } => write!(f, "{setting}: {text:?}: {why}"),
+            Self::Short { setting, text } => {
+                write!(f, "{setting}: {text:?}: expected at least 1s")
+            }
+            Self::EmptyWindow => {
+                f.write_str("misfire: expected more than 0, or every occurrence is late")
+            }
+        }
     }
 }
 
-impl std::error::Error for SettingsError {}
+impl Error for SettingsError {}
 
 impl Settings {
     /// Returns the time and the options.
@@ -90,6 +143,24 @@ impl Settings {
     ///
     /// Fails if a setting cannot be parsed, two settings exclude each other, or there is neither a
     /// time nor a rule.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon_durable::When;
+    /// use tourbillon_durable::text::Settings;
+    ///
+    /// let settings: Settings = serde_json::from_str(r#"{ "after": "30m", "attempts": 3 }"#)?;
+    /// let (when, options) = settings.read()?;
+    /// assert_eq!(when, When::After(Duration::from_secs(1800)));
+    /// assert_eq!(options.get_attempts(), 3);
+    ///
+    /// let wrong: Settings = serde_json::from_str(r#"{ "every": "1ms" }"#)?;
+    /// let error = wrong.read().unwrap_err();
+    /// assert_eq!(error.to_string(), "every: \"1ms\": expected at least 1s");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn read(&self) -> Result<(When, Options), SettingsError> {
         self.read_over(Options::new())
     }
@@ -105,17 +176,19 @@ impl Settings {
 
     fn when(&self) -> Result<When, SettingsError> {
         match (&self.at, &self.after) {
-            (Some(_), Some(_)) => Err(error("at", "cannot be combined with after")),
-            (Some(at), None) => parse_time(at).map(When::At).map_err(|why| error("at", why)),
+            (Some(_), Some(_)) => Err(SettingsError::Conflict { setting: "at", other: "after" }),
+            (Some(at), None) => parse_time(at).map(When::At).map_err(wrong("at")),
             (None, Some(after)) => duration("after", after).map(When::After),
             (None, None) if self.every.is_some() || self.cron.is_some() => Ok(When::ByRule),
-            (None, None) => Err(error("time", "missing (expected at, after, every or cron)")),
+            (None, None) => Err(SettingsError::NoTime),
         }
     }
 
     fn options(&self, mut options: Options) -> Result<Options, SettingsError> {
         match (&self.every, &self.cron) {
-            (Some(_), Some(_)) => return Err(error("every", "cannot be combined with cron")),
+            (Some(_), Some(_)) => {
+                return Err(SettingsError::Conflict { setting: "every", other: "cron" });
+            }
             (Some(every), None) => options = options.every(at_least_a_second("every", every)?),
             (None, Some(cron)) => {
                 options = options.cron(cron, self.zone.as_deref().unwrap_or("UTC"));
@@ -123,12 +196,12 @@ impl Settings {
             (None, None) => {}
         }
         if self.zone.is_some() && self.cron.is_none() {
-            return Err(error("zone", "cannot be used without cron"));
+            return Err(SettingsError::ZoneAlone);
         }
         if let Some(window) = self.misfire.as_deref().filter(|misfire| *misfire != "once") {
             let window = duration("misfire", window)?;
             if window.is_zero() {
-                return Err(error("misfire", "expected more than 0, or every occurrence is late"));
+                return Err(SettingsError::EmptyWindow);
             }
             options = options.misfire(Misfire::SkipAfter(window));
         }
@@ -136,8 +209,7 @@ impl Settings {
             options = options.attempts(attempts);
         }
         if let Some(waits) = &self.backoff {
-            let backoff = parse_backoff(waits).map_err(|why| error("backoff", why))?;
-            options = options.backoff(backoff);
+            options = options.backoff(parse_backoff(waits).map_err(wrong("backoff"))?);
         }
         if let Some(lease) = &self.lease {
             options = options.lease(at_least_a_second("lease", lease)?);
@@ -160,37 +232,22 @@ impl From<ExistingName> for Existing {
     }
 }
 
-/// Parses the first and the longest wait between attempts, such as `1s..10m`. The waits are
-/// shortened by up to half at random.
-///
-/// # Errors
-///
-/// Fails if the text is not such a range.
-pub fn parse_backoff(text: &str) -> Result<Backoff, String> {
-    let expected = || format!("{text:?}: expected a range such as 1s..10m");
-    let (first, most) = text.split_once("..").ok_or_else(expected)?;
-    let parse = |text| parse_duration(text).map_err(|why| format!("{text:?}: {why}"));
-    let (first, most) = (parse(first)?, parse(most)?);
-    match first <= most {
-        true => Ok(Backoff::new(first, most).jitter()),
-        false => Err(expected()),
-    }
-}
-
 /// Parses a duration of at least a second.
-fn at_least_a_second(name: &str, text: &str) -> Result<Duration, SettingsError> {
-    match duration(name, text)? {
+fn at_least_a_second(setting: &'static str, text: &str) -> Result<Duration, SettingsError> {
+    match duration(setting, text)? {
         found if found < Duration::from_secs(1) => {
-            Err(error(name, format!("{text:?}: expected at least 1s")))
+            Err(SettingsError::Short { setting, text: text.to_owned() })
         }
         found => Ok(found),
     }
 }
 
-fn duration(name: &str, text: &str) -> Result<Duration, SettingsError> {
-    parse_duration(text).map_err(|why| error(name, format!("{text:?}: {why}")))
+fn duration(setting: &'static str, text: &str) -> Result<Duration, SettingsError> {
+    let wrong = |why| SettingsError::Duration { setting, text: text.to_owned(), why };
+    parse_duration(text).map_err(wrong)
 }
 
-fn error(name: &str, why: impl fmt::Display) -> SettingsError {
-    SettingsError(format!("{name}: {why}"))
+/// Returns a function that names the setting of an error.
+fn wrong(setting: &'static str) -> impl FnOnce(TextError) -> SettingsError {
+    move |why| SettingsError::Text { setting, why }
 }

@@ -6,6 +6,21 @@ use crate::api::timers::DurableTimers;
 use crate::error::DurableError;
 
 /// Pauses or resumes a timer or a store.
+///
+/// # Examples
+///
+/// ```
+/// use tourbillon_durable::DurableTimers;
+/// use tourbillon_durable::text::Switch;
+///
+/// # let file = std::env::temp_dir().join(format!("tourbillon-switch-{}", std::process::id()));
+/// let timers = DurableTimers::open(&file)?;
+/// assert_eq!(pollster::block_on(Switch::Pause.store(&timers))?, "paused");
+/// assert!(!pollster::block_on(Switch::Resume.timer(&timers, "order 7"))?); // there is none
+/// # drop(timers);
+/// # std::fs::remove_file(&file)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Switch {
     /// Begins no further attempts. Running attempts continue.

@@ -9,6 +9,7 @@ use crate::model::options::Options;
 use crate::model::record::DeadReason;
 use crate::model::rule::{Misfire, Rule};
 use crate::model::stats::Stats;
+use crate::text::error::TextError;
 use crate::text::time::{parse_time, show_time};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -159,6 +160,28 @@ pub struct RuleView {
 
 impl TimerView {
     /// Describes a timer.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon_durable::text::TimerView;
+    /// use tourbillon_durable::{DurableTimers, Options};
+    ///
+    /// # let file = std::env::temp_dir().join(format!("tourbillon-view-{}", std::process::id()));
+    /// let timers = DurableTimers::open(&file)?;
+    /// pollster::block_on(async {
+    ///     timers.insert("order 7", "unpaid", Duration::from_secs(60), Options::new()).await?;
+    ///     let timer = timers.get("order 7").await?.ok_or("there is no timer")?;
+    ///     let json = serde_json::to_value(TimerView::new(&timer))?;
+    ///     assert_eq!(json["state"], "resting");
+    ///     assert_eq!(json["payload"], "unpaid");
+    ///     Ok::<(), Box<dyn std::error::Error>>(())
+    /// })?;
+    /// # drop(timers);
+    /// # std::fs::remove_file(&file)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn new(timer: &DurableTimer) -> Self {
         Self::with(timer, PayloadView::new)
@@ -213,6 +236,15 @@ impl<P> LetterView<P> {
 
 impl PayloadView {
     /// Describes a payload.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tourbillon_durable::text::PayloadView;
+    ///
+    /// assert_eq!(PayloadView::new(b"unpaid").text(), "unpaid");
+    /// assert_eq!(PayloadView::new(&[0xff]).text(), "/w=="); // base64
+    /// ```
     #[must_use]
     pub fn new(payload: &[u8]) -> Self {
         match std::str::from_utf8(payload) {
@@ -273,10 +305,23 @@ pub fn show_position(position: &ListPosition) -> String {
 /// # Errors
 ///
 /// Fails unless the text is a time and an id.
-pub fn parse_position(text: &str) -> Result<ListPosition, String> {
-    let wrong = || "expected the `next` of a list".to_owned();
-    let (due, id) = text.split_once(' ').ok_or_else(wrong)?;
-    Ok(ListPosition::new(parse_time(due).map_err(|_| wrong())?, id))
+///
+/// # Examples
+///
+/// ```
+/// use std::time::SystemTime;
+/// use tourbillon_durable::ListPosition;
+/// use tourbillon_durable::text::{parse_position, show_position};
+///
+/// let position = ListPosition::new(SystemTime::UNIX_EPOCH, "order 7");
+/// let shown = show_position(&position);
+/// assert_eq!(shown, "1970-01-01T00:00:00.000Z order 7");
+/// assert_eq!(parse_position(&shown), Ok(position));
+/// assert!(parse_position("order 7").is_err());
+/// ```
+pub fn parse_position(text: &str) -> Result<ListPosition, TextError> {
+    let (due, id) = text.split_once(' ').ok_or(TextError::Position)?;
+    Ok(ListPosition::new(parse_time(due).map_err(|_| TextError::Position)?, id))
 }
 
 /// The states of timers.
@@ -305,9 +350,20 @@ pub fn state_name(state: TimerState) -> &'static str {
 /// # Errors
 ///
 /// Fails if no state has this name.
-pub fn parse_state(name: &str) -> Result<TimerState, String> {
+///
+/// # Examples
+///
+/// ```
+/// use tourbillon_durable::TimerState;
+/// use tourbillon_durable::text::{parse_state, state_name};
+///
+/// assert_eq!(parse_state("paused"), Ok(TimerState::Paused));
+/// assert_eq!(state_name(TimerState::Paused), "paused");
+/// assert!(parse_state("tired").is_err());
+/// ```
+pub fn parse_state(name: &str) -> Result<TimerState, TextError> {
     let found = STATES.into_iter().find(|state| state_name(*state) == name);
-    found.ok_or_else(|| format!("expected one of {}", STATES.map(state_name).join(", ")))
+    found.ok_or_else(|| TextError::Name(STATES.map(state_name).to_vec()))
 }
 
 /// Returns the name of a reason in JSON.
