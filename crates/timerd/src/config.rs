@@ -5,13 +5,15 @@
 use super::webhook::parse_time_limit;
 use clap::Parser;
 use ipnet::{IpNet, Ipv4Net};
-use serde::de::Error;
+use serde::de;
 use serde::{Deserialize, Deserializer};
 use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
 use std::fmt;
+use std::io;
 use std::net::IpAddr;
 use std::num::{NonZeroU16, NonZeroU32, NonZeroU64, NonZeroUsize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tourbillon_durable::text::{StoreArguments, parse_backoff, parse_duration};
 use tourbillon_durable::{Backoff, Options};
@@ -70,6 +72,65 @@ pub struct Config {
     pub page: Page,
 }
 
+/// The reason why a configuration file cannot be used.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The file cannot be read.
+    Read(PathBuf, io::Error),
+    /// The file is not TOML, or one of its settings is wrong.
+    Toml(PathBuf, toml::de::Error),
+    /// The secret that signs sessions is too short.
+    ShortKey,
+    /// There is no port that may be called.
+    NoPorts,
+    /// A time limit is zero.
+    NoTime,
+    /// The status is no error.
+    Status(u16),
+    /// The text is neither an address nor a network.
+    Network(String),
+    /// The network has more addresses than those of IPv4 that are mapped to IPv6.
+    MappedNetwork(String),
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(file, error) => write!(f, "{}: {error}", file.display()),
+            Self::Toml(file, error) => write!(f, "{}: {error}", file.display()),
+            Self::ShortKey => write!(f, "the key must have at least {MIN_KEY_BYTES} characters"),
+            Self::NoPorts => {
+                f.write_str("no port may be called (expected at least one, such as [80, 443])")
+            }
+            Self::NoTime => f.write_str("expected more than 0"),
+            Self::Status(status) => write!(f, "{status}: expected 400 to 599"),
+            Self::Network(text) => {
+                write!(f, "{text:?}: expected an address or a network such as 10.1.0.0/16")
+            }
+            Self::MappedNetwork(text) => write!(
+                f,
+                "{text:?}: addresses of IPv4 have 0.0.0.0/0 (expected ::ffff:A.B.C.D/{MAPPED} or more)"
+            ),
+        }
+    }
+}
+
+impl Error for ConfigError {}
+
+impl Config {
+    /// Reads a configuration file.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be read, is not TOML, or has a wrong setting.
+    pub fn read(file: &Path) -> Result<Self, ConfigError> {
+        let unread = |error| ConfigError::Read(file.to_owned(), error);
+        let text = std::fs::read_to_string(file).map_err(unread)?;
+        toml::from_str(&text).map_err(|error| ConfigError::Toml(file.to_owned(), error))
+    }
+}
+
 /// The page.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -95,12 +156,12 @@ impl PageKey {
 }
 
 impl TryFrom<String> for PageKey {
-    type Error = String;
+    type Error = ConfigError;
 
-    fn try_from(text: String) -> Result<Self, String> {
+    fn try_from(text: String) -> Result<Self, ConfigError> {
         match text.trim().len() {
             MIN_KEY_BYTES.. => Ok(Self(text)),
-            _ => Err(format!("the key must have at least {MIN_KEY_BYTES} characters")),
+            _ => Err(ConfigError::ShortKey),
         }
     }
 }
@@ -246,11 +307,11 @@ impl Ports {
 }
 
 impl TryFrom<Vec<NonZeroU16>> for Ports {
-    type Error = &'static str;
+    type Error = ConfigError;
 
-    fn try_from(ports: Vec<NonZeroU16>) -> Result<Self, Self::Error> {
+    fn try_from(ports: Vec<NonZeroU16>) -> Result<Self, ConfigError> {
         match ports.is_empty() {
-            true => Err("no port may be called (expected at least one, such as [80, 443])"),
+            true => Err(ConfigError::NoPorts),
             false => Ok(Self(ports.into_iter().map(NonZeroU16::get).collect())),
         }
     }
@@ -259,54 +320,48 @@ impl TryFrom<Vec<NonZeroU16>> for Ports {
 /// Reads a time limit other than zero.
 fn limit<'de, D: Deserializer<'de>>(text: D) -> Result<Duration, D::Error> {
     match duration(text)? {
-        Duration::ZERO => Err(D::Error::custom("expected more than 0")),
+        Duration::ZERO => Err(de::Error::custom(ConfigError::NoTime)),
         limit => Ok(limit),
     }
 }
 
 fn duration<'de, D: Deserializer<'de>>(text: D) -> Result<Duration, D::Error> {
-    parse_duration(&String::deserialize(text)?).map_err(D::Error::custom)
+    parse_duration(&String::deserialize(text)?).map_err(de::Error::custom)
 }
 
 fn time_limit<'de, D: Deserializer<'de>>(text: D) -> Result<Duration, D::Error> {
-    parse_time_limit(&String::deserialize(text)?).map_err(D::Error::custom)
+    parse_time_limit(&String::deserialize(text)?).map_err(de::Error::custom)
 }
 
 fn backoff<'de, D: Deserializer<'de>>(text: D) -> Result<Backoff, D::Error> {
-    parse_backoff(&String::deserialize(text)?).map_err(D::Error::custom)
+    parse_backoff(&String::deserialize(text)?).map_err(de::Error::custom)
 }
 
 fn statuses<'de, D: Deserializer<'de>>(numbers: D) -> Result<BTreeSet<u16>, D::Error> {
     let found = BTreeSet::<u16>::deserialize(numbers)?;
     match found.iter().find(|status| !(400..600).contains(*status)) {
-        Some(status) => Err(D::Error::custom(format!("{status}: expected 400 to 599"))),
+        Some(status) => Err(de::Error::custom(ConfigError::Status(*status))),
         None => Ok(found),
     }
 }
 
 fn networks<'de, D: Deserializer<'de>>(texts: D) -> Result<Vec<IpNet>, D::Error> {
     let texts = Vec::<String>::deserialize(texts)?;
-    texts.iter().map(|text| network(text).map_err(D::Error::custom)).collect()
+    texts.iter().map(|text| network(text).map_err(de::Error::custom)).collect()
 }
 
 /// Parses a network or an address. An IPv6 network of IPv4-mapped addresses becomes the IPv4
 /// network, because addresses are compared in this form.
-fn network(text: &str) -> Result<IpNet, String> {
+fn network(text: &str) -> Result<IpNet, ConfigError> {
     let network: IpNet = match text.parse::<IpAddr>() {
         Ok(address) => address.to_canonical().into(),
-        Err(_) => text.parse().map_err(|_| {
-            format!("{text:?}: expected an address or a network such as 10.1.0.0/16")
-        })?,
+        Err(_) => text.parse().map_err(|_| ConfigError::Network(text.to_owned()))?,
     };
     let IpNet::V6(mapped) = network else { return Ok(network) };
     let Some(address) = mapped.addr().to_ipv4_mapped() else { return Ok(network) };
     let bits = mapped.prefix_len().checked_sub(MAPPED);
     let inner = bits.and_then(|bits| Ipv4Net::new(address, bits).ok());
-    inner.map(IpNet::V4).ok_or_else(|| {
-        format!(
-            "{text:?}: addresses of IPv4 have 0.0.0.0/0 (expected ::ffff:A.B.C.D/{MAPPED} or more)"
-        )
-    })
+    inner.map(IpNet::V4).ok_or_else(|| ConfigError::MappedNetwork(text.to_owned()))
 }
 
 /// A token that is known only by its hash.

@@ -10,6 +10,7 @@
 mod api;
 mod call;
 mod config;
+mod error;
 mod extract;
 mod fault;
 mod figures;
@@ -28,10 +29,12 @@ mod tokens;
 mod trace;
 mod webhook;
 
+pub use call::SecretError;
 pub use config::{
-    Arguments, Config, DeadLetterBounds, HistoryBounds, Limits, Page, PageKey, Ports, SecretTexts,
-    TokenHash, Webhooks,
+    Arguments, Config, ConfigError, DeadLetterBounds, HistoryBounds, Limits, Page, PageKey, Ports,
+    SecretTexts, TokenHash, Webhooks,
 };
-pub use guard::{ResolveError, Resolver, Resolving, system_resolver};
-pub use service::{Service, StartError};
-pub use tokens::NewToken;
+pub use error::StartError;
+pub use guard::{ResolveError, Resolver, Resolving, TlsError, system_resolver};
+pub use service::Service;
+pub use tokens::{NewToken, TokenError};

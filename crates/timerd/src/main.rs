@@ -84,9 +84,7 @@ fn fail(error: &StartError) -> ExitCode {
 /// Writes the log to standard error on a separate thread. If the reader is gone or slow, or the
 /// disk is full, lines are lost, but nothing is delayed or ended.
 fn write_log(filter: &str, format: LogFormat) -> Result<WorkerGuard, StartError> {
-    let filter = EnvFilter::try_new(filter);
-    let filter =
-        filter.map_err(|error| StartError::Config(format!("{error} in the log's filter")))?;
+    let filter = EnvFilter::try_new(filter).map_err(StartError::Log)?;
     let (lines, guard) = NonBlockingBuilder::default().finish(io::stderr());
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(lines);
     // It would report a failure with `eprintln!`, which panics for the same reason.
@@ -124,7 +122,8 @@ struct Signals {
 
 impl Signals {
     fn new() -> Result<Self, StartError> {
-        let on = |kind| signal(kind).map_err(|error| StartError::Config(error.to_string()));
+        let failed = |error| StartError::System("handle signals", error);
+        let on = |kind| signal(kind).map_err(failed);
         Ok(Self {
             terminate: on(SignalKind::terminate())?,
             interrupt: on(SignalKind::interrupt())?,
@@ -166,15 +165,15 @@ fn reload(service: &Service, arguments: &Arguments) {
 }
 
 fn print_token() -> Result<(), StartError> {
-    let NewToken { text, sha256 } = NewToken::random().map_err(StartError::Config)?;
+    let NewToken { text, sha256 } = NewToken::random()?;
     // Nothing is lost if the reader of the output has gone.
     let _ = writeln!(io::stdout(), "token: {text}\nsha256: {sha256}");
     Ok(())
 }
 
 fn config(arguments: &Arguments) -> Result<Config, StartError> {
-    let Some(path) = &arguments.config else { return Ok(Config::default()) };
-    let wrong = |error: String| StartError::Config(format!("{}: {error}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-    toml::from_str(&text).map_err(|error| wrong(error.to_string()))
+    match &arguments.config {
+        Some(file) => Ok(Config::read(file)?),
+        None => Ok(Config::default()),
+    }
 }

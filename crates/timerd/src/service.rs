@@ -3,11 +3,12 @@
 #![forbid(unsafe_code)]
 
 use super::api::{App, router};
-use super::call::{Caller, POOLED};
+use super::call::{Caller, POOLED, Secrets};
 use super::config::{Arguments, Config, DeadLetterBounds, Limits};
+use super::error::StartError;
 use super::figures;
 use super::gate::{Gate, count};
-use super::guard::{Resolver, system_resolver};
+use super::guard::{Guard, Resolver, system_resolver};
 use super::health::Health;
 use super::history;
 use super::page::{self, Sessions};
@@ -17,6 +18,7 @@ use super::tasks::{keep, stopped};
 use super::tokens::{NewToken, TokenError, Tokens};
 use axum::middleware::from_fn;
 use metrics_exporter_prometheus::PrometheusHandle;
+use std::convert::Infallible;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -84,29 +86,6 @@ impl fmt::Debug for Service {
     }
 }
 
-/// The reason why a service does not start.
-#[derive(Debug)]
-pub enum StartError {
-    /// The store cannot be opened.
-    Store(DurableError),
-    /// The service cannot listen on the address.
-    Listen(String, std::io::Error),
-    /// The configuration cannot be used.
-    Config(String),
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Store(error) => error.fmt(f),
-            Self::Listen(address, error) => write!(f, "could not listen on {address}: {error}"),
-            Self::Config(what) => write!(f, "invalid configuration: {what}"),
-        }
-    }
-}
-
-impl std::error::Error for StartError {}
-
 impl Service {
     /// Opens the store and starts serving.
     ///
@@ -131,9 +110,11 @@ impl Service {
         let own_token = OwnToken::new(arguments, config)?;
         let calls = config.webhooks.concurrency.get();
         let rules = Rules::of(config, own_token.as_ref(), calls)?;
-        let sessions = Sessions::new(arguments, &config.page).map_err(StartError::Config)?;
+        let sessions = Sessions::new(arguments, &config.page)?;
+        let guard = Guard::new(&config.webhooks, resolver)?;
+        let secrets = Secrets::try_from(&config.secrets)?;
         let figures = figures::install();
-        let caller = Caller::new(config, resolver).map_err(StartError::Config)?;
+        let caller = Caller::new(&config.webhooks, guard, secrets);
         let (pool, caller) = (Arc::clone(&caller.pool), Arc::new(caller));
         let (place, timers) = open_store(arguments, config).await?;
         let history = history::open(&arguments.store, &place, config.history.clone());
@@ -144,7 +125,7 @@ impl Service {
         let health = Arc::new(Health::new());
         let (stop, stops) = watch::channel(false);
         let mut background = JoinSet::new();
-        background.spawn(keep("pool", stops.clone(), move || {
+        background.spawn(keep::<Infallible, _>("pool", stops.clone(), move || {
             let pool = Arc::clone(&pool);
             async move { pool.watch().await }
         }));
@@ -196,7 +177,7 @@ impl Service {
     /// Fails if the configuration cannot be used. The service then keeps its current configuration.
     pub fn reload(&self, config: &Config) -> Result<(), StartError> {
         let rules = Rules::of(config, self.front.own_token.as_ref(), self.front.calls)?;
-        self.front.app.caller.reload(config).map_err(StartError::Config)?;
+        self.front.app.caller.reload(Secrets::try_from(&config.secrets)?);
         self.served.send_replace(self.front.served(rules));
         tracing::info!("the configuration was read again");
         Ok(())
@@ -229,12 +210,11 @@ async fn open_store(
     config: &Config,
 ) -> Result<(Address, DurableTimers), StartError> {
     let place = arguments.store.store.as_ref().map(AddressText::parse).transpose();
-    let place = place.map_err(|error| StartError::Config(error.to_string()))?;
-    let place = place.unwrap_or_else(|| Address::File(STORE.into()));
+    let place = place?.unwrap_or_else(|| Address::File(STORE.into()));
     let DeadLetterBounds { most, age } = config.dead_letters;
     let letters = LetterBounds { most, age };
-    let timers = arguments.store.open_bounded(&place, letters).await;
-    Ok((place, timers.map_err(StartError::Store)?))
+    let timers = arguments.store.open_bounded(&place, letters).await?;
+    Ok((place, timers))
 }
 
 /// Watches the health and the figures of the store until the service stops.
@@ -247,12 +227,12 @@ fn watch_store(
     stops: &watch::Receiver<bool>,
 ) {
     let (watched, health) = (timers.clone(), Arc::clone(health));
-    tasks.spawn(keep("health", stops.clone(), move || {
+    tasks.spawn(keep::<Infallible, _>("health", stops.clone(), move || {
         let (timers, health) = (watched.clone(), Arc::clone(&health));
         async move { health.watch(&timers).await }
     }));
     let (counted, handle, label) = (timers.clone(), figures.clone(), store.to_owned());
-    tasks.spawn(keep("figures", stops.clone(), move || {
+    tasks.spawn(keep::<Infallible, _>("figures", stops.clone(), move || {
         let (timers, label, handle) = (counted.clone(), label.clone(), handle.clone());
         async move { figures::watch(&timers, &label, &handle).await }
     }));
@@ -291,7 +271,7 @@ fn serving(
     stops: watch::Receiver<bool>,
 ) -> impl Future<Output = ()> {
     let (listener, ends) = (Listener::new(Some(listener).into()), stops.clone());
-    keep("server", stops, move || {
+    keep::<Infallible, _>("server", stops, move || {
         let served = serve(Arc::clone(&listener), served.clone(), ends.clone());
         async move {
             served.await;
@@ -322,7 +302,7 @@ struct Work {
 
 impl Work {
     /// Calls due webhooks until the service stops.
-    async fn run(self) -> Result<(), String> {
+    async fn run(self) -> Result<(), DurableError> {
         let Self { timers, caller, runs, store, concurrency, stops } = self;
         let worker = timers.worker().concurrency(concurrency).metrics(&store);
         let worker = worker.time_limit(MAX_ATTEMPT);
@@ -330,50 +310,45 @@ impl Work {
         runs.forget();
         let noted = Arc::clone(&runs);
         let worker = worker.observe(move |event| runs.report(event));
-        let run = worker.run(move |delivery| {
-            let (caller, runs) = (Arc::clone(&caller), Arc::clone(&noted));
-            async move {
-                let (verdict, status) = caller.deliver(&delivery).await;
-                if let Some(status) = status {
-                    runs.note(&delivery, status);
+        worker
+            .run(move |delivery| {
+                let (caller, runs) = (Arc::clone(&caller), Arc::clone(&noted));
+                async move {
+                    let (verdict, status) = caller.deliver(&delivery).await;
+                    if let Some(status) = status {
+                        runs.note(&delivery, status);
+                    }
+                    verdict
                 }
-                verdict
-            }
-        });
-        run.await.map_err(|error| error.to_string())
+            })
+            .await
     }
 }
 
 /// Returns the maximum number of connections. It leaves enough descriptors for the store and for
 /// calls. A call may need a descriptor for its connection and another for its resolver.
 fn connections(limits: &Limits, calls: usize) -> Result<usize, StartError> {
-    let failed = |error: std::io::Error| StartError::Config(error.to_string());
+    let failed = |error| StartError::System("read the limit of open files", error);
     let (open, _) = rlimit::Resource::NOFILE.get().map_err(failed)?;
-    let others = calls.saturating_mul(2).saturating_add(POOLED + RESERVED);
-    let left = usize::try_from(open).unwrap_or(usize::MAX).saturating_sub(others);
+    let needed = calls.saturating_mul(2).saturating_add(POOLED + RESERVED);
+    let left = usize::try_from(open).unwrap_or(usize::MAX).saturating_sub(needed);
     if left < MIN_CONNECTIONS {
-        return Err(StartError::Config(format!(
-            "the process may open {open} files, and {calls} calls and the store need {others} of them \
-             (raise the limit to {} or lower webhooks.concurrency)",
-            others.saturating_add(MIN_CONNECTIONS)
-        )));
+        let least = needed.saturating_add(MIN_CONNECTIONS);
+        return Err(StartError::Files { open, calls, needed, least });
     }
     Ok(left.min(limits.connections.get()))
 }
 
 /// Returns the accepted tokens. Fails if there is no token.
-fn accepted(config: &Config, own: Option<&OwnToken>) -> Result<Tokens, StartError> {
-    let refused = |error: TokenError| StartError::Config(error.to_string());
-    let mut tokens = Tokens::new(&config.tokens).map_err(refused)?;
+fn accepted(config: &Config, own: Option<&OwnToken>) -> Result<Tokens, TokenError> {
+    let mut tokens = Tokens::new(&config.tokens)?;
     match own {
-        Some(OwnToken::Given(token)) => tokens.add("TIMERD_TOKEN", token).map_err(refused)?,
-        Some(OwnToken::Made(token)) if tokens.is_empty() => {
-            tokens.add("start", token).map_err(refused)?;
-        }
+        Some(OwnToken::Given(token)) => tokens.add("TIMERD_TOKEN", token)?,
+        Some(OwnToken::Made(token)) if tokens.is_empty() => tokens.add("start", token)?,
         Some(OwnToken::Made(_)) | None => {}
     }
     match tokens.is_empty() {
-        true => Err(StartError::Config("there is no token (expected at least one)".to_owned())),
+        true => Err(TokenError::Missing),
         false => Ok(tokens),
     }
 }
@@ -381,14 +356,13 @@ fn accepted(config: &Config, own: Option<&OwnToken>) -> Result<Tokens, StartErro
 impl OwnToken {
     /// Returns the token in the arguments, or creates a token if the configuration has no token
     /// either.
-    fn new(arguments: &Arguments, config: &Config) -> Result<Option<Self>, StartError> {
+    fn new(arguments: &Arguments, config: &Config) -> Result<Option<Self>, getrandom::Error> {
         if let Some(token) = &arguments.token {
             return Ok(Some(Self::Given(token.clone())));
         }
         if !config.tokens.is_empty() {
             return Ok(None);
         }
-        let made = NewToken::random().map_err(StartError::Config)?;
-        Ok(Some(Self::Made(made.text)))
+        Ok(Some(Self::Made(NewToken::random()?.text)))
     }
 }

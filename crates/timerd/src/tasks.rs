@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::fmt;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -11,12 +12,13 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Runs a task until the service stops. If the task panics, fails or ends before then, its end is
 /// logged and counted, and it is restarted after a pause.
-pub(crate) async fn keep<F>(
+pub(crate) async fn keep<E, F>(
     name: &'static str,
     stops: watch::Receiver<bool>,
     mut task: impl FnMut() -> F,
 ) where
-    F: Future<Output = Result<(), String>> + Send + 'static,
+    E: fmt::Display + Send + 'static,
+    F: Future<Output = Result<(), E>> + Send + 'static,
 {
     loop {
         // If the watcher is dropped, the set is dropped too and aborts the task.
@@ -24,7 +26,7 @@ pub(crate) async fn keep<F>(
         running.spawn(task());
         let end = match running.join_next().await {
             None | Some(Ok(Ok(()))) => "it returned".to_owned(),
-            Some(Ok(Err(error))) => error,
+            Some(Ok(Err(error))) => error.to_string(),
             Some(Err(error)) => error.to_string(),
         };
         if is_stopping(&stops) {
@@ -49,6 +51,7 @@ fn is_stopping(stops: &watch::Receiver<bool>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::convert::Infallible;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -62,7 +65,7 @@ mod tests {
             async move {
                 match number {
                     0 => panic!("the first start"),
-                    1 => Err("the second start".to_owned()),
+                    1 => Err("the second start"),
                     2 => Ok(()),
                     _ => {
                         stopped(waits).await;
@@ -89,7 +92,7 @@ mod tests {
             starts += 1;
             async { Ok(()) }
         };
-        keep("test", stops, count).await;
+        keep::<Infallible, _>("test", stops, count).await;
         assert_eq!(starts, 1);
     }
 }

@@ -42,14 +42,24 @@ pub struct NewToken {
 }
 
 /// The reason why a token is refused at start, with the name of the token.
-#[derive(Debug, PartialEq)]
-pub(crate) enum TokenError {
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum TokenError {
+    /// There is no token.
+    Missing,
+    /// The token is empty.
     Blank(String),
+    /// A header cannot have some of the token's characters.
     Characters(String),
+    /// The token is published or empty.
     Known(String),
+    /// The hash of the token cannot be parsed.
     Hash(String, FromHexError),
+    /// The name of a token is empty.
     Unnamed,
+    /// Two tokens have this name.
     NameTwice(String),
+    /// Tokens of two names are the same.
     Same(String, String),
 }
 
@@ -57,6 +67,7 @@ impl fmt::Display for TokenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let create = "create another one with `timerd token`";
         match self {
+            Self::Missing => f.write_str("there is no token (expected at least one)"),
             Self::Blank(name) => write!(f, "the token {name:?} is empty; {create}"),
             Self::Characters(name) => {
                 write!(f, "the token {name:?} has characters other than ASCII; {create}")
@@ -78,6 +89,8 @@ impl fmt::Display for TokenError {
         }
     }
 }
+
+impl std::error::Error for TokenError {}
 
 impl Tokens {
     /// Reads the hashes of a configuration.
@@ -163,8 +176,8 @@ impl NewToken {
     /// # Errors
     ///
     /// Fails if the system cannot provide random numbers.
-    pub fn random() -> Result<Self, String> {
-        let text = random().map_err(|error| format!("could not create a token: {error}"))?;
+    pub fn random() -> Result<Self, getrandom::Error> {
+        let text = random()?;
         let sha256 = hex::encode(hash(&text));
         Ok(Self { text, sha256 })
     }

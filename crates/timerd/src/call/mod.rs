@@ -9,10 +9,11 @@ mod pool;
 mod signature;
 mod verdict;
 
-use super::config::Config;
+use super::config::Webhooks;
 use super::fault::{Fault, OwnFault, ReceiverFault, Refusal};
-use super::guard::{Guard, Resolver};
+use super::guard::Guard;
 use super::target::Target;
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
@@ -21,7 +22,9 @@ use own::OwnFaults;
 use places::Places;
 pub(crate) use pool::POOLED;
 use pool::Pool;
-use signature::{Secret, Secrets};
+use signature::Secret;
+pub use signature::SecretError;
+pub(crate) use signature::Secrets;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -31,7 +34,8 @@ use tourbillon_durable::{Delivery, Options, Verdict};
 pub(crate) struct Caller {
     guard: Guard,
     pub(crate) pool: Arc<Pool>,
-    secrets: Secrets,
+    /// They can be replaced while calls are made.
+    secrets: ArcSwap<Secrets>,
     time_limit: Duration,
     faults: OwnFaults,
     places: Arc<Places>,
@@ -42,22 +46,22 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    pub(crate) fn new(config: &Config, resolver: Resolver) -> Result<Self, String> {
-        Ok(Self {
-            guard: Guard::new(&config.webhooks, resolver)?,
+    pub(crate) fn new(settings: &Webhooks, guard: Guard, secrets: Secrets) -> Self {
+        Self {
+            guard,
             pool: Arc::default(),
-            secrets: Secrets::new(&config.secrets)?,
-            time_limit: config.webhooks.timeout,
+            secrets: ArcSwap::from_pointee(secrets),
+            time_limit: settings.timeout,
             faults: OwnFaults::default(),
-            places: Arc::new(Places::new(config.webhooks.each())),
-            final_statuses: config.webhooks.final_statuses.clone(),
-            options: config.webhooks.options(),
-        })
+            places: Arc::new(Places::new(settings.each())),
+            final_statuses: settings.final_statuses.clone(),
+            options: settings.options(),
+        }
     }
 
-    /// Signs further calls with the secrets of another configuration.
-    pub(crate) fn reload(&self, config: &Config) -> Result<(), String> {
-        self.secrets.replace(&config.secrets)
+    /// Signs further calls with other secrets. Calls that have begun keep the old ones.
+    pub(crate) fn reload(&self, secrets: Secrets) {
+        self.secrets.store(Arc::new(secrets));
     }
 
     /// Makes one attempt, and returns its verdict with the status of the response.
@@ -141,7 +145,7 @@ impl Caller {
     /// Returns the secret that signs the calls of a target, if there is one.
     fn secret(&self, target: &Target) -> Result<Option<Arc<Secret>>, OwnFault> {
         let name = target.secret.as_deref();
-        match (self.secrets.get(name), name) {
+        match (self.secrets.load().get(name), name) {
             (None, Some(name)) => Err(OwnFault::Secret(name.to_owned())),
             (secret, _) => Ok(secret),
         }

@@ -3,12 +3,13 @@
 #![forbid(unsafe_code)]
 
 use crate::config::SecretTexts;
-use arc_swap::ArcSwap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use std::collections::BTreeMap;
+use std::error::Error;
+use std::fmt;
 use std::sync::Arc;
 
 /// The name of the default secret of timers.
@@ -17,57 +18,78 @@ const DEFAULT: &str = "default";
 /// Example secrets of Standard Webhooks. They are published, and so known to all.
 const KNOWN: [&str; 2] = ["MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "C2FVsBQIhrscChlQIMV+b5sSYspob7oD"];
 
-/// The secrets of the configuration by name. They can be replaced while calls are made.
-pub(crate) struct Secrets(ArcSwap<Named>);
-
-type Named = BTreeMap<String, Arc<Secret>>;
+/// The secrets of the configuration by name.
+pub(crate) struct Secrets(BTreeMap<String, Arc<Secret>>);
 
 /// The keys of a receiver, newest first. There are several while the secret is rotated.
 pub(crate) struct Secret(Vec<Hmac<Sha256>>);
 
+/// The reason why a secret is refused, with its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SecretError {
+    /// The list of the secret's keys is empty.
+    Empty(String),
+    /// The secret has another form.
+    Form(String),
+    /// The secret is published.
+    Known(String),
+}
+
+impl fmt::Display for SecretError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty(name) => {
+                write!(f, "the secret {name:?} is an empty list (expected at least one)")
+            }
+            Self::Form(name) => {
+                write!(f, "the secret {name:?} must be whsec_ and 24 to 64 bytes in base64")
+            }
+            Self::Known(name) => write!(
+                f,
+                "the secret {name:?} is a published example; create another one with \
+                 `echo whsec_$(openssl rand -base64 32)`"
+            ),
+        }
+    }
+}
+
+impl Error for SecretError {}
+
 impl Secrets {
-    /// Reads secrets of the form `whsec_…`, with the key in base64.
-    pub(crate) fn new(texts: &SecretTexts) -> Result<Self, String> {
-        Ok(Self(ArcSwap::from_pointee(read(texts)?)))
-    }
-
-    /// Replaces all secrets. Calls that have begun are signed with the old secrets.
-    pub(crate) fn replace(&self, texts: &SecretTexts) -> Result<(), String> {
-        self.0.store(Arc::new(read(texts)?));
-        Ok(())
-    }
-
     /// Returns the secret with this name, or the default secret.
     pub(crate) fn get(&self, name: Option<&str>) -> Option<Arc<Secret>> {
-        self.0.load().get(name.unwrap_or(DEFAULT)).cloned()
+        self.0.get(name.unwrap_or(DEFAULT)).cloned()
     }
 }
 
-fn read(texts: &SecretTexts) -> Result<Named, String> {
-    let secrets = texts.0.iter().map(|(name, secrets)| {
-        let keys = secrets.as_slice().iter().map(|secret| key(name, secret));
-        let keys = keys.collect::<Result<Vec<_>, _>>()?;
-        if keys.is_empty() {
-            return Err(format!("the secret {name:?} is an empty list (expected at least one)"));
-        }
-        Ok((name.clone(), Arc::new(Secret(keys))))
-    });
-    secrets.collect()
+/// Parses secrets of the form `whsec_…`, with the key in base64.
+impl TryFrom<&SecretTexts> for Secrets {
+    type Error = SecretError;
+
+    fn try_from(texts: &SecretTexts) -> Result<Self, SecretError> {
+        let secrets = texts.0.iter().map(|(name, secrets)| {
+            let keys = secrets.as_slice().iter().map(|secret| key(name, secret));
+            let keys = keys.collect::<Result<Vec<_>, _>>()?;
+            if keys.is_empty() {
+                return Err(SecretError::Empty(name.clone()));
+            }
+            Ok((name.clone(), Arc::new(Secret(keys))))
+        });
+        Ok(Self(secrets.collect::<Result<_, _>>()?))
+    }
 }
 
-/// Reads one of the keys of the secret with this name.
-fn key(name: &str, secret: &str) -> Result<Hmac<Sha256>, String> {
-    let wrong = || format!("the secret {name:?} must be whsec_ and 24 to 64 bytes in base64");
+/// Parses one of the keys of the secret with this name.
+fn key(name: &str, secret: &str) -> Result<Hmac<Sha256>, SecretError> {
+    let wrong = || SecretError::Form(name.to_owned());
     let key = secret.strip_prefix("whsec_").ok_or_else(wrong)?;
     let key = STANDARD.decode(key).map_err(|_| wrong())?;
     if !(24..=64).contains(&key.len()) {
         return Err(wrong());
     }
     if KNOWN.iter().any(|known| STANDARD.decode(known).as_ref() == Ok(&key)) {
-        return Err(format!(
-            "the secret {name:?} is a published example; create another one with \
-             `echo whsec_$(openssl rand -base64 32)`"
-        ));
+        return Err(SecretError::Known(name.to_owned()));
     }
     Hmac::new_from_slice(&key).map_err(|_| wrong())
 }
@@ -92,8 +114,8 @@ mod tests {
 
     const SECRET: &str = "whsec_Tm90IGEgc2VjcmV0LCBidXQgdGhhdCBvZiBhIHRlc3Q=";
 
-    fn secrets(secret: &str) -> Result<Secrets, String> {
-        Secrets::new(&texts(&format!("default = {secret:?}")))
+    fn secrets(secret: &str) -> Result<Secrets, SecretError> {
+        Secrets::try_from(&texts(&format!("default = {secret:?}")))
     }
 
     fn texts(toml: &str) -> SecretTexts {
@@ -108,7 +130,7 @@ mod tests {
             secret.sign("x", 1_614_265_330, b"body")
         };
         let rotated = texts(&format!("default = [{other:?}, {SECRET:?}]"));
-        let secrets = Secrets::new(&rotated).expect("two secrets");
+        let secrets = Secrets::try_from(&rotated).expect("two secrets");
         let both = signature(&secrets);
         for (secret, signed) in
             [(&*other, both.split(' ').next()), (SECRET, both.split(' ').nth(1))]
@@ -118,11 +140,8 @@ mod tests {
             assert_eq!(signed, Some(&*theirs));
         }
         for wrong in ["default = []".to_owned(), format!("default = [{SECRET:?}, \"whsec_\"]")] {
-            assert!(secrets.replace(&texts(&wrong)).is_err(), "{wrong}");
+            assert!(Secrets::try_from(&texts(&wrong)).is_err(), "{wrong}");
         }
-        assert_eq!(signature(&secrets), both, "the old ones are kept");
-        secrets.replace(&texts(&format!("default = {other:?}"))).expect("a secret");
-        assert_eq!(both.split(' ').next(), Some(&*signature(&secrets)));
     }
 
     #[test]
@@ -144,8 +163,8 @@ mod tests {
             assert!(secrets(wrong).is_err(), "{wrong}");
         }
         for known in KNOWN {
-            let refused = secrets(&format!("whsec_{known}")).err().expect("it is published");
-            assert!(refused.contains("published"), "{refused}");
+            let refused = secrets(&format!("whsec_{known}")).err();
+            assert_eq!(refused, Some(SecretError::Known("default".to_owned())));
         }
         let secrets = secrets(SECRET).expect("a secret");
         assert!(secrets.get(Some("default")).is_some() && secrets.get(Some("other")).is_none());

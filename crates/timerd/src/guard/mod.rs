@@ -21,11 +21,13 @@ use filter::canonical;
 use ipnet::IpNet;
 pub use resolver::{ResolveError, Resolver, Resolving, system_resolver};
 use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::{ClientConfig, RootCertStore};
-use std::fmt::Display;
+use std::error::Error;
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 pub(crate) use stream::{Heard, Stream};
@@ -55,17 +57,41 @@ pub(crate) struct Route<'a> {
     pub(crate) addresses: Vec<IpAddr>,
 }
 
+/// The reason why no calls by TLS can be made.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum TlsError {
+    /// The file of authorities cannot be read, or is not PEM.
+    Pem(PathBuf, pem::Error),
+    /// A certificate in the file is not an authority.
+    Authority(PathBuf, rustls::Error),
+    /// The cryptography lacks the versions of TLS.
+    Versions(rustls::Error),
+}
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pem(file, error) => write!(f, "{}: {error}", file.display()),
+            Self::Authority(file, error) => write!(f, "{}: {error}", file.display()),
+            Self::Versions(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for TlsError {}
+
 impl Guard {
-    pub(crate) fn new(settings: &Webhooks, resolver: Resolver) -> Result<Self, String> {
+    pub(crate) fn new(settings: &Webhooks, resolver: Resolver) -> Result<Self, TlsError> {
         let mut roots = RootCertStore::empty();
         // If the system has no root certificates, only `http://` and hosts under the configured
         // authority can be called.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         if let Some(path) = &settings.authority {
-            let wrong = |error: &dyn Display| format!("{}: {error}", path.display());
-            for certificate in CertificateDer::pem_file_iter(path).map_err(|error| wrong(&error))? {
-                let certificate = certificate.map_err(|error| wrong(&error))?;
-                roots.add(certificate).map_err(|error| wrong(&error))?;
+            let wrong = |error| TlsError::Pem(path.clone(), error);
+            for certificate in CertificateDer::pem_file_iter(path).map_err(wrong)? {
+                let added = roots.add(certificate.map_err(wrong)?);
+                added.map_err(|error| TlsError::Authority(path.clone(), error))?;
             }
         }
         if roots.is_empty() {
@@ -75,7 +101,7 @@ impl Guard {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .map_err(|error| error.to_string())?
+            .map_err(TlsError::Versions)?
             .with_root_certificates(roots)
             .with_no_client_auth();
         Ok(Self {

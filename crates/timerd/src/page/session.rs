@@ -52,11 +52,11 @@ impl Sessions {
     /// Derives the key from the configured key, or else from the token in the arguments. Without
     /// either, the key is random, because hashes of tokens are not secret. Other instances then do
     /// not accept the sessions of this instance.
-    pub(crate) fn new(arguments: &Arguments, config: &Page) -> Result<Self, String> {
+    pub(crate) fn new(arguments: &Arguments, config: &Page) -> Result<Self, getrandom::Error> {
         let secret = match (&config.key, &arguments.token) {
             (Some(key), _) => key.text().to_owned(),
             (None, Some(token)) => token.trim_ascii().to_owned(),
-            (None, None) => tokens::random().map_err(|error| error.to_string())?,
+            (None, None) => tokens::random()?,
         };
         let master =
             Sha256::new().chain_update("timerd sessions\0").chain_update(secret).finalize();

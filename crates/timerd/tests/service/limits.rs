@@ -32,7 +32,7 @@ async fn refusal(config: Config, token: Option<&str>) -> String {
     let mut arguments = arguments(folder.join("timers").to_str().unwrap());
     arguments.token = token.map(str::to_owned);
     match Service::start(&arguments, &config).await {
-        Err(error @ StartError::Config(_)) => error.to_string(),
+        Err(error @ (StartError::Token(_) | StartError::Secret(_))) => error.to_string(),
         other => panic!("{other:?}"),
     }
 }
