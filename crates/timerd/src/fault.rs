@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::target::TargetError;
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
@@ -25,7 +26,7 @@ pub(crate) enum Fault {
 #[derive(Debug)]
 pub(crate) enum Refusal {
     /// The timer is not a webhook that can be called.
-    Webhook(String),
+    Webhook(TargetError),
     /// The port is not allowed.
     Port(u16),
     /// All addresses of the host are internal.
@@ -101,7 +102,7 @@ impl fmt::Display for Fault {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Webhook(why) => f.write_str(why),
+            Self::Webhook(error) => error.fmt(f),
             Self::Port(port) => {
                 write!(f, "url: port {port} is not allowed (allow it with webhooks.ports)")
             }
@@ -135,6 +136,12 @@ impl fmt::Display for ReceiverFault {
             Self::Http(error) => write!(f, "no response from the receiver: {error}"),
             Self::TimedOut(limit) => write!(f, "no response from the receiver within {limit:?}"),
         }
+    }
+}
+
+impl From<TargetError> for Fault {
+    fn from(error: TargetError) -> Self {
+        Self::Refused(Refusal::Webhook(error))
     }
 }
 

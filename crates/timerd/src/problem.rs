@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::history::HistoryError;
+use super::target::TargetError;
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -92,6 +93,12 @@ impl From<HistoryError> for Problem {
             return Self::invalid(error.to_string());
         }
         Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()).after(1)
+    }
+}
+
+impl From<TargetError> for Problem {
+    fn from(error: TargetError) -> Self {
+        Self::invalid(error.to_string())
     }
 }
 

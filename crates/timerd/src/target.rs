@@ -3,13 +3,15 @@
 
 #![forbid(unsafe_code)]
 
-use super::webhook::{Webhook, parse_time_limit};
+use super::webhook::{TimeLimitError, Webhook, parse_time_limit};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HOST, HeaderMap, USER_AGENT};
 use http::{HeaderName, HeaderValue, Method, Request, Uri};
 use http_body_util::Full;
 use rustls::pki_types::ServerName;
 use serde::de::IgnoredAny;
+use std::collections::BTreeMap;
+use std::error::Error;
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -43,7 +45,7 @@ const MAX_HEADERS: usize = 64;
 const MAX_HEADER_BYTES: usize = 16 * 1024;
 
 /// A webhook that can be called.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) host: Host<String>,
     pub(crate) port: u16,
@@ -64,10 +66,10 @@ pub(crate) struct Target {
 }
 
 /// The reason why a webhook cannot be called.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum TargetError {
     /// The payload of a timer is not a webhook.
-    Payload(String),
+    Payload(serde_json::Error),
     /// The URL cannot be parsed.
     Url(String),
     /// The URL has no scheme, or an unsupported one.
@@ -75,7 +77,7 @@ pub(crate) enum TargetError {
     /// The URL has a user name or a password.
     Credentials,
     Method,
-    Timeout(String),
+    Timeout(TimeLimitError),
     Header {
         name: String,
         why: HeaderError,
@@ -85,7 +87,7 @@ pub(crate) enum TargetError {
 }
 
 /// The reason why a header cannot be sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum HeaderError {
     Name,
     Value,
@@ -98,17 +100,7 @@ pub(crate) enum HeaderError {
 impl Target {
     /// Reads a target from the payload of a timer.
     pub(crate) fn from_payload(payload: &[u8]) -> Result<Self, TargetError> {
-        let webhook = Webhook::from_payload(payload).map_err(TargetError::Payload)?;
-        Self::try_from(&webhook)
-    }
-
-    /// Returns the host if it is an address and not a name.
-    pub(crate) fn literal(&self) -> Option<IpAddr> {
-        match self.host {
-            Host::Ipv4(address) => Some(address.into()),
-            Host::Ipv6(address) => Some(address.into()),
-            Host::Domain(_) => None,
-        }
+        Webhook::from_payload(payload).map_err(TargetError::Payload)?.try_into()
     }
 
     /// Returns the request. Headers of the webhook replace headers of the timer, and headers of the
@@ -138,11 +130,12 @@ impl Target {
     }
 }
 
-impl TryFrom<&Webhook> for Target {
+impl TryFrom<Webhook> for Target {
     type Error = TargetError;
 
-    fn try_from(webhook: &Webhook) -> Result<Self, TargetError> {
-        let url = parse_url(&webhook.url)?;
+    fn try_from(webhook: Webhook) -> Result<Self, TargetError> {
+        let Webhook { url, method, headers, body, timeout, secret } = webhook;
+        let url = parse_url(&url)?;
         let wrong = |error: &dyn fmt::Display| TargetError::Url(error.to_string());
         let host = url.host().ok_or(TargetError::Scheme)?.to_owned();
         let tls = match url.scheme() {
@@ -151,7 +144,7 @@ impl TryFrom<&Webhook> for Target {
         };
         let uri = Uri::from_str(&url[Position::BeforePath..Position::AfterQuery]);
         let authority = &url[Position::BeforeHost..Position::AfterPort];
-        let method = match &*webhook.method {
+        let method = match &*method {
             "GET" => Method::GET,
             "POST" => Method::POST,
             "PUT" => Method::PUT,
@@ -159,19 +152,19 @@ impl TryFrom<&Webhook> for Target {
             "DELETE" => Method::DELETE,
             _ => return Err(TargetError::Method),
         };
-        let time_limit = webhook.timeout.as_deref().map(parse_time_limit).transpose();
+        let time_limit = timeout.as_deref().map(parse_time_limit).transpose();
         Ok(Self {
             host,
             port: url.port_or_known_default().ok_or(TargetError::Scheme)?,
             tls,
             time_limit: time_limit.map_err(TargetError::Timeout)?,
-            secret: webhook.secret.clone(),
-            body: Bytes::from(webhook.body.clone()),
+            secret,
             method,
             uri: uri.map_err(|error| wrong(&error))?,
             authority: HeaderValue::from_str(authority).map_err(|error| wrong(&error))?,
-            headers: parse_headers(webhook)?,
-            content_type: content_type(&webhook.body),
+            headers: parse_headers(&headers)?,
+            content_type: content_type(&body),
+            body: body.into(),
         })
     }
 }
@@ -205,8 +198,7 @@ fn server_name(host: &Host<String>) -> Result<ServerName<'static>, impl fmt::Dis
     }
 }
 
-fn parse_headers(webhook: &Webhook) -> Result<HeaderMap, TargetError> {
-    let all = &webhook.headers;
+fn parse_headers(all: &BTreeMap<String, String>) -> Result<HeaderMap, TargetError> {
     let length: usize = all.iter().map(|(name, value)| name.len() + value.len()).sum();
     if all.len() > MAX_HEADERS || length > MAX_HEADER_BYTES {
         return Err(TargetError::Headers);
@@ -258,6 +250,8 @@ impl fmt::Display for TargetError {
     }
 }
 
+impl Error for TargetError {}
+
 impl fmt::Display for HeaderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -275,8 +269,7 @@ mod tests {
     use serde_json::json;
 
     fn target(webhook: serde_json::Value) -> Result<Target, TargetError> {
-        let webhook: Webhook = serde_json::from_value(webhook).expect("a webhook");
-        Target::try_from(&webhook)
+        serde_json::from_value::<Webhook>(webhook).expect("a webhook").try_into()
     }
 
     fn of_url(url: &str) -> Result<Target, TargetError> {
@@ -363,10 +356,10 @@ mod tests {
             let error = found.expect_err("an error").to_string();
             assert!(error.contains(why), "{error}");
         }
-        let many: std::collections::BTreeMap<String, &str> =
+        let many: BTreeMap<String, &str> =
             (0..40_000).map(|number| (format!("x{number}"), "")).collect();
         let found = target(json!({ "url": "http://example.org/", "headers": many }));
-        assert_eq!(found.expect_err("an error"), TargetError::Headers);
+        assert!(matches!(found, Err(TargetError::Headers)));
     }
 
     #[test]

@@ -4,16 +4,18 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::error::Error;
+use std::fmt;
 use std::time::Duration;
 use tourbillon_durable::DurableError;
-use tourbillon_durable::text::parse_duration;
+use tourbillon_durable::text::{TextError, parse_duration};
 use utoipa::ToSchema;
 
 /// The longest time limit of a call.
 const MAX_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The request that a timer makes when it is due.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Webhook {
     /// The URL, `http://` or `https://`.
@@ -40,35 +42,54 @@ pub(crate) struct Webhook {
 /// The payload of a timer. Each version stays readable, because timers rest for months.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "version")]
-enum Stored {
+enum Stored<W> {
     #[serde(rename = "1")]
-    V1(Webhook),
+    V1(W),
 }
+
+/// The error of a text that is not the time limit of a call.
+#[derive(Debug)]
+pub(crate) enum TimeLimitError {
+    /// The text is not a duration.
+    Text(TextError),
+    /// The duration is zero or too long.
+    Range,
+}
+
+impl fmt::Display for TimeLimitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(error) => error.fmt(f),
+            Self::Range => f.write_str("expected more than 0 and at most 10m"),
+        }
+    }
+}
+
+impl Error for TimeLimitError {}
 
 fn post() -> String {
     "POST".to_owned()
 }
 
 /// Parses the time limit of a call.
-pub(crate) fn parse_time_limit(text: &str) -> Result<Duration, String> {
-    match parse_duration(text) {
-        Ok(limit) if limit <= MAX_TIMEOUT && !limit.is_zero() => Ok(limit),
-        Ok(_) => Err("expected more than 0 and at most 10m".to_owned()),
-        Err(error) => Err(error.to_string()),
+pub(crate) fn parse_time_limit(text: &str) -> Result<Duration, TimeLimitError> {
+    let limit = parse_duration(text).map_err(TimeLimitError::Text)?;
+    match limit <= MAX_TIMEOUT && !limit.is_zero() {
+        true => Ok(limit),
+        false => Err(TimeLimitError::Range),
     }
 }
 
 impl Webhook {
     /// Writes the payload of a timer.
     pub(crate) fn to_payload(&self) -> Result<Vec<u8>, DurableError> {
-        let stored = Stored::V1(self.clone());
-        serde_json::to_vec(&stored).map_err(|error| DurableError::Json(error.to_string()))
+        let payload = serde_json::to_vec(&Stored::V1(self));
+        payload.map_err(|error| DurableError::Json(error.to_string()))
     }
 
     /// Reads the payload of a timer.
-    pub(crate) fn from_payload(payload: &[u8]) -> Result<Self, String> {
-        let Stored::V1(webhook) =
-            serde_json::from_slice(payload).map_err(|error| error.to_string())?;
+    pub(crate) fn from_payload(payload: &[u8]) -> Result<Self, serde_json::Error> {
+        let Stored::V1(webhook) = serde_json::from_slice(payload)?;
         Ok(webhook)
     }
 }

@@ -112,8 +112,8 @@ pub(super) async fn put(
     headers: HeaderMap,
     InBody(NewTimer { webhook, mut schedule }): InBody<NewTimer>,
 ) -> Result<(StatusCode, Json<Done>), Problem> {
-    let target = Target::try_from(&webhook);
-    let target = target.map_err(|error| Problem::invalid(error.to_string()))?;
+    let payload = webhook.to_payload()?;
+    let target = Target::try_from(webhook)?;
     app.caller.check(&target).map_err(|fault| Problem::invalid(fault.to_string()))?;
     match condition {
         Condition::Any => {}
@@ -125,7 +125,6 @@ pub(super) async fn put(
     let options = numbered(options).map_err(|error| {
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("no random number: {error}"))
     })?;
-    let payload = webhook.to_payload()?;
     let insert = |options| app.timers.insert(&id, payload.clone(), when, options);
     let inserted = match &condition {
         Condition::Any | Condition::New => insert(options).await.map_err(DurableError::from),

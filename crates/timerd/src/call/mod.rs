@@ -10,9 +10,9 @@ mod signature;
 mod verdict;
 
 use super::config::Webhooks;
-use super::fault::{Fault, OwnFault, ReceiverFault, Refusal};
+use super::fault::{Fault, OwnFault, ReceiverFault};
 use super::guard::Guard;
-use super::target::Target;
+use super::target::{HeaderError, Target, TargetError};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
@@ -128,7 +128,7 @@ impl Caller {
         let since = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let secret = self.secret(target)?;
         let signature = secret.map(|secret| secret.sign(&id, since, &target.body));
-        let id = own_value(id)?;
+        let id = own_value("webhook-id", id)?;
         let mut own = vec![
             (HeaderName::from_static("idempotency-key"), id.clone()),
             (HeaderName::from_static("webhook-id"), id),
@@ -136,7 +136,8 @@ impl Caller {
             (HeaderName::from_static("webhook-attempt"), delivery.attempt.into()),
         ];
         if let Some(signature) = signature {
-            own.push((HeaderName::from_static("webhook-signature"), own_value(signature)?));
+            let name = "webhook-signature";
+            own.push((HeaderName::from_static(name), own_value(name, signature)?));
         }
         let of_timer = delivery.headers.iter().map(|(name, value)| (&**name, &**value));
         Ok(target.request(of_timer, own))
@@ -152,9 +153,10 @@ impl Caller {
     }
 }
 
-/// Converts a value of the service, which has only visible characters, to a header value.
-fn own_value(text: String) -> Result<HeaderValue, Refusal> {
-    HeaderValue::try_from(text).map_err(|error| Refusal::Webhook(error.to_string()))
+/// Converts a value of the service, which has only visible characters, to the value of a header.
+fn own_value(name: &str, text: String) -> Result<HeaderValue, TargetError> {
+    let wrong = |_| TargetError::Header { name: name.to_owned(), why: HeaderError::Value };
+    HeaderValue::try_from(text).map_err(wrong)
 }
 
 #[allow(clippy::disallowed_methods, reason = "receivers compare times with their own clocks")]

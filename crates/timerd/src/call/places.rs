@@ -187,9 +187,9 @@ mod tests {
     use serde_json::json;
 
     fn target(host: &str) -> Target {
-        let webhook: Webhook =
-            serde_json::from_value(json!({ "url": format!("http://{host}/") })).expect("a webhook");
-        Target::try_from(&webhook).expect("a target")
+        let webhook = json!({ "url": format!("http://{host}/") });
+        let webhook: Webhook = serde_json::from_value(webhook).expect("a webhook");
+        webhook.try_into().expect("a target")
     }
 
     fn places(each: usize) -> Arc<Places> {

@@ -114,29 +114,37 @@ impl Guard {
 
     /// Checks a target's port, and its address if it is known without a lookup.
     pub(crate) fn check(&self, target: &Target) -> Result<(), Refusal> {
-        if !self.ports.contains(target.port) {
-            return Err(Refusal::Port(target.port));
-        }
-        let is_permitted = match &target.host {
-            Host::Ipv4(address) => self.permitted((*address).into()).is_some(),
-            Host::Ipv6(address) => self.permitted((*address).into()).is_some(),
-            // Its names always resolve to these addresses (RFC 6761).
-            Host::Domain(name) if is_localhost(name) => {
-                let loopback = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
-                loopback.into_iter().any(|address| self.permitted(address).is_some())
-            }
-            Host::Domain(_) => true,
-        };
-        match is_permitted {
-            true => Ok(()),
-            false => Err(Refusal::Internal(target.host.to_string())),
-        }
+        self.known(target).map(drop)
     }
 
     /// Resolves the host of a target, and returns the addresses that may be called.
     pub(crate) async fn route<'a>(&self, target: &'a Target) -> Result<Route<'a>, Fault> {
-        self.check(target)?;
-        Ok(Route { target, addresses: self.addresses(target).await? })
+        let addresses = match self.known(target)? {
+            Some(address) => vec![address],
+            None => self.resolve(target).await?,
+        };
+        Ok(Route { target, addresses })
+    }
+
+    /// Returns the address of a target that needs no lookup. Fails if its port or its addresses may
+    /// not be called.
+    fn known(&self, target: &Target) -> Result<Option<IpAddr>, Refusal> {
+        if !self.ports.contains(target.port) {
+            return Err(Refusal::Port(target.port));
+        }
+        let internal = || Refusal::Internal(target.host.to_string());
+        let address: IpAddr = match &target.host {
+            Host::Ipv4(address) => (*address).into(),
+            Host::Ipv6(address) => (*address).into(),
+            // Its names always resolve to these addresses (RFC 6761).
+            Host::Domain(name) if is_localhost(name) => {
+                let loopback = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+                let is_permitted = loopback.into_iter().any(|it| self.permitted(it).is_some());
+                return is_permitted.then_some(None).ok_or_else(internal);
+            }
+            Host::Domain(_) => return Ok(None),
+        };
+        self.permitted(address).map(Some).ok_or_else(internal)
     }
 
     /// Connects to the first address of a route that accepts a connection. Each address has a head
@@ -197,16 +205,11 @@ impl Guard {
         })
     }
 
-    /// Returns the addresses of a host that may be called.
-    async fn addresses(&self, target: &Target) -> Result<Vec<IpAddr>, Fault> {
+    /// Resolves the name of a target's host, and returns the addresses that may be called.
+    async fn resolve(&self, target: &Target) -> Result<Vec<IpAddr>, Fault> {
         let host = target.host.to_string();
-        let found = match target.literal() {
-            Some(literal) => vec![literal],
-            None => {
-                let resolved = (self.resolver)(host.clone()).await;
-                resolved.map_err(|error| unresolved(host.clone(), error))?
-            }
-        };
+        let found = (self.resolver)(host.clone()).await;
+        let found = found.map_err(|error| unresolved(host.clone(), error))?;
         let allowed: Vec<IpAddr> =
             found.into_iter().filter_map(|address| self.permitted(address)).collect();
         match allowed.is_empty() {

@@ -140,30 +140,35 @@ fn link(id: &str) -> Markup {
 fn timers(
     csrf: &str,
     title: &str,
-    of: impl Fn(&TimerView) -> &str,
+    of: impl Fn(&TimerView<String>) -> &str,
     list: &[DurableTimer],
 ) -> Markup {
-    let row = |timer: TimerView| {
+    let row = |timer: TimerView<String>| {
         [
             time(of(&timer)),
             link(&timer.id),
             html! { (timer.state) },
             html! { (timer.attempts) " of " (timer.most_attempts) },
-            html! { (target(timer.payload.text().as_bytes())) },
+            html! { (timer.payload) },
             switch(csrf, &timer),
         ]
     };
-    let rows: Vec<_> = list.iter().map(TimerView::new).map(row).collect();
+    let rows: Vec<_> = list.iter().map(seen).map(row).collect();
     table([title, "Id", "State", "Attempts", "Calls", ""], &rows)
 }
 
 /// The button that pauses or resumes a timer.
-fn switch(csrf: &str, timer: &TimerView) -> Markup {
+fn switch(csrf: &str, timer: &TimerView<String>) -> Markup {
     match timer.state {
         "paused" | "pausing" => button(csrf, &address("/resume", &timer.id), "Resume"),
         "cancelling" => html! {},
         _ => button(csrf, &address("/pause", &timer.id), "Pause"),
     }
+}
+
+/// A timer with the address that it calls.
+fn seen(timer: &DurableTimer) -> TimerView<String> {
+    TimerView::with(timer, target)
 }
 
 /// The address that a timer calls, without its query, which may contain secrets.
@@ -173,12 +178,12 @@ fn target(payload: &[u8]) -> String {
             let plain = webhook.url.split('?').next().unwrap_or_default();
             printable(&format!("{} {plain}", webhook.method))
         }
-        Err(why) => printable(&why),
+        Err(error) => printable(&error.to_string()),
     }
 }
 
 fn dead(csrf: &str, letters: &[DeadLetter]) -> Markup {
-    let row = |letter: LetterView| {
+    let row = |letter: LetterView<()>| {
         [
             time(&letter.died),
             html! { a href={ "/letter?number=" (letter.number) } { (printable(&letter.id)) } },
@@ -187,7 +192,8 @@ fn dead(csrf: &str, letters: &[DeadLetter]) -> Markup {
             button(csrf, &format!("/redrive?number={}", letter.number), "Redrive"),
         ]
     };
-    let rows: Vec<_> = letters.iter().map(LetterView::new).map(row).collect();
+    let rows = letters.iter().map(|letter| LetterView::with(letter, |_| ()));
+    let rows: Vec<_> = rows.map(row).collect();
     table(["Died", "Id", "Reason", "Error", ""], &rows)
 }
 
@@ -208,7 +214,7 @@ fn history(runs: &[Run]) -> Markup {
 
 /// The page of a dead letter.
 pub(super) fn letter(csrf: &str, letter: &DeadLetter, runs: &[Run]) -> Markup {
-    let letter = LetterView::new(letter);
+    let letter = LetterView::with(letter, target);
     frame(
         &printable(&letter.id),
         &html! {
@@ -221,7 +227,7 @@ pub(super) fn letter(csrf: &str, letter: &DeadLetter, runs: &[Run]) -> Markup {
                 dt { "Attempts" } dd { (letter.attempts) }
                 dt { "Reason" } dd { (letter.reason) }
                 @if !letter.error.is_empty() { dt { "Error" } dd { (printable(&letter.error)) } }
-                dt { "Calls" } dd { (target(letter.payload.text().as_bytes())) }
+                dt { "Calls" } dd { (letter.payload) }
             }
             (button(csrf, &format!("/redrive?number={}", letter.number), "Redrive"))
             h2 { "Runs" }
@@ -244,7 +250,7 @@ pub(super) fn timer(
         &html! {
             (search(csrf))
             h1 { (printable(id)) }
-            @match timer.map(TimerView::new) {
+            @match timer.map(seen) {
                 None => p { "There is no such timer now." },
                 Some(timer) => {
                     dl {
@@ -255,7 +261,7 @@ pub(super) fn timer(
                         dt { "Attempts" } dd { (timer.attempts) " of " (timer.most_attempts) }
                         @if let Some(rule) = &timer.repeats { dt { "Repeats" } dd { (rule.words()) } }
                         @if !timer.error.is_empty() { dt { "Error" } dd { (printable(&timer.error)) } }
-                        dt { "Calls" } dd { (target(timer.payload.text().as_bytes())) }
+                        dt { "Calls" } dd { (timer.payload) }
                     }
                     (switch(csrf, &timer))
                 }
