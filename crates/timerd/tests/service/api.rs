@@ -238,6 +238,28 @@ async fn the_document_describes_each_operation() {
     bench.stop().await;
 }
 
+/// With `OPENAPI=write` in the environment, the document is written to the file.
+#[tokio::test]
+async fn the_document_is_the_one_in_the_repository() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.json");
+    let bench = Bench::start().await;
+    let served = bench.api.get("/openapi.json").await.json(200);
+    bench.stop().await;
+    let pretty = |document: &Value| serde_json::to_string_pretty(document).unwrap() + "\n";
+    let served = pretty(&served);
+    if std::env::var_os("OPENAPI").is_some_and(|wanted| wanted == "write") {
+        std::fs::write(file, &served).unwrap();
+    }
+    let kept = pretty(&serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap());
+    let mut lines = kept.lines().zip(served.lines());
+    let changed = lines.find(|(kept, served)| kept != served);
+    assert!(
+        kept == served,
+        "the API has changed, at first here: {changed:#?}\n\
+         Write the file with OPENAPI=write, and review its difference"
+    );
+}
+
 #[tokio::test]
 async fn lists_show_no_values_of_headers_and_end_at_a_number_of_bytes() {
     const TIMERS: usize = 50;
