@@ -26,8 +26,8 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
-use tourbillon_durable::text::{Address, AddressText, LetterBounds};
-use tourbillon_durable::{DurableError, DurableTimers};
+use tourbillon_durable::text::{Address, AddressText};
+use tourbillon_durable::{DurableError, DurableTimers, StoreOptions};
 
 /// The default store of a service.
 const STORE: &str = "timers.db";
@@ -212,8 +212,8 @@ async fn open_store(
     let place = arguments.store.store.as_ref().map(AddressText::parse).transpose();
     let place = place?.unwrap_or_else(|| Address::File(STORE.into()));
     let DeadLetterBounds { most, age } = config.dead_letters;
-    let letters = LetterBounds { most, age };
-    let timers = arguments.store.open_bounded(&place, letters).await?;
+    let options = StoreOptions::new().max_dead_letters(most).max_dead_letter_age(age);
+    let timers = arguments.store.open_with(&place, options).await?;
     Ok((place, timers))
 }
 

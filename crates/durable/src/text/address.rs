@@ -15,7 +15,6 @@ use std::fmt;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::str::FromStr;
-use std::time::Duration;
 
 /// The default name of a store on a server.
 const NAME: &str = "timers";
@@ -169,21 +168,6 @@ pub enum Servers {
     },
 }
 
-/// The bounds of the dead letters of a store. By default there are no bounds.
-#[derive(Clone, Copy, Debug)]
-pub struct LetterBounds {
-    /// The maximum number of letters.
-    pub most: u64,
-    /// The maximum age of a letter.
-    pub age: Duration,
-}
-
-impl Default for LetterBounds {
-    fn default() -> Self {
-        Self { most: u64::MAX, age: Duration::MAX }
-    }
-}
-
 /// Shows the kind of the deployment.
 impl fmt::Debug for Servers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -321,26 +305,23 @@ impl StoreArguments {
     ///
     /// Fails as the constructors of the stores do, or if a certificate cannot be read.
     pub fn open<'a>(&'a self, address: &'a Address) -> Opening<'a> {
-        self.open_bounded(address, LetterBounds::default())
+        self.open_with(address, StoreOptions::new())
     }
 
-    /// Opens a store like [`open`](Self::open), with bounds on its dead letters. The store's
-    /// workers apply the bounds.
+    /// Opens a store like [`open`](Self::open), with options.
     ///
     /// # Errors
     ///
     /// Fails like [`open`](Self::open).
-    pub fn open_bounded<'a>(&'a self, address: &'a Address, bounds: LetterBounds) -> Opening<'a> {
-        Box::pin(self.open_now(address, bounds))
+    pub fn open_with<'a>(&'a self, address: &'a Address, options: StoreOptions) -> Opening<'a> {
+        Box::pin(self.open_now(address, options))
     }
 
     async fn open_now(
         &self,
         address: &Address,
-        bounds: LetterBounds,
+        store: StoreOptions,
     ) -> Result<DurableTimers, DurableError> {
-        let store = StoreOptions::new().max_dead_letters(bounds.most);
-        let store = store.max_dead_letter_age(bounds.age);
         let (servers, options) = match address {
             Address::File(path) => {
                 return DurableTimers::spawn(Embedded::open_with(path, store)?);

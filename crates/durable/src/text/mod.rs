@@ -45,8 +45,7 @@ mod time;
 mod view;
 
 pub use address::{
-    Address, AddressError, AddressText, Certificates, LetterBounds, Opening, Servers,
-    StoreArguments,
+    Address, AddressError, AddressText, Certificates, Opening, Servers, StoreArguments,
 };
 pub use error::TextError;
 pub use output::{counted, printable};
