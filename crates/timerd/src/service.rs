@@ -6,11 +6,11 @@ use super::api::{App, router};
 use super::call::{Caller, POOLED, Secrets};
 use super::config::{Arguments, Config, DeadLetterBounds, Limits};
 use super::error::StartError;
-use super::figures;
 use super::gate::{Gate, count};
 use super::guard::{Guard, Resolver, system_resolver};
 use super::health::Health;
 use super::history;
+use super::metrics;
 use super::page::{self, Sessions};
 use super::runs::Runs;
 use super::serve::{Bounds, Listener, Served, serve};
@@ -113,7 +113,7 @@ impl Service {
         let sessions = Sessions::new(arguments, &config.page)?;
         let guard = Guard::new(&config.webhooks, resolver)?;
         let secrets = Secrets::try_from(&config.secrets)?;
-        let figures = figures::install();
+        let metrics = metrics::install();
         let caller = Caller::new(&config.webhooks, guard, secrets);
         let (pool, caller) = (Arc::clone(&caller.pool), Arc::new(caller));
         let (place, timers) = open_store(arguments, config).await?;
@@ -130,7 +130,7 @@ impl Service {
             async move { pool.watch().await }
         }));
         let store = place.label();
-        watch_store(&mut background, &timers, &health, &figures, &store, &stops);
+        watch_store(&mut background, &timers, &health, &metrics, &store, &stops);
 
         let (recorder, queue) = history::recorder(Arc::clone(&history));
         let recording = keep("history", stops.clone(), move || queue.clone().write());
@@ -146,7 +146,7 @@ impl Service {
         };
         let working = keep("worker", stops.clone(), move || work.clone().run());
         let working = tokio::spawn(working);
-        let app = App { timers, health, caller, history, figures };
+        let app = App { timers, health, caller, history, metrics };
         let front = Front { app, sessions, own_token, calls };
         let (served, serves) = watch::channel(front.served(rules));
         let serving = tokio::spawn(serving(listener, serves, stops));
@@ -217,12 +217,12 @@ async fn open_store(
     Ok((place, timers))
 }
 
-/// Watches the health and the figures of the store until the service stops.
+/// Watches the health and the metrics of the store until the service stops.
 fn watch_store(
     tasks: &mut JoinSet<()>,
     timers: &DurableTimers,
     health: &Arc<Health>,
-    figures: &PrometheusHandle,
+    metrics: &PrometheusHandle,
     store: &str,
     stops: &watch::Receiver<bool>,
 ) {
@@ -231,10 +231,10 @@ fn watch_store(
         let (timers, health) = (watched.clone(), Arc::clone(&health));
         async move { health.watch(&timers).await }
     }));
-    let (counted, handle, label) = (timers.clone(), figures.clone(), store.to_owned());
-    tasks.spawn(keep::<Infallible, _>("figures", stops.clone(), move || {
+    let (counted, handle, label) = (timers.clone(), metrics.clone(), store.to_owned());
+    tasks.spawn(keep::<Infallible, _>("metrics", stops.clone(), move || {
         let (timers, label, handle) = (counted.clone(), label.clone(), handle.clone());
-        async move { figures::watch(&timers, &label, &handle).await }
+        async move { metrics::watch(&timers, &label, &handle).await }
     }));
 }
 
@@ -294,7 +294,7 @@ struct Work {
     timers: DurableTimers,
     caller: Arc<Caller>,
     runs: Arc<Runs>,
-    /// The name of the store in figures.
+    /// The name of the store in metrics.
     store: String,
     concurrency: usize,
     stops: watch::Receiver<bool>,

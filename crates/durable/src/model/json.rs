@@ -1,4 +1,4 @@
-//! Payloads as JSON. This is the only file that uses `serde_json`.
+//! Payloads as JSON.
 //!
 //! JSON, because a payload may rest for months. It must then be readable by a later version of the
 //! program, with more fields, and by operators that inspect a dead letter.

@@ -38,7 +38,7 @@ pub(crate) struct App {
     pub(crate) health: Arc<Health>,
     pub(crate) caller: Arc<Caller>,
     pub(crate) history: Arc<dyn History>,
-    pub(crate) figures: PrometheusHandle,
+    pub(crate) metrics: PrometheusHandle,
 }
 
 #[derive(OpenApi)]
@@ -169,7 +169,7 @@ pub(crate) async fn no_such_method() -> Problem {
     (status = 200, body = String, content_type = "text/plain"),
 ))]
 async fn metrics(State(app): State<App>) -> impl IntoResponse {
-    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.figures.render())
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics.render())
 }
 
 /// Reports whether the store replies.
