@@ -50,14 +50,12 @@ mod merge;
 mod owned;
 mod shared;
 mod timer;
-mod unfired_key;
 
 pub use drain::{Drain, Drained};
 pub use fired::{Fired, Token};
 pub use merge::InsertAbsentError;
 pub use owned::OwnedKey;
 pub use timer::KeyedTimer;
-pub use unfired_key::UnfiredKey;
 
 use crate::{BeyondRange, BuildError, Driver, DriverBuilder, Expired, InsertError, Unfired, Wheel};
 use driver_guard::DriverGuard;
@@ -565,6 +563,19 @@ where
         left.into_iter().for_each(|Unfired { value, .. }| value.end_here());
         stopped
     }
+}
+
+/// A key that was armed when its timers were shut down; returned by
+/// [`KeyedTimers::shutdown`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnfiredKey<K, V> {
+    /// The key.
+    pub key: K,
+    /// The value of the key.
+    pub value: V,
+    /// The instant when the key would have fired, rounded up to the wheel's resolution. For a key
+    /// that was already on its way to the handler, it is the time of the shutdown.
+    pub deadline: Instant,
 }
 
 impl<K, V> Clone for KeyedTimers<K, V> {
