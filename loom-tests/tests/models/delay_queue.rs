@@ -26,7 +26,10 @@ impl Desk {
         let clock = ManualClock::new();
         let (wheel, sweeper) = tiny(Builder::new(), &clock).build().unwrap();
         let shape = tiny(Builder::new(), &clock);
-        let queue = DelayQueue::new(&Timer::new(wheel), shape).unwrap();
+        // On a larger stack, because the red zones of AddressSanitizer overflow a usual one.
+        let thread = thread::Builder::new().stack_size(1 << 18);
+        let build = move || DelayQueue::new(&Timer::new(wheel), shape).unwrap();
+        let queue = thread.spawn(build).unwrap().join().unwrap();
         Self { queue, task: Arc::default(), sweeper, clock }
     }
 
