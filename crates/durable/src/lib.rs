@@ -1,7 +1,8 @@
 //! Durable timers, which survive the process in a store and are delivered at least once.
 //!
 //! Start with [`DurableTimers`], which has an example for a file. `Redis` has one for several
-//! processes. The [`guide`] describes the layouts, the guarantees and their limits.
+//! processes. The [`guide`] has a section for each task. The [`limits`] say what you can rely on,
+//! and the [`design`] has the states of a timer, the layouts of the stores, and the reasons.
 //!
 //! # How it works
 //!
@@ -109,11 +110,33 @@ pub use store::tls::Tls;
 pub use store::{AnyStore, Cancelled, Inserted};
 pub use tourbillon::Refused;
 
+pub mod guide {
+    #![cfg_attr(any(not(doctest), feature = "file"), doc = include_str!("../GUIDE.md"))]
+    #![cfg_attr(
+        not(all(
+            feature = "cron",
+            feature = "file",
+            feature = "metrics",
+            feature = "postgres-tls",
+            feature = "redis-tls",
+        )),
+        allow(rustdoc::broken_intra_doc_links, reason = "it links to items of these features")
+    )]
+    #![allow(unused_imports, reason = "the guide links to what is imported")]
+
+    #[cfg(doc)]
+    use crate::*;
+}
+
 #[cfg_attr(
-    any(not(doctest), all(feature = "cron", feature = "file", feature = "redis")),
-    doc = include_str!("../GUIDE.md")
+    not(feature = "file"),
+    allow(rustdoc::broken_intra_doc_links, reason = "it links to items of this feature")
 )]
-pub mod guide {}
+#[doc = include_str!("../docs/LIMITS.md")]
+pub mod limits {}
+
+#[doc = include_str!("../docs/DESIGN.md")]
+pub mod design {}
 
 /// Internals for the tests of this crate and for `timerd`. Not part of the public interface.
 #[doc(hidden)]

@@ -84,10 +84,10 @@ use tokio::task::{AbortHandle, JoinSet};
 /// futures of [`DurableTimers`](crate::DurableTimers) and its workers can be polled anywhere.
 ///
 /// An acknowledged change is as durable as the server's configuration makes it. The
-/// [guide](crate::guide) describes the guarantees of `appendfsync always`, `everysec` and
-/// replication. The server must not evict keys when its memory is full. A `maxmemory-policy` of
-/// `allkeys-…` is rejected. `noeviction` (the default) and `volatile-…` are allowed, because no key
-/// of a store has a time to live.
+/// [limits](crate::limits#durability-in-redis) list the possible loss with `appendfsync always`,
+/// `everysec` and replication. The server must not evict keys when its memory is full. A
+/// `maxmemory-policy` of `allkeys-…` is rejected. `noeviction` (the default) and `volatile-…` are
+/// allowed, because no key of a store has a time to live.
 ///
 /// While the server cannot be reached, workers wait for it. Other calls are retried for five
 /// seconds, or [as long as you choose](RedisOptions::call_timeout), and then fail with

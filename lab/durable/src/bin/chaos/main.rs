@@ -18,7 +18,7 @@
 //!
 //! The servers are a Redis cluster, or with `--postgres` a primary and its synchronous standby
 //! (`site.rs`). They lose nothing here. Replication without waiting can lose acknowledged changes.
-//! The guide has the bounds, which are not tested here.
+//! `docs/LIMITS.md` of the crate has the bounds, which are not tested here.
 //!
 //! ```text
 //! ci/load durable --help
