@@ -15,3 +15,4 @@ mod properties;
 mod series;
 mod shards;
 mod stress;
+mod transitions;

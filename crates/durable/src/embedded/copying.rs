@@ -8,14 +8,14 @@ use crate::model::record::{Dead, Record};
 use redb::ReadableTable;
 
 impl Transaction {
-    /// Writes a timer, in place of an existing one.
+    /// Writes a timer, in place of an existing one (D25).
     pub(super) fn copy_timer(&mut self, id: &str, record: &Record) -> Result<(), TransitionError> {
         let before = self.find(id)?.as_ref().map(Former::of);
         self.write(id, before, Some(record))
     }
 
-    /// Writes a dead letter unless it exists already. Its number follows from its time, so that the
-    /// order is kept and a letter that is copied again is found.
+    /// Writes a dead letter unless it exists already (D26). Its number follows from its time, so
+    /// that the order is kept and a letter that is copied again is found.
     pub(super) fn copy_letter(&mut self, dead: &Dead) -> Result<(), TransitionError> {
         let (bytes, mut number) = (dead.encode(), dead.first_number());
         let mut letters = self.inner.open_table(DEAD)?;

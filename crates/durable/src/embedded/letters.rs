@@ -27,6 +27,7 @@ pub(super) fn letter_age(
 }
 
 impl Transaction {
+    /// Adds the dead letter of D18.
     pub(super) fn add_letter(
         &mut self,
         id: &str,
@@ -46,8 +47,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Deletes some of the oldest letters beyond the bounds. A letter that cannot be read, or was
-    /// written when the clock was ahead, has no age, and the letters behind it can be deleted.
+    /// Deletes some of the oldest letters beyond the bounds (D23). A letter that cannot be read, or
+    /// was written when the clock was ahead, has no age, and the letters behind it can be deleted.
     pub(super) fn trim_letters(
         &mut self,
         bounds: &LetterBounds,
@@ -83,6 +84,7 @@ impl Transaction {
         Ok(Some(letter(number, found.value())?))
     }
 
+    /// Dead letter → resting, due now (D21).
     pub(super) fn redrive(&mut self, number: u64, now: Millis) -> Result<bool, TransitionError> {
         let Some(dead) = self.find_dead(number)? else { return Ok(false) };
         if self.find(&dead.id)?.is_some() {
@@ -95,6 +97,7 @@ impl Transaction {
         Ok(true)
     }
 
+    /// Dead letter → nothing (D22).
     pub(super) fn delete_dead_letter(&mut self, number: u64) -> Result<bool, TransitionError> {
         Ok(self.inner.open_table(DEAD)?.remove(number)?.is_some())
     }

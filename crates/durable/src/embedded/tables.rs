@@ -1,4 +1,5 @@
-//! The tables of an embedded store, and all transitions on them.
+//! The tables of an embedded store, and all transitions on them, with their numbers in
+//! `docs/DESIGN.md`.
 //!
 //! | table | key | value |
 //! |---|---|---|
@@ -179,6 +180,9 @@ impl Transaction {
         Ok(number)
     }
 
+    /// Nothing → resting (D1). If the id exists, the chosen policy decides: the timer is kept (D2),
+    /// refused (D4), replaced (D5) or updated (D6). A timer that is kept but may end with its
+    /// running attempt gets the new one as its next delivery (D3).
     pub(super) fn insert(
         &mut self,
         timer: &Insert,
@@ -211,6 +215,8 @@ impl Transaction {
         Ok(scheduled)
     }
 
+    /// Resting → nothing (D7). Leased → leased and cancelled, without its repetition rule and its
+    /// next delivery (D8).
     pub(super) fn cancel(
         &mut self,
         id: &str,
@@ -232,6 +238,7 @@ impl Transaction {
         Ok(Cancelled::Running)
     }
 
+    /// Resting → resting with another due and planned time and no attempts (D9).
     pub(super) fn reset(
         &mut self,
         id: &str,
@@ -250,6 +257,7 @@ impl Transaction {
         }
     }
 
+    /// Any state → the same, paused (D10) or not (D11).
     pub(super) fn pause_timer(&mut self, id: &str, pauses: bool) -> Result<bool, TransitionError> {
         let Some(found) = self.find(id)? else { return Ok(false) };
         let after = Record { paused: pauses, ..found.clone() };
@@ -257,6 +265,7 @@ impl Transaction {
         Ok(true)
     }
 
+    /// Pauses the store, so that no lease is granted, or resumes it (D12).
     pub(super) fn pause(&mut self, pauses: bool) -> Result<(), TransitionError> {
         self.inner.open_table(META)?.insert("paused", u64::from(pauses))?;
         self.changes.reload = true;
@@ -268,8 +277,8 @@ impl Transaction {
         Ok(meta.get("paused")?.is_some_and(|paused| paused.value() != 0))
     }
 
-    /// Grants a lease. With `takes_over`, a paused store still grants the lease of a timer whose
-    /// last lease has expired.
+    /// Resting and due → leased, with one more attempt (D13). Leased with an expired lease → leased
+    /// again (D14). With `takes_over`, a paused store still grants an expired lease.
     pub(super) fn lease(
         &mut self,
         key: &Key,
@@ -308,6 +317,7 @@ impl Transaction {
         Ok(Leasing::Taken(Box::new(Lease { fence, now, due: indexed, overrun, record: found })))
     }
 
+    /// Leased under this fencing token → leased for as long again, from now on (D15).
     pub(super) fn renew(
         &mut self,
         id: &str,
@@ -322,6 +332,10 @@ impl Transaction {
         Ok(Renewed::Held { length, cancelled: found.cancelled })
     }
 
+    /// Leased under this fencing token → the next delivery, which was inserted meanwhile or belongs
+    /// to the repetition, or nothing (D16). A failed attempt leads to a retry (D17) or adds a dead
+    /// letter (D18). A cancelled timer that is not done has no other attempt and becomes no letter
+    /// (D19).
     pub(super) fn finish(
         &mut self,
         id: &str,
@@ -367,6 +381,7 @@ impl Transaction {
         Ok(finished)
     }
 
+    /// Timer with an unreadable record, or with keys only → nothing (D24).
     pub(super) fn discard(&mut self, id: &str) -> Result<bool, TransitionError> {
         match self.find(id) {
             Ok(Some(_)) => return Ok(false),

@@ -1,4 +1,5 @@
-//! [`Record::updated`], the effect of [`Existing::Update`](crate::Existing::Update).
+//! [`Record::updated`], the effect of [`Existing::Update`](crate::Existing::Update) (D6 of
+//! `docs/DESIGN.md`).
 
 #![forbid(unsafe_code)]
 

@@ -3,7 +3,8 @@
 //! Handlers hang. As soon as one does, the clock of its worker stops, as for a process that is
 //! suspended, so the worker neither renews leases nor learns that they have run out. Another worker
 //! takes over. The handlers of stopped workers end at random times, before their leases have run
-//! out, after that, or after other workers have taken them over.
+//! out, after that, or after other workers have taken them over. Numbers such as D7 are the
+//! transitions in `docs/DESIGN.md`.
 
 #![allow(clippy::disallowed_methods, reason = "a worker has a thread of its own")]
 
@@ -111,7 +112,7 @@ impl Modelled {
         Self { planned: due, due, attempt, hangs, every, held, cancelled, next }
     }
 
-    /// Returns the timer after the end of its delivery, if the attempt had begun at `began`.
+    /// Returns the timer after the end of its delivery (D16), if the attempt had begun at `began`.
     fn continued(self, began: SystemTime) -> Option<Self> {
         if let Some((due, kind)) = self.next {
             return Some(Self::new(due, kind));
@@ -124,7 +125,7 @@ impl Modelled {
         Some(Self::new(next, Kind { hangs: self.hangs, every: self.every }))
     }
 
-    /// Returns the outcome of a failure, and the timer after it.
+    /// Returns the outcome of a failure, and the timer after it (D17, D18, D19).
     fn failed(self, error: &str, began: SystemTime, now: SystemTime) -> (Outcome, Option<Self>) {
         let error = error.to_owned();
         if self.cancelled {
@@ -225,6 +226,7 @@ impl Trial {
     fn apply(&mut self, op: &Op) {
         match *op {
             Op::Insert { id, delay, existing, kind } => self.insert(id, delay, existing, kind),
+            // D7 and D8.
             Op::Cancel { id } => {
                 let id = id.to_string();
                 let expected = match self.model.get_mut(&id) {
@@ -240,6 +242,7 @@ impl Trial {
                 };
                 assert_eq!(wait(self.timers.cancel(&id)), Ok(expected));
             }
+            // D9.
             Op::Reset { id, delay } => {
                 let (id, at) = (id.to_string(), self.now() + SECOND * u32::from(delay));
                 let found = self.model.get_mut(&id).filter(|timer| timer.held.is_none());
@@ -265,6 +268,7 @@ impl Trial {
         self.compare();
     }
 
+    /// Inserts a timer (D1, D2, D3, D5).
     fn insert(&mut self, id: u8, delay: u8, existing: Existing, kind: Kind) {
         let (id, due) = (id.to_string(), self.now() + SECOND * u32::from(delay));
         let expected = match self.model.get_mut(&id) {
@@ -332,7 +336,8 @@ impl Trial {
         }
     }
 
-    /// Delivers timers and ends leases until none is due. Stops the worker if a handler hangs.
+    /// Delivers timers (D13) and takes over leases (D14) until none is due. Stops the worker if a
+    /// handler hangs.
     fn deliver(&mut self) {
         let (now, count) = (self.now(), self.count);
         while self.model.values().any(|timer| timer.due <= now) {

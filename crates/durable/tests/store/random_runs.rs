@@ -1,7 +1,7 @@
 //! Durable timers against a model, with random operations and crashes in virtual time.
 //!
 //! A crash is a copy of the file that is taken while the store is open, as a kill would leave it.
-//! The test continues with the copy.
+//! The test continues with the copy. Numbers such as D7 are the transitions in `docs/DESIGN.md`.
 
 use crate::common::bench::{Bench, MILLISECOND, OneFile, Running, SECOND, TempFile, start, wait};
 use proptest::prelude::*;
@@ -129,6 +129,7 @@ impl Trial {
             Op::Schedule { id, delay, existing, kind } => {
                 self.insert(format!("{id}"), *delay, *existing, *kind);
             }
+            // D7, because no attempt is running between two operations.
             Op::Cancel { id } => {
                 let id = format!("{id}");
                 let cancelled = wait(self.bench.timers().cancel(&id));
@@ -136,6 +137,7 @@ impl Trial {
                 let expected = if removed { Cancelled::Removed } else { Cancelled::NotFound };
                 assert_eq!(cancelled, Ok(expected));
             }
+            // D9.
             Op::Reschedule { id, delay } => {
                 let id = format!("{id}");
                 let at = self.bench.now() + SECOND * u32::from(*delay) + SECOND;
@@ -145,6 +147,7 @@ impl Trial {
                     (timer.planned, timer.due, timer.attempt) = (at, at, 0);
                 }
             }
+            // D10 and D11.
             Op::Pause { id, pauses } => {
                 let id = format!("{id}");
                 let timers = self.bench.timers();
@@ -157,6 +160,7 @@ impl Trial {
                     timer.paused = *pauses;
                 }
             }
+            // D12.
             Op::PauseAll { pauses } => {
                 let timers = self.bench.timers();
                 let paused = if *pauses { wait(timers.pause()) } else { wait(timers.resume()) };
@@ -177,6 +181,7 @@ impl Trial {
         self.compare();
     }
 
+    /// Inserts a timer (D1, D2, D4, D5, D6).
     fn insert(&mut self, id: String, delay: u16, existing: Existing, kind: Kind) {
         let mut options = Options::new().existing(existing).backoff(Backoff::new(WAIT, WAIT));
         if let Some((interval, window)) = kind.every {
@@ -218,7 +223,7 @@ impl Trial {
         !self.paused && !timer.paused && timer.due <= self.bench.now()
     }
 
-    /// Delivers timers until none is due.
+    /// Delivers timers (D13) until none is due.
     fn deliver(&mut self) {
         while self.model.values().any(|timer| self.is_due(timer)) {
             let event = self.running.as_ref().unwrap().next();
@@ -235,7 +240,7 @@ impl Trial {
         }
     }
 
-    /// Returns the outcome of the next attempt of a timer, and the timer after it.
+    /// Returns the outcome of the next attempt of a timer, and the timer after it (D16, D17, D18).
     fn outcome(&self, timer: Modelled) -> (Outcome, Option<Modelled>) {
         let (now, attempt) = (self.bench.now(), timer.attempt + 1);
         let continued = |next: Option<SystemTime>| {

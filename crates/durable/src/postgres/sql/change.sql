@@ -1,4 +1,4 @@
--- Resting → nothing. Leased → leased and cancelled, without its next delivery.
+-- Resting → nothing (D7). Leased → leased and cancelled, without its next delivery (D8).
 --
 -- waits: true if it waits for a transaction that has locked the timer
 -- returns 1 it rested | 2 it is leased | 0 no such timer | -1 locked
@@ -55,7 +55,7 @@ BEGIN
   RETURN CASE WHEN value IS NOT DISTINCT FROM condition ->> 1 THEN 0 ELSE 7 END;
 END $$;
 
--- Resting → resting with another due and planned time and no attempts.
+-- Resting → resting with another due and planned time and no attempts (D9).
 --
 -- returns 1 done | 0 no such timer, or it is leased | 4 out of range | -1 locked
 CREATE OR REPLACE FUNCTION tb.reset_row(an_id text, a_due bigint, wait bigint, at bigint)
@@ -78,7 +78,7 @@ BEGIN
   RETURN (1, tb.parked(a_due, coalesce(state.paused, false)), NULL, NULL)::tb.answer;
 END $$;
 
--- Any state → the same, paused or not.
+-- Any state → the same, paused (D10) or not (D11).
 --
 -- returns 1 done | 0 no such timer | -1 locked
 CREATE OR REPLACE FUNCTION tb.pause_row(an_id text, pauses boolean) RETURNS tb.answer
@@ -101,7 +101,7 @@ BEGIN
   RETURN (1, tb.parked(timer.due, pauses), NULL, NULL)::tb.answer;
 END $$;
 
--- Pauses the store after the batches that have begun, or resumes it. Each batch locks a row of
+-- Pauses the store after the batches that have begun, or resumes it (D12). Each batch locks a row of
 -- `batches` first, for which it shares the lock of the table until its end.
 CREATE OR REPLACE FUNCTION tb.pause_store(pauses boolean) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $$
@@ -111,7 +111,7 @@ BEGIN
   PERFORM pg_notify('tb_channel', 'pause');
 END $$;
 
--- Timer that cannot be read, or a state without a timer → nothing.
+-- Timer that cannot be read, or a state without a timer → nothing (D24).
 --
 -- unreadable: true if the caller could not read the timer
 -- returns 1 done | 0 no such timer, or it can be read

@@ -1,4 +1,5 @@
--- Functions that the operations share.
+-- Functions that the operations share. Each operation has the numbers of its transitions in
+-- docs/DESIGN.md.
 --
 -- The functions that clients call set parameters of the planner, also for those that they call:
 --

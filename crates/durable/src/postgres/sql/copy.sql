@@ -1,4 +1,4 @@
--- Writes a timer as it is in another store, in place of an existing one.
+-- Writes a timer as it is in another store, in place of an existing one (D25).
 --
 -- how: `p` if it is paused and `c` if it was cancelled, or NULL if it has no state
 CREATE OR REPLACE FUNCTION tb.copy_timer(
@@ -23,7 +23,7 @@ BEGIN
   RETURN (0, tb.parked(new.due, pauses AND token IS NULL), NULL, NULL)::tb.answer;
 END $$;
 
--- Writes a dead letter under the first free number from its own on, unless it exists already.
+-- Writes a dead letter under the first free number from its own on, unless it exists already (D26).
 CREATE OR REPLACE FUNCTION tb.copy_letter(new tb.letters) RETURNS tb.answer LANGUAGE plpgsql AS $$
 DECLARE
   letter tb.letters;

@@ -1,5 +1,6 @@
--- Nothing → resting. If the id exists, `existing` decides. A timer that is kept but may end with its
--- running attempt gets the new one as its next delivery.
+-- Nothing → resting (D1). If the id exists, `existing` decides: the timer is kept (D2), refused (D4),
+-- replaced (D5) or updated (D6). A timer that is kept but may end with its running attempt gets the
+-- new one as its next delivery (D3).
 --
 -- new: the row, with its due time unless there is a wait
 -- wait: the delay, or NULL
@@ -102,7 +103,7 @@ BEGIN
   UPDATE tb.states SET follows = true WHERE id = new.id AND NOT follows;
 END $$;
 
--- Any state → the same with another payload and other options. If the time changes, a timer that
+-- Any state → the same with another payload and other options (D6). If the time changes, a timer that
 -- rests is due at the new time, and otherwise the new time is that of its next delivery.
 CREATE OR REPLACE FUNCTION tb.update_row(
   new tb.timers, state tb.states, by_rule boolean, delayed boolean

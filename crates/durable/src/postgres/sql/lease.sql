@@ -16,7 +16,8 @@ BEGIN
   RETURN nextval('tb.fences');
 END $$;
 
--- Resting and due → leased, with one more attempt. Leased with an expired lease → leased again.
+-- Resting and due → leased, with one more attempt (D13). Leased with an expired lease → leased again
+-- (D14).
 --
 -- takes_over: true if a paused store grants an expired lease
 -- is_paused: true if the store is paused
@@ -76,7 +77,7 @@ BEGIN
   RETURN (CASE WHEN state.fence IS NULL THEN 2 ELSE 3 END, ends, token, key)::tb.answer;
 END $$;
 
--- Leased under this fencing token → leased for as long again, from now on. Needs no lock that a
+-- Leased under this fencing token → leased for as long again, from now on (D15). Needs no lock that a
 -- caller's transaction can hold.
 --
 -- returns 0 the lease was taken over | 1 held | 2 held, and the timer was cancelled; with the length
@@ -101,8 +102,8 @@ BEGIN
 END $$;
 
 -- Leased under this fencing token → the next delivery, which was inserted meanwhile or belongs to the
--- repetition, or nothing. A cancelled timer that is not done has no other attempt and becomes no
--- letter.
+-- repetition, or nothing (D16). A failed attempt leads to a retry (D17) or adds a dead letter (D18). A
+-- cancelled timer that is not done has no other attempt and becomes no letter (D19).
 --
 -- how: 'done', 'dead', 'retry', or 'again' if the attempt is not counted
 -- planned_next: the next planned time of a repetition, or NULL (done, dead)

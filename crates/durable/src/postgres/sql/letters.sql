@@ -1,6 +1,6 @@
--- Writes a dead letter. Its number may be taken, because logical replication copies the letters and not
--- the sequence. The sequence is then moved on. Another transaction may do the same meanwhile and use
--- greater numbers, in which case the next attempt moves it on again.
+-- Writes the dead letter of D18. Its number may be taken, because logical replication copies the
+-- letters and not the sequence. The sequence is then moved on. Another transaction may do the same
+-- meanwhile and use greater numbers, in which case the next attempt moves it on again.
 CREATE OR REPLACE FUNCTION tb.add_letter(
   state tb.states, an_error text, a_reason integer, clear boolean, now bigint
 ) RETURNS void LANGUAGE plpgsql AS $$
@@ -28,8 +28,8 @@ BEGIN
   RETURN FOUND;
 END $$;
 
--- Deletes up to two of the oldest letters beyond the bounds. Workers apply a bound of more than 1000
--- letters, because counting them takes long.
+-- Deletes up to two of the oldest letters beyond the bounds (D23). Workers apply a bound of more than
+-- 1000 letters, because counting them takes long.
 CREATE OR REPLACE FUNCTION tb.trim_letters(most_letters bigint, age bigint, now bigint)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -47,7 +47,7 @@ BEGIN
     FOR UPDATE SKIP LOCKED);
 END $$;
 
--- Dead letter → resting and due now.
+-- Dead letter → resting and due now (D21).
 --
 -- returns 1 done | 0 no such letter | 3 a timer with its id exists
 CREATE OR REPLACE FUNCTION tb.redrive_letter(a_number bigint, at bigint) RETURNS tb.answer
@@ -74,7 +74,7 @@ BEGIN
   RETURN (1, now, NULL, NULL)::tb.answer;
 END $$;
 
--- Dead letter → nothing.
+-- Dead letter → nothing (D22).
 --
 -- returns 1 done | 0 no such letter
 CREATE OR REPLACE FUNCTION tb.delete_letter(a_number bigint) RETURNS tb.answer

@@ -1,5 +1,5 @@
--- Resting → nothing. Leased → leased and cancelled, without its repetition rule and its next
--- delivery.
+-- Resting → nothing (D7). Leased → leased and cancelled, without its repetition rule and its next
+-- delivery (D8).
 --
 -- id, bucket
 -- only: the record that must be there, or ''

@@ -1,4 +1,5 @@
--- Functions of the changing operations, which this file precedes. It follows common.lua.
+-- Functions of the changing operations, which this file precedes. It follows common.lua. Each
+-- operation has the numbers of its transitions in docs/DESIGN.md.
 --
 -- An operation is atomic. While a slot moves, access to a key that has already moved is an error,
 -- and Redis rolls nothing back. An operation therefore reads all keys that it writes before its

@@ -1,4 +1,4 @@
--- Nothing, or any state → the state that the timer has in another store.
+-- Nothing, or any state → the state that the timer has in another store (D25).
 --
 -- id, bucket
 -- record: the whole record
@@ -28,7 +28,7 @@ local function copy_timer(id, bucket, record, own, later)
   return 1
 end
 
--- Adds a dead letter unless it exists already.
+-- Adds a dead letter unless it exists already (D26).
 --
 -- number: the first number that it may have
 -- letter: the whole letter

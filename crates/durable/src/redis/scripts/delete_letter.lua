@@ -1,4 +1,4 @@
--- Dead letter → nothing.
+-- Dead letter → nothing (D22).
 --
 -- number
 -- returns 1 if it existed, else 0

@@ -1,4 +1,4 @@
--- Timer with an unreadable record, or a missing one although the index has a key → nothing.
+-- Timer with an unreadable record, or a missing one although the index has a key → nothing (D24).
 --
 -- id, bucket
 -- found: the record as it was read, or ''

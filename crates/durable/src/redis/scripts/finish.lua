@@ -1,5 +1,6 @@
 -- Leased under this fencing token → the next delivery, which was inserted meanwhile or belongs to
--- the repetition. A cancelled timer that is not done has no other attempt and becomes no letter.
+-- the repetition, or nothing (D16). A failed attempt leads to a retry (D17) or adds a dead letter
+-- (D18). A cancelled timer that is not done has no other attempt and becomes no letter (D19).
 --
 -- id, bucket, fence
 -- how: 'done', 'dead', 'retry', or 'again' if the attempt is not counted
@@ -21,7 +22,7 @@ end
 local AT_ONCE = 2       -- the maximum number of letters that are deleted when one is written
 local AHEAD = 16        -- the number of the oldest letters that are read for that, at most
 
--- Returns the oldest letters that are beyond the bounds once one more is written. A letter that
+-- Returns the oldest letters that are beyond the bounds once one more is written (D23). A letter that
 -- cannot be read, or was written when the clock was ahead, has no age, and keeps none of those
 -- behind it. Without bounds there is no age.
 local function excess(most, age)

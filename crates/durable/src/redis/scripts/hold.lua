@@ -1,4 +1,4 @@
--- Notes that all partitions of the store are paused, or that they are about to be resumed, and
+-- Notes that all partitions of the store are paused, or that they are about to be resumed (D12), and
 -- makes all workers send a heartbeat.
 --
 -- KEYS[1] the description of the store

@@ -1,5 +1,6 @@
--- Nothing → resting. If the id exists, `existing` decides. A timer that is kept but may end with
--- its running attempt gets the new one as its next delivery.
+-- Nothing → resting (D1). If the id exists, `existing` decides: the timer is kept (D2), refused (D4)
+-- or replaced (D5). A timer that is kept but may end with its running attempt gets the new one as its
+-- next delivery (D3).
 --
 -- id, bucket
 -- existing: 'keep', 'replace' or 'refuse', the policy if the id exists

@@ -1,4 +1,5 @@
--- Resting and due → leased, with one more attempt. Leased with an expired lease → leased again.
+-- Resting and due → leased, with one more attempt (D13). Leased with an expired lease → leased again
+-- (D14).
 --
 -- id, bucket
 -- key: the due time in the key by which the timer was found

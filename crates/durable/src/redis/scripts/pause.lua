@@ -1,4 +1,4 @@
--- Any state → the same, paused or not. A leased timer is paused once it rests.
+-- Any state → the same, paused (D10) or not (D11). A leased timer is paused once it rests.
 --
 -- id, bucket
 -- pauses: '1' to pause it, '' to resume it
@@ -19,7 +19,7 @@ local function pause(id, bucket, pauses)
   return {1, due}
 end
 
--- Pauses the partition, in which no lease is granted then, or resumes it.
+-- Pauses the partition, in which no lease is granted then, or resumes it (D12).
 --
 -- pauses: '1' or ''
 -- returns 1

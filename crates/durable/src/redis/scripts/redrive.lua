@@ -1,4 +1,4 @@
--- Dead letter → resting, due now.
+-- Dead letter → resting, due now (D21).
 --
 -- number, id, bucket
 -- record: the whole record, into which the due time is written

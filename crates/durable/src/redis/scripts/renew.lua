@@ -1,4 +1,4 @@
--- Leased under this fencing token → leased for as long again, from now on.
+-- Leased under this fencing token → leased for as long again, from now on (D15).
 --
 -- id, bucket, fence
 -- returns {1 renewed | 2 renewed, and the timer was cancelled, the length of the lease}

@@ -1,4 +1,4 @@
--- Resting → resting with another due and planned time, and without attempts.
+-- Resting → resting with another due and planned time, and without attempts (D9).
 --
 -- id, bucket
 -- given: the due time, or + and a delay

@@ -1,5 +1,5 @@
--- Leased under this fencing token with an unreadable record → as it was before the lease. Scripts
--- cannot compute the checksum, so a worker compares it once it has the lease.
+-- Leased under this fencing token with an unreadable record → as it was before the lease (D20).
+-- Scripts cannot compute the checksum, so a worker compares it once it has the lease.
 --
 -- id, bucket, fence
 -- due: the due time before the lease; was: the token before it, or 0; counted: 1 if the lease

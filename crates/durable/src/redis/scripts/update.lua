@@ -1,4 +1,4 @@
--- Any state → the same with another payload and other options. If the time changes, a timer that
+-- Any state → the same with another payload and other options (D6). If the time changes, a timer that
 -- rests is due at the new time, and otherwise the new time is that of its next delivery.
 --
 -- id, bucket
