@@ -34,10 +34,10 @@
 
 #![forbid(unsafe_code)]
 
-use super::fault::Fault;
+use super::errors::Fault;
 use super::link::{MAX_REPLY_TIMEOUT, PAUSES, REPLY_TIMEOUT, Retry};
+use super::operation::{HELD, LANES, LOCKED, Lane, Operation, Reply, Request, ZERO};
 use super::operations::Operations;
-use super::queue::{HELD, LANES, LOCKED, Lane, Operation, Reply, Request, ZERO};
 use super::rows::{Columns, reply};
 use crate::error::DurableError;
 use crate::panics::ignore_poison;

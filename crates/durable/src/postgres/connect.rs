@@ -5,8 +5,8 @@
 use super::floors::{Beats, Floors};
 use super::link::Link;
 use super::listen::{AsLink, listen, poll};
+use super::operation::{HeldIds, Lane};
 use super::operations::{Operations, Statements};
-use super::queue::{HeldIds, Lane};
 use super::schema::Schema;
 use super::{Postgres, PostgresOptions, server};
 use crate::error::{DurableError, scheme_of};

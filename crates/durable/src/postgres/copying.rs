@@ -3,8 +3,8 @@
 #![forbid(unsafe_code)]
 
 use super::link::Retry;
+use super::operation::{Body, Operation};
 use super::operations::Operations;
-use super::queue::{Body, Operation};
 use super::rows::{reason, storable};
 use crate::error::DurableError;
 use crate::model::record::{Dead, Record};

@@ -9,7 +9,7 @@
 #![forbid(unsafe_code)]
 
 use super::connector::{Connector, Messages};
-use super::fault::{Fault, Setting};
+use super::errors::{Fault, Setting};
 use super::options::PostgresOptions;
 use crate::error::DurableError;
 use crate::panics::ignore_poison;

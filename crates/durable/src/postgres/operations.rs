@@ -5,7 +5,7 @@
 
 use super::link::{Link, Param, Retry};
 use super::listen::Subscriber;
-use super::queue::{Body, CHANGED, HeldIds, LANES, LOCKED, Lane, Operation, Reply};
+use super::operation::{Body, CHANGED, HeldIds, LANES, LOCKED, Lane, Operation, Reply};
 use super::rows::{self, RECORD, named_record, signed, storable};
 use super::schema::Schema;
 use crate::error::DurableError;
@@ -33,7 +33,7 @@ pub(super) struct Operations {
     pub(super) clock: Option<Arc<dyn StoreClock>>,
     pub(super) bounds: LetterBounds,
     pub(super) ownership: Ownership,
-    /// The lanes of operations by their ids, and the lane [`HELD`](super::queue::HELD).
+    /// The lanes of operations by their ids, and the lane [`HELD`](super::operation::HELD).
     pub(super) lanes: [Lane; LANES + 1],
     pub(super) held: HeldIds,
     /// The number of this process among the users of the store.

@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 use super::link::Param;
-use super::queue::{Operation, Reply};
+use super::operation::{Operation, Reply};
 use crate::error::DurableError;
 use crate::model::backoff::Backoff;
 use crate::model::clock::{Millis, whole_millis};

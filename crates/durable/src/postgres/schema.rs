@@ -10,7 +10,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::fault::Fault;
+use super::errors::Fault;
 use super::link::{Link, Retry};
 use super::options::PostgresOptions;
 use crate::error::DurableError;

@@ -24,11 +24,11 @@
 
 #![forbid(unsafe_code)]
 
-use super::fault::Fault;
+use super::errors::Fault;
 use super::link::{self, RetryPolicy, no_reply};
 use super::node::{Connection, PAUSES};
+use super::operation::{Operation, Request, Respond};
 use super::operations::{Operations, unexpected_reply};
-use super::queue::{Operation, Request, Respond};
 use crate::error::DurableError;
 use crate::model::clock::Millis;
 use crate::store::Answer;

@@ -3,15 +3,15 @@
 #![forbid(unsafe_code)]
 
 use super::damaged::Damaged;
-use super::fault::refused;
+use super::errors::refused;
 use super::identity::Identity;
 use super::idle::IdleHints;
 use super::keys::Keys;
 use super::link::Link;
 use super::node::Origin;
+use super::operation::Queues;
 use super::operations::Operations;
 use super::pubsub::{Subscriber, listen, subscribe};
-use super::queue::Queues;
 use super::scripts::Scripts;
 use super::sentinel::Sentinels;
 use super::{Redis, RedisOptions, server};

@@ -4,8 +4,8 @@
 
 use super::bytes::{self, Encoded};
 use super::link::RetryPolicy;
+use super::operation::Operation;
 use super::operations::{Operations, read};
-use super::queue::Operation;
 use crate::error::DurableError;
 use crate::model::record::{Dead, Record};
 use futures_util::future::try_join_all;

@@ -4,8 +4,8 @@
 
 use super::bytes::{self, Stored};
 use super::link::RetryPolicy;
+use super::operation::Operation;
 use super::operations::{Operations, read, unexpected_reply};
-use super::queue::Operation;
 use crate::error::DurableError;
 use crate::model::bounds::LetterBounds;
 use crate::model::clock::Millis;

@@ -5,8 +5,8 @@
 use super::bytes::{self, Encoded};
 use super::keys::Location;
 use super::link::RetryPolicy;
+use super::operation::Operation;
 use super::operations::{Operations, read, unexpected_reply};
-use super::queue::Operation;
 use crate::error::DurableError;
 use crate::model::clock::Millis;
 use crate::model::record::{Dead, Record};

@@ -2,12 +2,12 @@
 //!
 //! The crate `redis` provides the connections. This module and its neighbours decide which node has
 //! a slot ([`cluster`](super::cluster)), when a connection is replaced ([`node`](super::node)), and
-//! when a request is retried ([`fault`](super::fault)).
+//! when a request is retried ([`errors`](super::errors)).
 
 #![forbid(unsafe_code)]
 
 use super::cluster::Cluster;
-use super::fault::{Fault, Setting, refused};
+use super::errors::{Fault, Setting, refused};
 use super::node::{CONNECT_TIMEOUT, Connection, Node, Origin, PAUSES, REPLY_TIMEOUT};
 use crate::error::DurableError;
 use futures_util::future::BoxFuture;

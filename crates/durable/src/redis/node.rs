@@ -9,7 +9,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::fault::Setting;
+use super::errors::Setting;
 use super::sentinel::Sentinels;
 use crate::error::DurableError;
 use crate::panics::ignore_poison;

@@ -8,8 +8,8 @@
 #![forbid(unsafe_code)]
 
 use super::link::RetryPolicy;
+use super::operation::Operation;
 use super::operations::{Operations, read, text, unexpected_reply};
-use super::queue::Operation;
 use crate::error::DurableError;
 use crate::model::clock::Millis;
 use crate::store::Answer;
