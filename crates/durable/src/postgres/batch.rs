@@ -34,16 +34,18 @@
 
 #![forbid(unsafe_code)]
 
-use super::errors::Fault;
-use super::link::{MAX_REPLY_TIMEOUT, PAUSES, REPLY_TIMEOUT, Retry};
+use super::link::reply_timeout;
 use super::operation::{HELD, LANES, LOCKED, Lane, Operation, Reply, Request, ZERO};
 use super::operations::Operations;
 use super::rows::{Columns, reply};
 use crate::error::DurableError;
 use crate::panics::ignore_poison;
+use crate::store::remote::error::{Kind, RequestError};
+use crate::store::remote::retry::{MAX_PAUSE, Pauses, REPLY_TIMEOUT, RetryPolicy};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 /// The maximum number of operations in a batch.
@@ -71,12 +73,12 @@ impl Operations {
     /// future is dropped, the operation is left out of a batch that is not sent yet.
     pub(super) async fn change(
         self: &Arc<Self>,
-        retry: Retry,
+        retry: RetryPolicy,
         operation: Operation,
     ) -> Result<Reply, DurableError> {
         let (operation, why) = (Arc::new(operation), Arc::default());
         let asked = async {
-            let (mut pause, mut held) = (PAUSES[0], None);
+            let (mut pauses, mut held) = (Pauses::new(), None);
             loop {
                 let reply = self.ask(retry, &operation, &why).await?;
                 if reply.answer != LOCKED {
@@ -87,8 +89,7 @@ impl Operations {
                 if operation.may_wait() {
                     held.get_or_insert_with(|| self.held.wait(&operation.id));
                 }
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(PAUSES[1]);
+                pauses.wait(&Handle::current()).await;
             }
         };
         self.within(retry, &why, asked).await
@@ -98,7 +99,7 @@ impl Operations {
     /// if another transaction keeps it from being executed.
     pub(super) async fn change_unless_locked(
         self: &Arc<Self>,
-        retry: Retry,
+        retry: RetryPolicy,
         operation: Operation,
     ) -> Result<Reply, DurableError> {
         let (operation, why) = (Arc::new(operation), Arc::default());
@@ -108,11 +109,11 @@ impl Operations {
     /// Waits for a reply, as long as `retry` says.
     async fn within(
         &self,
-        retry: Retry,
+        retry: RetryPolicy,
         why: &Mutex<String>,
         asked: impl Future<Output = Result<Reply, DurableError>>,
     ) -> Result<Reply, DurableError> {
-        match self.link.limit(retry) {
+        match retry.longest(self.link.call_timeout()) {
             None => asked.await,
             Some(limit) => match timeout(limit, asked).await {
                 Ok(answered) => answered,
@@ -124,14 +125,15 @@ impl Operations {
     /// Adds an operation to its lane, and waits for its reply.
     async fn ask(
         self: &Arc<Self>,
-        retry: Retry,
+        retry: RetryPolicy,
         operation: &Arc<Operation>,
         why: &Arc<Mutex<String>>,
     ) -> Result<Reply, DurableError> {
         check_text(operation)?;
         let is_held = operation.may_wait() && self.held.has(&operation.id);
         let lane = if is_held { HELD } else { lane_of(operation) };
-        let (request, answer) = Request::new(Arc::clone(operation), retry.is_endless(), why);
+        let (request, answer) =
+            Request::new(Arc::clone(operation), matches!(retry, RetryPolicy::Worker), why);
         if self.lanes[lane].push(request) {
             let sender = Sender { operations: Arc::clone(self), lane, ended: false };
             tokio::spawn(sender.run());
@@ -150,7 +152,7 @@ impl Operations {
         Batch { process, number, settles, careful }: Batch,
         requests: &[Option<Request>],
         answer: Duration,
-    ) -> Result<Vec<Reply>, Fault> {
+    ) -> Result<Vec<Reply>, RequestError> {
         let nothing = Operation::new("nothing", String::new());
         let operations = requests.iter();
         let operations = operations.map(|it| it.as_ref().map_or(&nothing, |it| &*it.operation));
@@ -173,7 +175,7 @@ impl Operations {
         };
         replies.filter(has_all).ok_or_else(|| {
             let error = DurableError::corrupt("unexpected reply to a batch");
-            Fault::Fatal(error.at(self.link.address()))
+            RequestError { kind: Kind::Fatal, error }.at(self.link.address())
         })
     }
 
@@ -196,54 +198,53 @@ impl Operations {
         mut requests: Vec<Option<Request>>,
         alone: bool,
     ) -> Option<Vec<Option<Request>>> {
-        let (mut pause, mut answer) = (PAUSES[0], REPLY_TIMEOUT);
+        let (mut pauses, mut lost) = (Pauses::new(), 0);
         let careful = self.lanes[HELD].process == lane.process;
         let mut batch = Batch { process: lane.process, number, settles: false, careful };
         loop {
-            let sent = self.send(batch, &requests, answer).await;
-            let fault = match sent {
+            let answer = reply_timeout(RetryPolicy::Worker, lost);
+            let error = match self.send(batch, &requests, answer).await {
                 Ok(replies) => {
                     lane.set_ambiguous(false);
                     self.complete(requests, replies);
                     return None;
                 }
-                Err(fault) => fault,
+                Err(error) => error,
             };
-            let why = match fault {
-                // One of the requests may be the cause.
-                Fault::Fatal(_) | Fault::Rejected(DurableError::Io(_)) if requests.len() > 1 => {
-                    return Some(requests);
-                }
-                Fault::Slow(_) if !alone => return Some(requests),
-                Fault::Locked(_) if !batch.careful => {
+            // One of the requests may be the cause.
+            let may_be_one = match error.kind {
+                Kind::Fatal => true,
+                Kind::Rejected => matches!(error.error, DurableError::Io(_)),
+                _ => false,
+            };
+            match error.kind {
+                _ if may_be_one && requests.len() > 1 => return Some(requests),
+                Kind::Slow if !alone => return Some(requests),
+                Kind::Locked if !batch.careful => {
                     batch.careful = true;
                     continue;
                 }
-                Fault::Fatal(error) => {
-                    respond(&mut requests, |_| true, &error);
+                Kind::Fatal => {
+                    respond(&mut requests, |_| true, &error.error);
                     return None;
                 }
-                Fault::Rejected(error) => {
-                    respond(&mut requests, |request| !request.waits, &error);
+                Kind::Rejected => {
+                    respond(&mut requests, |request| !request.waits, &error.error);
                     // A single operation may have caused any other error.
-                    if matches!(error, DurableError::ReadOnly(_)) {
-                        lane.reject(&error);
+                    if matches!(error.error, DurableError::ReadOnly(_)) {
+                        lane.reject(&error.error);
                     }
-                    error.to_string()
                 }
-                Fault::Locked(why) | Fault::Slow(why) => why,
-                Fault::Passing { why, lost } => {
-                    if lost {
-                        lane.set_ambiguous(true);
-                        answer = (answer * 2).min(MAX_REPLY_TIMEOUT);
-                    }
-                    why
+                Kind::Ambiguous => {
+                    lane.set_ambiguous(true);
+                    lost += 1;
                 }
-            };
+                _ => {}
+            }
+            let why = error.reason();
             requests.iter().flatten().for_each(|request| request.tell(&why));
             lane.tell(&why);
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(PAUSES[1]);
+            pauses.wait(&Handle::current()).await;
             for request in &mut requests {
                 drop(request.take_if(|request| request.is_abandoned()));
             }
@@ -270,8 +271,10 @@ impl Operations {
                     }
                 }
                 // This executes no operation, so the store itself cannot be used.
-                Err(Fault::Fatal(error)) => return respond(&mut requests, |_| true, &error),
-                Err(_) => tokio::time::sleep(PAUSES[1]).await,
+                Err(error) if error.kind == Kind::Fatal => {
+                    return respond(&mut requests, |_| true, &error.error);
+                }
+                Err(_) => tokio::time::sleep(MAX_PAUSE).await,
             }
         }
         for request in requests.into_iter().flatten() {

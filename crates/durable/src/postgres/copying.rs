@@ -2,12 +2,12 @@
 
 #![forbid(unsafe_code)]
 
-use super::link::Retry;
 use super::operation::{Body, Operation};
 use super::operations::Operations;
 use super::rows::{reason, storable};
 use crate::error::DurableError;
 use crate::model::record::{Dead, Record};
+use crate::store::remote::retry::RetryPolicy;
 use futures_util::future::try_join_all;
 use std::sync::Arc;
 
@@ -20,12 +20,12 @@ impl Operations {
         let each = timers.iter().map(|(id, record)| {
             let operation =
                 Operation { fence: record.fence, how: state(record), ..copied("copy", id, record) };
-            self.change(Retry::Count, operation)
+            self.change(RetryPolicy::Count, operation)
         });
         try_join_all(each).await?;
         let next = |(id, record): &(String, Record)| {
             let next = record.next.as_ref()?;
-            Some(self.change(Retry::Count, copied("follow", id, next)))
+            Some(self.change(RetryPolicy::Count, copied("follow", id, next)))
         };
         try_join_all(timers.iter().filter_map(next)).await?;
         Ok(())
@@ -42,7 +42,7 @@ impl Operations {
             let number = Some(dead.first_number());
             let operation =
                 Operation { fence: number, how, ..copied("letter", &dead.id, &dead.record) };
-            self.change(Retry::Count, operation).await?;
+            self.change(RetryPolicy::Count, operation).await?;
         }
         Ok(())
     }

@@ -1,9 +1,10 @@
-//! [`Fault`], the classification of the errors of a server.
+//! [`classified`], which turns the errors of a server into [`RequestError`]s.
 
 #![forbid(unsafe_code)]
 
 use super::connector::is_handshake;
 use crate::error::DurableError;
+use crate::store::remote::error::{Kind, RequestError};
 use std::io;
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
@@ -17,116 +18,61 @@ pub(super) struct Setting {
     pub(super) credentials_change: bool,
 }
 
-/// The reason why a request failed.
-#[derive(Debug)]
-pub(super) enum Fault {
-    /// The request fails again when it is repeated.
-    Fatal(DurableError),
-    /// The request can be executed after an operator has fixed the server, or nothing is known
-    /// about the error. Workers wait.
-    Rejected(DurableError),
-    /// Another transaction holds a lock of one of the operations.
-    Locked(String),
-    /// The operations take too long together.
-    Slow(String),
-    /// Another connection may succeed, or the same one later. `lost` is set if the request may have
-    /// been executed.
-    Passing { why: String, lost: bool },
+/// Classifies an error.
+pub(super) fn classified(error: &Error, setting: Setting) -> RequestError {
+    let Setting { alone, credentials_change } = setting;
+    let what = described(error);
+    let Some(state) = error.code() else {
+        return without_code(error, what, alone);
+    };
+    type Wrap = fn(String) -> DurableError;
+    let (kind, wrap): (Kind, Wrap) = match state {
+        &SqlState::LOCK_NOT_AVAILABLE => (Kind::Locked, DurableError::Unreachable),
+        // Alone it may take less time than `statement_timeout`.
+        &SqlState::QUERY_CANCELED => (Kind::Slow, DurableError::Unreachable),
+        // The server has become a standby, or forbids writing.
+        &SqlState::READ_ONLY_SQL_TRANSACTION if alone => (Kind::Rejected, DurableError::ReadOnly),
+        &SqlState::READ_ONLY_SQL_TRANSACTION
+        | &SqlState::T_R_SERIALIZATION_FAILURE
+        | &SqlState::T_R_DEADLOCK_DETECTED
+        | &SqlState::OBJECT_IN_USE
+        | &SqlState::TOO_MANY_CONNECTIONS
+        | &SqlState::CANNOT_CONNECT_NOW => (Kind::NotExecuted, DurableError::Unreachable),
+        &SqlState::ADMIN_SHUTDOWN | &SqlState::CRASH_SHUTDOWN => {
+            (Kind::Ambiguous, DurableError::Unreachable)
+        }
+        &SqlState::INVALID_PASSWORD | &SqlState::INVALID_AUTHORIZATION_SPECIFICATION
+            if credentials_change =>
+        {
+            (Kind::Rejected, DurableError::Denied)
+        }
+        &SqlState::INSUFFICIENT_PRIVILEGE
+        | &SqlState::INVALID_PASSWORD
+        | &SqlState::INVALID_AUTHORIZATION_SPECIFICATION => (Kind::Fatal, DurableError::Denied),
+        &SqlState::INVALID_CATALOG_NAME => (Kind::Fatal, DurableError::Address),
+        &SqlState::UNDEFINED_TABLE
+        | &SqlState::UNDEFINED_FUNCTION
+        | &SqlState::INVALID_SCHEMA_NAME => (Kind::Fatal, DurableError::corrupt),
+        // No memory, no space, or a limit of the server.
+        state if state.code().starts_with("53") => (Kind::Rejected, DurableError::ReadOnly),
+        state if state.code().starts_with("08") => (Kind::Ambiguous, DurableError::Unreachable),
+        _ => (Kind::Rejected, DurableError::Io),
+    };
+    RequestError { kind, error: wrap(what) }
 }
 
-impl Fault {
-    /// Classifies an error.
-    pub(super) fn of(error: &Error, setting: Setting) -> Self {
-        let Setting { alone, credentials_change } = setting;
-        let what = described(error);
-        let Some(state) = error.code() else {
-            return Self::without_code(error, what, alone);
-        };
-        let passing = |why| Self::Passing { why, lost: false };
-        match state {
-            &SqlState::LOCK_NOT_AVAILABLE => Self::Locked(what),
-            // Alone it may take less time than `statement_timeout`.
-            &SqlState::QUERY_CANCELED => Self::Slow(what),
-            // The server has become a standby, or forbids writing.
-            &SqlState::READ_ONLY_SQL_TRANSACTION if alone => {
-                Self::Rejected(DurableError::ReadOnly(what))
-            }
-            &SqlState::READ_ONLY_SQL_TRANSACTION
-            | &SqlState::T_R_SERIALIZATION_FAILURE
-            | &SqlState::T_R_DEADLOCK_DETECTED
-            | &SqlState::OBJECT_IN_USE
-            | &SqlState::TOO_MANY_CONNECTIONS
-            | &SqlState::CANNOT_CONNECT_NOW => passing(what),
-            &SqlState::ADMIN_SHUTDOWN | &SqlState::CRASH_SHUTDOWN => {
-                Self::Passing { why: what, lost: true }
-            }
-            &SqlState::INVALID_PASSWORD | &SqlState::INVALID_AUTHORIZATION_SPECIFICATION
-                if credentials_change =>
-            {
-                Self::Rejected(DurableError::Denied(what))
-            }
-            &SqlState::INSUFFICIENT_PRIVILEGE
-            | &SqlState::INVALID_PASSWORD
-            | &SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
-                Self::Fatal(DurableError::Denied(what))
-            }
-            &SqlState::INVALID_CATALOG_NAME => Self::Fatal(DurableError::Address(what)),
-            &SqlState::UNDEFINED_TABLE
-            | &SqlState::UNDEFINED_FUNCTION
-            | &SqlState::INVALID_SCHEMA_NAME => Self::Fatal(DurableError::corrupt(what)),
-            // No memory, no space, or a limit of the server.
-            state if state.code().starts_with("53") => Self::Rejected(DurableError::ReadOnly(what)),
-            state if state.code().starts_with("08") => Self::Passing { why: what, lost: true },
-            _ => Self::Rejected(DurableError::Io(what)),
-        }
-    }
-
-    /// Classifies an error that the server did not send.
-    fn without_code(error: &Error, what: String, alone: bool) -> Self {
-        let text = error.to_string();
-        if is_handshake(error) || is_alert(error) {
-            return Self::Rejected(DurableError::Tls(what));
-        }
-        if alone && is_read_only(error) {
-            return Self::Rejected(DurableError::ReadOnly(what));
-        }
-        if text.starts_with("invalid c") {
-            return Self::Fatal(DurableError::Address(what));
-        }
-        Self::Passing { why: what, lost: true }
-    }
-
-    /// Adds the address of the server to the message.
-    pub(super) fn at(self, address: &str) -> Self {
-        match self {
-            Self::Fatal(error) => Self::Fatal(error.at(address)),
-            Self::Rejected(error) => Self::Rejected(error.at(address)),
-            Self::Locked(why) => Self::Locked(format!("{address}: {why}")),
-            Self::Slow(why) => Self::Slow(format!("{address}: {why}")),
-            Self::Passing { why, lost } => Self::Passing { why: format!("{address}: {why}"), lost },
-        }
-    }
-
-    /// Returns the error that makes workers repeat requests.
-    pub(super) fn temporary(&self) -> Option<DurableError> {
-        match self {
-            Self::Fatal(_) => None,
-            Self::Rejected(error) => Some(error.clone()),
-            Self::Locked(why) | Self::Slow(why) | Self::Passing { why, .. } => {
-                Some(DurableError::Unreachable(why.clone()))
-            }
-        }
-    }
-
-    /// Converts to the error for a caller that does not retry.
-    pub(super) fn into_error(self) -> DurableError {
-        match self {
-            Self::Fatal(error) | Self::Rejected(error) => error,
-            Self::Locked(why) | Self::Slow(why) | Self::Passing { why, .. } => {
-                DurableError::Unreachable(why)
-            }
-        }
-    }
+/// Classifies an error that the server did not send.
+fn without_code(error: &Error, what: String, alone: bool) -> RequestError {
+    let (kind, error) = if is_handshake(error) || is_alert(error) {
+        (Kind::Rejected, DurableError::Tls(what))
+    } else if alone && is_read_only(error) {
+        (Kind::Rejected, DurableError::ReadOnly(what))
+    } else if error.to_string().starts_with("invalid c") {
+        (Kind::Fatal, DurableError::Address(what))
+    } else {
+        (Kind::Ambiguous, DurableError::Unreachable(what))
+    };
+    RequestError { kind, error }
 }
 
 /// Returns the error of the connection, unless the server sent it.

@@ -1,4 +1,4 @@
-//! [`Link`], the connections to the server, with the retry policy.
+//! [`Link`], the connections to the server.
 //!
 //! The crates `tokio-postgres` and `deadpool-postgres` provide the connections. **If a connection
 //! does not reply in time, it is closed with all idle connections**, because connections that broke
@@ -9,59 +9,36 @@
 #![forbid(unsafe_code)]
 
 use super::connector::{Connector, Messages};
-use super::errors::{Fault, Setting};
+use super::errors::{Setting, classified};
 use super::options::PostgresOptions;
 use crate::error::DurableError;
-use crate::panics::ignore_poison;
+use crate::store::remote::error::{Kind, RequestError};
+use crate::store::remote::retry::{COUNT_TIMEOUT, REPLY_TIMEOUT, RetryPolicy, retry};
+use crate::store::remote::trouble::Trouble;
 use deadpool_postgres::{
     Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
 };
-use std::sync::Mutex;
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tokio_postgres::config::{Host, TargetSessionAttrs};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Config, Error, Row};
 
-/// The timeout of a reply, and of connecting to one address.
-pub(super) const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
-
 /// The maximum reply timeout of a request that is retried.
-pub(super) const MAX_REPLY_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// The timeout of statements that count many rows.
-const COUNT_TIMEOUT: Duration = Duration::from_secs(120);
-
-/// The first and the longest wait before a retry.
-pub(super) const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(500)];
+const MAX_REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A value of a statement.
 pub(super) type Param<'a> = (&'a (dyn ToSql + Sync), Type);
 
-/// How long a request is retried.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Retry {
-    /// Gives up after the [call timeout](super::PostgresOptions::call_timeout).
-    Caller,
-    /// Retries until it succeeds, for a worker.
-    Worker,
-    /// Gives up after a longer time, for a statement that reads many rows.
-    Count,
-}
-
-impl Retry {
-    /// Returns whether the request is retried until it succeeds.
-    pub(super) fn is_endless(self) -> bool {
-        matches!(self, Self::Worker)
-    }
-
-    /// Returns the reply timeout.
-    fn answer(self) -> Duration {
-        match self {
-            Self::Caller | Self::Worker => REPLY_TIMEOUT,
-            Self::Count => COUNT_TIMEOUT,
-        }
-    }
+/// Returns the reply timeout of a request after this number of replies was lost.
+pub(super) fn reply_timeout(policy: RetryPolicy, lost: u32) -> Duration {
+    let first = match policy {
+        RetryPolicy::Count => COUNT_TIMEOUT,
+        _ => REPLY_TIMEOUT,
+    };
+    let doubled = first.saturating_mul(2_u32.saturating_pow(lost));
+    doubled.min(first.max(MAX_REPLY_TIMEOUT))
 }
 
 /// The connections to the server.
@@ -70,11 +47,10 @@ pub(super) struct Link {
     connector: Connector,
     config: Config,
     /// How long a call is retried.
-    call: Duration,
+    call_timeout: Duration,
     /// The addresses, for messages.
     address: String,
-    /// The last error that causes a request to be repeated, until a request succeeds.
-    trouble: Mutex<Option<DurableError>>,
+    trouble: Trouble,
 }
 
 impl Link {
@@ -105,8 +81,8 @@ impl Link {
         let connections = options.connections.into();
         let pool = Pool::builder(manager).max_size(connections).runtime(Runtime::Tokio1);
         let pool = pool.build().map_err(|error| DurableError::Address(error.to_string()))?;
-        let call = options.call_timeout;
-        Ok(Self { pool, connector, config, call, address, trouble: Mutex::default() })
+        let (call_timeout, trouble) = (options.call_timeout, Trouble::default());
+        Ok(Self { pool, connector, config, call_timeout, address, trouble })
     }
 
     /// Returns the address for messages.
@@ -114,32 +90,19 @@ impl Link {
         &self.address
     }
 
-    /// Returns the maximum duration of a request.
-    pub(super) fn limit(&self, retry: Retry) -> Option<Duration> {
-        match retry {
-            Retry::Caller => Some(self.call),
-            Retry::Count => Some(COUNT_TIMEOUT.max(self.call)),
-            Retry::Worker => None,
-        }
+    /// Returns how long a call is retried.
+    pub(super) fn call_timeout(&self) -> Duration {
+        self.call_timeout
     }
 
     /// Returns why a request has had no reply for long.
     pub(super) fn trouble(&self) -> DurableError {
-        let trouble = ignore_poison(self.trouble.lock()).clone();
-        trouble.unwrap_or_else(|| self.late("no reply").into_error())
+        self.trouble.last().unwrap_or_else(|| self.silence())
     }
 
-    /// Notes the outcome of a request. A request that only reads does not show that the server can
-    /// write again.
-    fn note<T>(&self, outcome: &Result<T, Fault>, writes: bool) {
-        let mut trouble = ignore_poison(self.trouble.lock());
-        match outcome {
-            Ok(_) if writes || !matches!(*trouble, Some(DurableError::ReadOnly(_))) => {
-                *trouble = None;
-            }
-            Ok(_) => {}
-            Err(fault) => *trouble = fault.temporary().or_else(|| trouble.take()),
-        }
+    /// Returns the error for a request that has had no reply so far.
+    pub(super) fn silence(&self) -> DurableError {
+        DurableError::Unreachable(format!("{}: no reply", self.address))
     }
 
     /// Opens a connection outside of the pool.
@@ -147,37 +110,35 @@ impl Link {
         self.connector.open(&self.config).await
     }
 
-    fn fault(&self, error: &Error) -> Fault {
+    fn classified(&self, error: &Error) -> RequestError {
         let alone = self.config.get_hosts().len() < 2;
         let setting = Setting { alone, credentials_change: self.connector.has_credentials() };
-        Fault::of(error, setting).at(&self.address)
-    }
-
-    fn late(&self, what: &str) -> Fault {
-        Fault::Passing { why: format!("{}: {what}", self.address), lost: true }
+        classified(error, setting).at(&self.address)
     }
 
     /// Closes a connection that does not reply, and all idle connections.
-    fn silent(&self, connection: Object) -> Fault {
+    fn silent(&self, connection: Object) -> RequestError {
         drop(Object::take(connection));
         self.pool.retain(|_, _| false);
-        self.late("no reply")
+        RequestError { kind: Kind::Ambiguous, error: self.silence() }
     }
 
     /// Returns a connection that is idle, or a new one.
-    pub(super) async fn connection(&self) -> Result<Object, Fault> {
+    pub(super) async fn connection(&self) -> Result<Object, RequestError> {
         let addresses = u32::try_from(self.config.get_hosts().len().max(1)).unwrap_or(u32::MAX);
+        let unsent =
+            |what| RequestError { kind: Kind::NotExecuted, error: DurableError::Unreachable(what) };
         match timeout(REPLY_TIMEOUT * (addresses + 1), self.pool.get()).await {
             Ok(Ok(connection)) => Ok(connection),
-            Ok(Err(PoolError::Backend(error))) => Err(match self.fault(&error) {
-                Fault::Passing { why, .. } => Fault::Passing { why, lost: false },
-                fault => fault,
+            Ok(Err(PoolError::Backend(error))) => Err(match self.classified(&error) {
+                // Nothing was sent yet.
+                RequestError { kind: Kind::Ambiguous, error } => {
+                    RequestError { kind: Kind::NotExecuted, error }
+                }
+                error => error,
             }),
-            Ok(Err(error)) => Err(Fault::Passing { why: error.to_string(), lost: false }),
-            Err(_) => match self.late("connecting timed out") {
-                Fault::Passing { why, .. } => Err(Fault::Passing { why, lost: false }),
-                fault => Err(fault),
-            },
+            Ok(Err(error)) => Err(unsent(error.to_string())),
+            Err(_) => Err(unsent("connecting timed out".to_owned()).at(&self.address)),
         }
     }
 
@@ -188,9 +149,12 @@ impl Link {
         writes: bool,
         sql: &str,
         params: &[Param<'_>],
-    ) -> Result<Vec<Row>, Fault> {
+    ) -> Result<Vec<Row>, RequestError> {
         let outcome = self.send(answer, sql, params).await;
-        self.note(&outcome, writes);
+        match &outcome {
+            Ok(_) => self.trouble.succeeded(writes),
+            Err(error) => self.trouble.failed(error),
+        }
         outcome
     }
 
@@ -199,7 +163,7 @@ impl Link {
         answer: Duration,
         sql: &str,
         params: &[Param<'_>],
-    ) -> Result<Vec<Row>, Fault> {
+    ) -> Result<Vec<Row>, RequestError> {
         let connection = self.connection().await?;
         // A connection that has broken silently must not cost more than `REPLY_TIMEOUT`.
         let tests = answer > REPLY_TIMEOUT;
@@ -209,12 +173,12 @@ impl Link {
         match timeout(answer, connection.query_typed(sql, params)).await {
             Ok(Ok(rows)) => Ok(rows),
             Ok(Err(error)) => {
-                let fault = self.fault(&error);
+                let error = self.classified(&error);
                 // The connection leads to a server that cannot be used (any more).
-                if matches!(fault, Fault::Passing { .. } | Fault::Rejected(_)) {
+                if matches!(error.kind, Kind::Ambiguous | Kind::NotExecuted | Kind::Rejected) {
                     drop(Object::take(connection));
                 }
-                Err(fault)
+                Err(error)
             }
             Err(_) => Err(self.silent(connection)),
         }
@@ -223,49 +187,20 @@ impl Link {
     /// Sends a statement that may be repeated, until a reply arrives.
     pub(super) async fn query(
         &self,
-        retry: Retry,
+        policy: RetryPolicy,
         sql: &str,
         params: &[Param<'_>],
     ) -> Result<Vec<Row>, DurableError> {
-        let (mut pause, mut why, mut answer) = (PAUSES[0], String::new(), retry.answer());
-        let asked = async {
-            loop {
-                // Of these statements only a page writes, namely the heartbeat of its worker.
-                let writes = retry.is_endless();
-                match self.once(answer, writes, sql, params).await {
-                    Ok(rows) => return Ok(rows),
-                    Err(Fault::Rejected(error)) if retry.is_endless() => {
-                        why = error.to_string();
-                    }
-                    Err(Fault::Fatal(error) | Fault::Rejected(error)) => return Err(error),
-                    Err(Fault::Passing { why: error, lost: true }) => {
-                        why = error;
-                        answer = (answer * 2).min(retry.answer().max(MAX_REPLY_TIMEOUT));
-                    }
-                    Err(
-                        Fault::Locked(error)
-                        | Fault::Slow(error)
-                        | Fault::Passing { why: error, .. },
-                    ) => why = error,
-                }
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(PAUSES[1]);
-            }
-        };
-        match self.limit(retry) {
-            None => asked.await,
-            Some(limit) => match timeout(limit, asked).await {
-                Ok(answer) => answer,
-                Err(_) if why.is_empty() => Err(self.late("no reply").into_error()),
-                Err(_) => Err(DurableError::Unreachable(why)),
-            },
-        }
+        // Of these statements only a page writes, namely the heartbeat of its worker.
+        let writes = matches!(policy, RetryPolicy::Worker);
+        let once = |lost| self.once(reply_timeout(policy, lost), writes, sql, params);
+        retry(&Handle::current(), (policy, self.call_timeout), once, || self.silence()).await
     }
 
     /// Closes a connection whose statement has failed, and returns the error.
     pub(super) fn failed(&self, connection: Object, error: &Error) -> DurableError {
         drop(Object::take(connection));
-        self.fault(error).into_error()
+        self.classified(error).error
     }
 }
 

@@ -16,8 +16,9 @@
 
 #![forbid(unsafe_code)]
 
-use super::link::{Link, Param, Retry};
+use super::link::{Link, Param};
 use crate::model::clock::Millis;
+use crate::store::remote::retry::RetryPolicy;
 use futures_util::StreamExt;
 use futures_util::stream;
 use std::pin::pin;
@@ -237,7 +238,7 @@ impl Echo {
         let payload = format!("echo:{number}");
         let params: [Param<'_>; 2] = [(&channel, Type::TEXT), (&&*payload, Type::TEXT)];
         let sql = "SELECT pg_catalog.pg_notify($1, $2)";
-        let sent = timeout(ECHOES, link.query(Retry::Caller, sql, &params)).await;
+        let sent = timeout(ECHOES, link.query(RetryPolicy::Caller, sql, &params)).await;
         let now = MonotonicClock.now();
         let is_sent = matches!(sent, Ok(Ok(_)));
         self.pending = is_sent.then_some((number, now));

@@ -2,7 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-use super::link::Retry;
 use super::load::bounded;
 use super::operations::{Operations, unexpected_reply};
 use super::rows::{LETTER, RECORD, Reader, letter, named_record, signed};
@@ -12,6 +11,7 @@ use crate::model::clock::Millis;
 use crate::model::key::{Key, first_from};
 use crate::model::record::{Dead, PARKED, Record};
 use crate::model::stats::Counts;
+use crate::store::remote::retry::RetryPolicy;
 use crate::store::{Found, Letters, MAX_LIST_BYTES};
 use std::sync::Arc;
 use tokio_postgres::types::Type;
@@ -49,7 +49,7 @@ impl Operations {
         let (limit, longest) = (limit_of(limit), limit_of(MAX_LIST_BYTES));
         let params: [super::link::Param<'_>; 3] =
             [(&after, Type::TEXT), (&limit, Type::INT8), (&longest, Type::INT8)];
-        let rows = self.read(Retry::Caller, &sql, &params).await?;
+        let rows = self.read(RetryPolicy::Caller, &sql, &params).await?;
         let address = self.link.address();
         let record = |row| {
             let (id, record) = named_record(row, address).ok_or_else(unexpected_reply)?;
@@ -90,7 +90,7 @@ impl Operations {
             (&limit, Type::INT4),
             (&longest, Type::INT8),
         ];
-        let rows = self.read(Retry::Caller, &sql, &params).await?;
+        let rows = self.read(RetryPolicy::Caller, &sql, &params).await?;
         let mut found = Found::default();
         let fields = RECORD.split(", ").count();
         for row in &rows {
@@ -113,15 +113,16 @@ impl Operations {
     /// Returns the number of timers and of dead letters, by reading an index of each.
     pub(super) async fn len(&self) -> Result<(u64, u64), DurableError> {
         let sql = "SELECT (SELECT count(*) FROM tb.timers), (SELECT count(*) FROM tb.letters)";
-        let rows = self.read(Retry::Count, sql, &[]).await?;
+        let rows = self.read(RetryPolicy::Count, sql, &[]).await?;
         let mut reader = Reader::new(rows.first().ok_or_else(unexpected_reply)?, 0);
         reader.number().zip(reader.number()).ok_or_else(unexpected_reply)
     }
 
     pub(super) async fn stats(&self) -> Result<Counts, DurableError> {
         let at = self.at();
-        let rows =
-            self.read(Retry::Count, "SELECT * FROM tb.stats($1)", &[(&at, Type::INT8)]).await?;
+        let rows = self
+            .read(RetryPolicy::Count, "SELECT * FROM tb.stats($1)", &[(&at, Type::INT8)])
+            .await?;
         let mut reader = Reader::new(rows.first().ok_or_else(unexpected_reply)?, 0);
         let mut read = || {
             Some(Counts {
@@ -162,7 +163,7 @@ impl Operations {
         let (limit, longest) = (limit_of(limit), limit_of(MAX_LIST_BYTES));
         let params: [super::link::Param<'_>; 3] =
             [(&from, Type::INT8), (&limit, Type::INT8), (&longest, Type::INT8)];
-        let rows = self.read(Retry::Caller, &sql, &params).await?;
+        let rows = self.read(RetryPolicy::Caller, &sql, &params).await?;
         let letter = |row| {
             let (number, dead) = letter(row, self.link.address()).ok_or_else(unexpected_reply)?;
             Ok((number, dead?))
@@ -172,7 +173,7 @@ impl Operations {
 
     pub(super) async fn letter(&self, number: u64) -> Result<Option<Dead>, DurableError> {
         let sql = format!("SELECT {LETTER} FROM tb.letters WHERE number = $1");
-        let rows = self.read(Retry::Caller, &sql, &[(&signed(number), Type::INT8)]).await?;
+        let rows = self.read(RetryPolicy::Caller, &sql, &[(&signed(number), Type::INT8)]).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         let (_, dead) = letter(row, self.link.address()).ok_or_else(unexpected_reply)?;
         dead.map(Some)
@@ -186,7 +187,7 @@ impl Operations {
         let sql = "SELECT number, died FROM tb.letters WHERE number > $1 ORDER BY number LIMIT $2";
         let (after, limit) = (after.map_or(-1, signed), limit_of(limit));
         let params: [super::link::Param<'_>; 2] = [(&after, Type::INT8), (&limit, Type::INT8)];
-        let rows = self.read(Retry::Caller, sql, &params).await?;
+        let rows = self.read(RetryPolicy::Caller, sql, &params).await?;
         let age = |row| {
             let mut reader = Reader::new(row, 0);
             reader.number().zip(reader.number()).ok_or_else(unexpected_reply)
@@ -208,7 +209,7 @@ impl Operations {
                 .to_owned(),
         };
         let params: [super::link::Param<'_>; 2] = [(&&*after, Type::TEXT), (&STEP, Type::INT8)];
-        let rows = self.read(Retry::Count, &sql, &params).await?;
+        let rows = self.read(RetryPolicy::Count, &sql, &params).await?;
         let (mut checked, mut last) = (Checked::default(), None);
         for row in &rows {
             let id = if part == TIMERS {
@@ -242,6 +243,6 @@ impl Operations {
     /// Removes states without a timer.
     pub(super) async fn repair(&self) -> Result<(), DurableError> {
         let sql = "SELECT FROM tb.remove_strays()";
-        self.read(Retry::Count, sql, &[]).await.map(drop)
+        self.read(RetryPolicy::Count, sql, &[]).await.map(drop)
     }
 }

@@ -3,12 +3,13 @@
 #![forbid(unsafe_code)]
 
 use super::floors::Late;
-use super::link::{Param, Retry};
+use super::link::Param;
 use super::operations::{Operations, unexpected_reply};
 use super::rows::{Reader, signed};
 use crate::error::DurableError;
 use crate::model::clock::Millis;
 use crate::model::key::{Key, Page, first_from};
+use crate::store::remote::retry::RetryPolicy;
 use crate::store::window::Window;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -48,7 +49,7 @@ impl Operations {
         self.beats.remove(worker);
         let (sql, at) = ("SELECT FROM tb.leave($1, $2)", self.at());
         let params: [Param<'_>; 2] = [(&signed(worker), Type::INT8), (&at, Type::INT8)];
-        self.read(Retry::Caller, sql, &params).await.map(drop)
+        self.read(RetryPolicy::Caller, sql, &params).await.map(drop)
     }
 
     pub(super) async fn load(
@@ -99,7 +100,7 @@ impl Operations {
             (&most, Type::INT4),
             (&at, Type::INT8),
         ];
-        let rows = self.link.query(Retry::Worker, &self.statements.load, &params).await?;
+        let rows = self.link.query(RetryPolicy::Worker, &self.statements.load, &params).await?;
         let row = rows.first().ok_or_else(unexpected_reply)?;
         page(row, limit).ok_or_else(unexpected_reply)
     }
@@ -160,7 +161,7 @@ impl Operations {
             (&at, Type::INT8),
         ];
         let sql = "SELECT * FROM tb.late($1, $2, $3, $4, $5, $6, $7, $8)";
-        let rows = self.read(Retry::Count, sql, &params).await.unwrap_or_default();
+        let rows = self.read(RetryPolicy::Count, sql, &params).await.unwrap_or_default();
         let found = rows.first().and_then(|row| keys(&mut Reader::new(row, 0)));
         let found = found.unwrap_or_default();
         if self.late[place].end(found, most, begun, MonotonicClock.now()) {

@@ -3,7 +3,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::link::{Link, Param, Retry};
+use super::link::{Link, Param};
 use super::listen::Subscriber;
 use super::operation::{Body, CHANGED, HeldIds, LANES, LOCKED, Lane, Operation, Reply};
 use super::rows::{self, RECORD, named_record, signed, storable};
@@ -17,6 +17,7 @@ use crate::model::key::Change;
 use crate::model::options::Existing;
 use crate::model::record::{DeadReason, Record};
 use crate::store::ownership::Ownership;
+use crate::store::remote::retry::RetryPolicy;
 use crate::store::{Cancelled, Due, Finish, Finished, Insert, Inserted, Lease, Leasing, Renewed};
 use std::sync::Arc;
 use tokio_postgres::Row;
@@ -86,7 +87,7 @@ impl Operations {
     /// Sends a read-only statement.
     pub(super) async fn read(
         &self,
-        retry: Retry,
+        retry: RetryPolicy,
         sql: &str,
         params: &[Param<'_>],
     ) -> Result<Vec<Row>, DurableError> {
@@ -111,7 +112,7 @@ impl Operations {
         if let Some(clock) = &self.clock {
             return Ok(present(clock.now()));
         }
-        let rows = self.link.query(Retry::Caller, &self.statements.now, &[]).await?;
+        let rows = self.link.query(RetryPolicy::Caller, &self.statements.now, &[]).await?;
         let now = rows.first().and_then(|row| row.try_get::<_, i64>(0).ok());
         now.map(i64::cast_unsigned).ok_or_else(unexpected_reply)
     }
@@ -129,7 +130,7 @@ impl Operations {
         let body = Some(Body { settings, payload });
         let operation = Operation { how: Some(how), flag: Some(by_rule), body, ..operation };
         let operation = operation.only(over)?;
-        match self.change(Retry::Caller, operation).await?.answer {
+        match self.change(RetryPolicy::Caller, operation).await?.answer {
             0 => Ok(Inserted::New),
             1 => Ok(Inserted::Kept),
             2 => Ok(Inserted::Replaced),
@@ -148,7 +149,7 @@ impl Operations {
         only: Option<Condition>,
     ) -> Result<Cancelled, DurableError> {
         let operation = Operation::new("cancel", id).only(only)?;
-        match self.change(Retry::Caller, operation).await?.answer {
+        match self.change(RetryPolicy::Caller, operation).await?.answer {
             0 => Ok(Cancelled::NotFound),
             1 => Ok(Cancelled::Removed),
             2 => Ok(Cancelled::Running),
@@ -162,7 +163,7 @@ impl Operations {
         id: String,
         due: Due,
     ) -> Result<bool, DurableError> {
-        match self.change(Retry::Caller, Operation::new("reset", id).due(due)).await?.answer {
+        match self.change(RetryPolicy::Caller, Operation::new("reset", id).due(due)).await?.answer {
             0 => Ok(false),
             1 => Ok(true),
             4 => Err(beyond()),
@@ -176,18 +177,18 @@ impl Operations {
         pauses: bool,
     ) -> Result<bool, DurableError> {
         let operation = Operation { flag: Some(pauses), ..Operation::new("pause", id) };
-        Ok(self.change(Retry::Caller, operation).await?.answer == 1)
+        Ok(self.change(RetryPolicy::Caller, operation).await?.answer == 1)
     }
 
     pub(super) async fn pause(&self, pauses: bool) -> Result<(), DurableError> {
         let sql = "SELECT FROM tb.pause_store($1)";
-        self.read(Retry::Caller, sql, &[(&pauses, Type::BOOL)]).await?;
+        self.read(RetryPolicy::Caller, sql, &[(&pauses, Type::BOOL)]).await?;
         self.ownership.request_checks();
         Ok(())
     }
 
     pub(super) async fn is_paused(&self) -> Result<bool, DurableError> {
-        let rows = self.read(Retry::Caller, "SELECT paused FROM tb.store", &[]).await?;
+        let rows = self.read(RetryPolicy::Caller, "SELECT paused FROM tb.store", &[]).await?;
         rows.first().and_then(|row| row.try_get(0).ok()).ok_or_else(unexpected_reply)
     }
 
@@ -195,8 +196,10 @@ impl Operations {
         if id.contains('\0') {
             return Ok(None);
         }
-        let rows =
-            self.link.query(Retry::Caller, &self.statements.get, &[(&id, Type::TEXT)]).await?;
+        let rows = self
+            .link
+            .query(RetryPolicy::Caller, &self.statements.get, &[(&id, Type::TEXT)])
+            .await?;
         let Some(row) = rows.first() else { return Ok(None) };
         let (_, record) = named_record(row, self.link.address()).ok_or_else(unexpected_reply)?;
         record.map(Some)
@@ -209,7 +212,7 @@ impl Operations {
         id: String,
         takes_over: bool,
     ) -> Result<Leasing, DurableError> {
-        let retry = if takes_over { Retry::Caller } else { Retry::Worker };
+        let retry = if takes_over { RetryPolicy::Caller } else { RetryPolicy::Worker };
         let operation = Operation { flag: Some(takes_over), ..Operation::new("lease", id.clone()) };
         let Reply { now, answer, due, fence, before, record, .. } =
             self.change_unless_locked(retry, operation).await?;
@@ -240,7 +243,7 @@ impl Operations {
         fence: u64,
     ) -> Result<Renewed, DurableError> {
         let operation = Operation { fence: Some(fence), ..Operation::new("renew", id) };
-        let reply = self.change(Retry::Worker, operation).await?;
+        let reply = self.change(RetryPolicy::Worker, operation).await?;
         let length = reply.fence;
         match (reply.answer, length) {
             (0, _) => Ok(Renewed::Lost),
@@ -272,7 +275,7 @@ impl Operations {
                 Operation { how, due: next, note, reason, flag: clear, ..operation }
             }
         };
-        match self.change_unless_locked(Retry::Worker, operation).await?.answer {
+        match self.change_unless_locked(RetryPolicy::Worker, operation).await?.answer {
             LOCKED => Ok(Finished::Locked),
             0 => Ok(Finished::TooLate),
             1 => Ok(Finished::Accepted),
@@ -285,7 +288,7 @@ impl Operations {
         // The id tells the part of the timer, whose owner is notified.
         let Some(dead) = self.letter(number).await? else { return Ok(false) };
         let operation = Operation { fence: Some(number), ..Operation::new("redrive", dead.id) };
-        match self.change(Retry::Caller, operation).await?.answer {
+        match self.change(RetryPolicy::Caller, operation).await?.answer {
             0 => Ok(false),
             1 => Ok(true),
             3 => Err(DurableError::Exists),
@@ -299,7 +302,7 @@ impl Operations {
     ) -> Result<bool, DurableError> {
         let operation =
             Operation { fence: Some(number), ..Operation::new("delete", String::new()) };
-        Ok(self.change(Retry::Caller, operation).await?.answer == 1)
+        Ok(self.change(RetryPolicy::Caller, operation).await?.answer == 1)
     }
 
     pub(super) async fn discard(self: &Arc<Self>, id: String) -> Result<bool, DurableError> {
@@ -309,7 +312,7 @@ impl Operations {
             Err(error) => return Err(error),
         };
         let operation = Operation { flag: Some(unreadable), ..Operation::new("discard", id) };
-        Ok(self.change(Retry::Caller, operation).await?.answer == 1)
+        Ok(self.change(RetryPolicy::Caller, operation).await?.answer == 1)
     }
 }
 

@@ -10,10 +10,10 @@
 
 #![forbid(unsafe_code)]
 
-use super::errors::Fault;
-use super::link::{Link, Retry};
+use super::link::Link;
 use super::options::PostgresOptions;
 use crate::error::DurableError;
+use crate::store::remote::retry::RetryPolicy;
 use std::sync::Arc;
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
@@ -131,7 +131,7 @@ impl Schema {
                 Some(Versions { layout: LAYOUT, .. }) | None => {}
                 Some(Versions { layout, .. }) => return Err(format(*layout)),
             }
-            let connection = link.connection().await.map_err(Fault::into_error)?;
+            let connection = link.connection().await.map_err(|failed| failed.error)?;
             let migrated = async {
                 connection.batch_execute(&self.migration()).await?;
                 if found.is_none() {
@@ -154,7 +154,7 @@ impl Schema {
 
     /// Refuses a schema where a foreign role has objects or could add objects.
     async fn check_owners(&self, link: &Link) -> Result<(), DurableError> {
-        let rows = link.query(Retry::Caller, &self.sql(&self.owners()), &[]).await?;
+        let rows = link.query(RetryPolicy::Caller, &self.sql(&self.owners()), &[]).await?;
         let Some(row) = rows.first() else { return Ok(()) };
         Err(DurableError::ForeignOwner { object: row.get(0), owner: row.get(1) })
     }
@@ -169,12 +169,12 @@ impl Schema {
 
     /// Returns the versions of the store, or `None` if there is no store.
     async fn versions(&self, link: &Link) -> Result<Option<Versions>, DurableError> {
-        let exists = link.query(Retry::Caller, &self.sql(EXISTS), &[]).await?;
+        let exists = link.query(RetryPolicy::Caller, &self.sql(EXISTS), &[]).await?;
         if !exists.iter().any(|row| row.get(0)) {
             return Ok(None);
         }
         let sql = format!("SELECT layout, revision, EXISTS ({EXPOSED}) FROM tb.store");
-        let rows = link.query(Retry::Caller, &self.sql(&sql), &[]).await?;
+        let rows = link.query(RetryPolicy::Caller, &self.sql(&sql), &[]).await?;
         Ok(rows.first().map(|row| Versions {
             layout: row.get(0),
             revision: row.get(1),
@@ -200,7 +200,7 @@ impl Schema {
         };
         let sql = "SELECT pg_catalog.pg_get_userbyid(relowner)::text FROM pg_catalog.pg_class
             WHERE oid = 'tb.store'::regclass::oid";
-        let rows = link.query(Retry::Caller, &self.sql(sql), &[]).await?;
+        let rows = link.query(RetryPolicy::Caller, &self.sql(sql), &[]).await?;
         let owner = rows.first().map_or_else(String::new, |row| row.get(0));
         let (found, known) = (revision.unsigned_abs().into(), REVISION.unsigned_abs().into());
         Ok(DurableError::Outdated { found, known, owner })

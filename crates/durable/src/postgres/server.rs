@@ -3,10 +3,11 @@
 
 #![forbid(unsafe_code)]
 
-use super::link::{Link, Retry};
+use super::link::Link;
 use super::operations::unexpected_reply;
 use crate::error::DurableError;
 use crate::model::durability::{Durability, Loss};
+use crate::store::remote::retry::RetryPolicy;
 use tokio_postgres::types::Type;
 
 /// The first version that can have a store.
@@ -16,7 +17,7 @@ const MIN_VERSION: i32 = 130_000;
 pub(super) async fn check(link: &Link) -> Result<(), DurableError> {
     let sql = "SELECT current_setting('server_version_num')::integer,
         current_setting('server_version'), current_setting('server_encoding')";
-    let rows = link.query(Retry::Caller, sql, &[]).await?;
+    let rows = link.query(RetryPolicy::Caller, sql, &[]).await?;
     let row = rows.first().ok_or_else(unexpected_reply)?;
     let (number, version, encoding): (i32, String, String) = (row.get(0), row.get(1), row.get(2));
     let server = link.address().to_owned();
@@ -41,7 +42,7 @@ pub(super) async fn durability(link: &Link) -> Result<Durability, DurableError> 
         (&names[2], Type::TEXT),
         (&names[3], Type::TEXT),
     ];
-    let rows = link.query(Retry::Caller, sql, &params).await?;
+    let rows = link.query(RetryPolicy::Caller, sql, &params).await?;
     let row = rows.first().ok_or_else(unexpected_reply)?;
     let settings: [String; 3] = [row.get(0), row.get(1), row.get(2)];
     let [fsync, pages, commit] = settings.each_ref().map(String::as_str);

@@ -24,14 +24,16 @@
 
 #![forbid(unsafe_code)]
 
-use super::errors::Fault;
-use super::link::{self, RetryPolicy, no_reply};
-use super::node::{Connection, PAUSES};
+use super::link::{self, no_reply};
+use super::node::Connection;
 use super::operation::{Operation, Request, Respond};
 use super::operations::{Operations, unexpected_reply};
 use crate::error::DurableError;
 use crate::model::clock::Millis;
 use crate::store::Answer;
+use crate::store::remote::error::Kind;
+use crate::store::remote::host::Host;
+use crate::store::remote::retry::{Pauses, RetryPolicy};
 use futures_channel::oneshot;
 use redis::{Cmd, RedisError, Value};
 use std::pin::pin;
@@ -66,7 +68,8 @@ impl Operations {
             // The caller may have dropped the future.
             drop(reply.send(answer));
         });
-        let deadline = self.link.limit(retry).map(|limit| MonotonicClock.now() + limit);
+        let deadline =
+            retry.longest(self.link.call_timeout()).map(|limit| MonotonicClock.now() + limit);
         let waits = operation.skip_if_dropped.then(|| Arc::new(()));
         let waiter = waits.as_ref().map(Arc::downgrade);
         let mut queue = self.queues.queue(partition);
@@ -76,7 +79,7 @@ impl Operations {
         if begin {
             let operations = Arc::clone(self);
             let sender = Sender { operations, partition, why: String::new(), ended: false };
-            self.queues.runtime.spawn(sender.run());
+            Host::spawn(&self.queues.runtime, sender.run());
         }
         Box::pin(async move {
             let answer = answer.await.unwrap_or(Err(DurableError::Closed));
@@ -138,7 +141,7 @@ impl Sender {
 
     /// Sends a batch until a reply arrives or all its callers have timed out.
     async fn send(&mut self, mut batch: Batch) {
-        let mut pause = PAUSES[0];
+        let mut pauses = Pauses::new();
         loop {
             let connection =
                 self.operations.link.connection(&self.operations.keys.prefix(self.partition));
@@ -154,30 +157,30 @@ impl Sender {
             let error = match answer {
                 Ok(answer) => {
                     if !self.complete(batch, answer, &connection) {
-                        tokio::time::sleep(PAUSES[0]).await;
+                        Pauses::new().wait(&self.operations.queues.runtime).await;
                     }
                     return;
                 }
                 Err(error) => error,
             };
-            match self.operations.link.fault(&connection, &error) {
-                Fault::Fatal(error) => return self.fail(batch, &error),
-                Fault::Rejected(error) => {
+            let failed = self.operations.link.failed(&connection, &error);
+            match failed.kind {
+                Kind::Fatal => return self.fail(batch, &failed.error),
+                Kind::Rejected => {
                     // Callers get the error, and workers wait.
-                    batch = self.fail_callers(batch, &error);
+                    batch = self.fail_callers(batch, &failed.error);
                     if batch.requests().next().is_none() {
                         // Requests that have arrived meanwhile get the error as well, or succeed.
                         return;
                     }
-                    self.why = error.to_string();
                 }
-                Fault::NotExecuted(why) | Fault::Ambiguous(why) => self.why = why,
+                _ => {}
             }
-            let paused = tokio::time::sleep(pause);
+            self.why = failed.reason();
+            let paused = pauses.wait(&self.operations.queues.runtime);
             if self.wait_for(&mut batch, paused).await.is_none() {
                 return;
             }
-            pause = (pause * 2).min(PAUSES[1]);
         }
     }
 
@@ -259,23 +262,22 @@ impl Sender {
                 request.respond(&self.operations, Ok((answer, now)));
                 continue;
             };
-            match self.operations.link.fault(connection, &failed(&text)) {
-                Fault::Rejected(error) if request.deadline.is_none() => {
-                    self.why = error.to_string();
-                    not_executed.push(request);
-                }
-                Fault::Fatal(error) | Fault::Rejected(error) => {
-                    request.respond(&self.operations, Err(error));
-                }
-                Fault::NotExecuted(why) | Fault::Ambiguous(why) => {
-                    self.why = why;
-                    not_executed.push(request);
-                }
+            let failed = self.operations.link.failed(connection, &failed(&text));
+            let is_final = match failed.kind {
+                Kind::Fatal => true,
+                Kind::Rejected => request.deadline.is_some(),
+                _ => false,
+            };
+            if is_final {
+                request.respond(&self.operations, Err(failed.error));
+            } else {
+                self.why = failed.reason();
+                not_executed.push(request);
             }
         }
         let done = not_executed.is_empty();
         if done {
-            connection.node.served(true);
+            connection.node.trouble.succeeded(true);
         }
         self.operations.queues.queue(self.partition).requests.extend(not_executed);
         done

@@ -3,11 +3,11 @@
 #![forbid(unsafe_code)]
 
 use super::bytes::{self, Encoded};
-use super::link::RetryPolicy;
 use super::operation::Operation;
 use super::operations::{Operations, read};
 use crate::error::DurableError;
 use crate::model::record::{Dead, Record};
+use crate::store::remote::retry::RetryPolicy;
 use futures_util::future::try_join_all;
 use redis::Value;
 use std::sync::Arc;

@@ -4,12 +4,12 @@
 
 use super::bytes::{self, Stored};
 use super::keys::Location;
-use super::link::RetryPolicy;
 use super::load::merged;
 use super::operations::{Operations, ScriptCall, text};
 use crate::error::DurableError;
 use crate::model::clock::Millis;
 use crate::model::key::Key;
+use crate::store::remote::retry::RetryPolicy;
 use crate::store::{Found, Letters, MAX_LIST_BYTES};
 use futures_util::future::try_join_all;
 use redis::{FromRedisValue, Script, cmd};

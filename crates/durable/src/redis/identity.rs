@@ -14,10 +14,11 @@
 
 use super::bytes::LAYOUT;
 use super::keys::Keys;
-use super::link::{self, Link, RetryPolicy};
+use super::link::{self, Link};
 use super::node::Connection;
 use crate::error::DurableError;
 use crate::panics::ignore_poison;
+use crate::store::remote::retry::RetryPolicy;
 use redis::Script;
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};

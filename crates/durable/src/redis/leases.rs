@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 
 use super::bytes::{self, Stored};
-use super::link::RetryPolicy;
 use super::operation::Operation;
 use super::operations::{Operations, read, unexpected_reply};
 use crate::error::DurableError;
@@ -11,6 +10,7 @@ use crate::model::bounds::LetterBounds;
 use crate::model::clock::Millis;
 use crate::model::key::Key;
 use crate::model::record::DeadReason;
+use crate::store::remote::retry::RetryPolicy;
 use crate::store::{Answer, Due, Finish, Finished, Lease, Leasing, Renewed};
 use redis::Value;
 use std::sync::Arc;

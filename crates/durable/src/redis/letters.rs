@@ -4,12 +4,12 @@
 
 use super::bytes::{self, Encoded};
 use super::keys::Location;
-use super::link::RetryPolicy;
 use super::operation::Operation;
 use super::operations::{Operations, read, unexpected_reply};
 use crate::error::DurableError;
 use crate::model::clock::Millis;
 use crate::model::record::{Dead, Record};
+use crate::store::remote::retry::RetryPolicy;
 use crate::store::{Answer, Letters, MAX_LIST_BYTES};
 use futures_util::StreamExt;
 use futures_util::stream;

@@ -1,4 +1,4 @@
-//! [`Link`], the connection to the node of a key, with the retry policy.
+//! [`Link`], the connection to the node of a key.
 //!
 //! The crate `redis` provides the connections. This module and its neighbours decide which node has
 //! a slot ([`cluster`](super::cluster)), when a connection is replaced ([`node`](super::node)), and
@@ -7,28 +7,16 @@
 #![forbid(unsafe_code)]
 
 use super::cluster::Cluster;
-use super::errors::{Fault, Setting, refused};
-use super::node::{CONNECT_TIMEOUT, Connection, Node, Origin, PAUSES, REPLY_TIMEOUT};
+use super::errors::{Setting, classified, refused};
+use super::node::{CONNECT_TIMEOUT, Connection, Node, Origin};
 use crate::error::DurableError;
+use crate::store::remote::error::RequestError;
+use crate::store::remote::retry::{RetryPolicy, retry};
 use futures_util::future::BoxFuture;
 use redis::{Client, Cmd, FromRedisValue, RedisError, RedisResult, Value, cmd};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// How long a request is retried.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum RetryPolicy {
-    /// Gives up after the [call timeout](super::RedisOptions::call_timeout).
-    Caller,
-    /// Retries until it succeeds, for a worker.
-    Worker,
-    /// Gives up after one reply timeout and the longest pause, because the request is repeated
-    /// later.
-    Page,
-    /// Gives up after half a reply timeout, for a worker with other partitions to load. A
-    /// background task then keeps trying this partition.
-    Probe,
-}
+use tokio::runtime::Handle;
 
 /// A single node or a cluster. Clones share the connections.
 #[derive(Clone)]
@@ -52,7 +40,7 @@ impl Link {
         Box::pin(async move {
             let names: Vec<String> = nodes.iter().map(Origin::name).collect();
             let setting = Setting { is_cluster: true, ..Setting::default() };
-            let refused = |error| Fault::of(&error, setting).into_error().at(&names.join(", "));
+            let refused = |error| classified(&error, setting).error.at(&names.join(", "));
             let late = |_| DurableError::Unreachable("connecting timed out".to_owned());
             let cluster = tokio::time::timeout(CONNECT_TIMEOUT, Cluster::connect(nodes)).await;
             let cluster = cluster.map_err(late).map_err(|error| error.at(&names.join(", ")))?;
@@ -68,17 +56,6 @@ impl Link {
         }
     }
 
-    /// Returns the maximum duration of a request.
-    pub(super) fn limit(&self, retry: RetryPolicy) -> Option<Duration> {
-        match retry {
-            RetryPolicy::Caller => Some(self.call_timeout()),
-            // Enough to find that the connection does not reply.
-            RetryPolicy::Page => Some(REPLY_TIMEOUT + PAUSES[1]),
-            RetryPolicy::Probe => Some(REPLY_TIMEOUT / 2),
-            RetryPolicy::Worker => None,
-        }
-    }
-
     /// Returns the connection to the node of a key.
     pub(super) fn connection(&self, key: &str) -> Connection {
         match self {
@@ -91,49 +68,28 @@ impl Link {
     pub(super) async fn ask<T: FromRedisValue, F: Future<Output = RedisResult<Value>>>(
         &self,
         key: &str,
-        retry: RetryPolicy,
+        policy: RetryPolicy,
         ask: impl Fn(Connection) -> F,
     ) -> Result<T, DurableError> {
-        let said = self.ask_by(|| self.connection(key), retry, ask).await?;
+        let said = self.ask_by(|| self.connection(key), policy, ask).await?;
         understood(said, key).map_err(|error| error.at(&self.connection(key).node.address()))
     }
 
     async fn ask_by<F: Future<Output = RedisResult<Value>>>(
         &self,
         connection: impl Fn() -> Connection,
-        retry: RetryPolicy,
+        policy: RetryPolicy,
         ask: impl Fn(Connection) -> F,
     ) -> Result<Value, DurableError> {
-        let (mut pause, mut why) = (PAUSES[0], String::new());
-        let asked = async {
-            loop {
-                let connection = connection();
-                let error = match ask(connection.clone()).await {
-                    Ok(answer) => {
-                        connection.node.served(false);
-                        return Ok(answer);
-                    }
-                    Err(error) => error,
-                };
-                match self.fault(&connection, &error) {
-                    Fault::Rejected(error) if !matches!(retry, RetryPolicy::Caller) => {
-                        why = error.to_string();
-                    }
-                    Fault::Fatal(error) | Fault::Rejected(error) => return Err(error),
-                    Fault::NotExecuted(error) | Fault::Ambiguous(error) => why = error,
-                }
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(PAUSES[1]);
-            }
+        let once = |_| async {
+            let connection = connection();
+            let answer = ask(connection.clone()).await;
+            let answer = answer.map_err(|error| self.failed(&connection, &error))?;
+            connection.node.trouble.succeeded(false);
+            Ok(answer)
         };
-        match self.limit(retry) {
-            None => asked.await,
-            Some(limit) => match tokio::time::timeout(limit, asked).await {
-                Ok(answer) => answer,
-                Err(_) if why.is_empty() => Err(no_reply(&connection().node)),
-                Err(_) => Err(DurableError::Unreachable(why)),
-            },
-        }
+        let silence = || no_reply(&connection().node);
+        retry(&Handle::current(), (policy, self.call_timeout()), once, silence).await
     }
 
     /// Sends a read-only command to the node, or to each master of a cluster. Returns the addresses
@@ -153,16 +109,16 @@ impl Link {
 
     /// Classifies an error of a connection. If necessary, requests another connection and refreshes
     /// the topology.
-    pub(super) fn fault(&self, connection: &Connection, error: &RedisError) -> Fault {
+    pub(super) fn failed(&self, connection: &Connection, error: &RedisError) -> RequestError {
         connection.check(error);
         if let Self::Cluster(cluster) = self {
             cluster.check(&connection.node, error);
         }
         let node = &connection.node;
-        let fault = Fault::of(error, node.setting(matches!(self, Self::Cluster(_))));
-        let fault = fault.at(&node.address());
-        node.failed(fault.temporary());
-        fault
+        let error = classified(error, node.setting(matches!(self, Self::Cluster(_))));
+        let error = error.at(&node.address());
+        node.trouble.failed(&error);
+        error
     }
 
     /// Returns the last error of a master that requests are repeated for, or the error that the
@@ -173,7 +129,7 @@ impl Link {
             let since = masters.iter().filter_map(|node| Some((node.silent_since()?, node)));
             since.min_by_key(|(since, _)| *since).map(|(_, node)| no_reply(node))
         };
-        masters.iter().find_map(|node| node.trouble()).or_else(silent)
+        masters.iter().find_map(|node| node.trouble.last()).or_else(silent)
     }
 
     fn masters(&self) -> Vec<Arc<Node>> {

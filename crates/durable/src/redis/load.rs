@@ -2,11 +2,11 @@
 
 #![forbid(unsafe_code)]
 
-use super::link::RetryPolicy;
 use super::operations::{Operations, ScriptCall, text};
 use crate::error::DurableError;
 use crate::model::clock::Millis;
 use crate::model::key::{Key, Page, first_from};
+use crate::store::remote::retry::RetryPolicy;
 use crate::store::window::Window;
 use futures_util::future::{join_all, select_ok};
 use std::collections::BTreeSet;
@@ -96,7 +96,7 @@ impl Operations {
         let beat = self.run(&self.scripts.beat, &keys, "", &more, RetryPolicy::Probe).await;
         let (now, owned, described, count): (Millis, BTreeSet<u64>, Described, u64) = beat?;
         // A heartbeat writes, so the server can.
-        self.link.connection(&keys[0]).node.served(true);
+        self.link.connection(&keys[0]).node.trouble.succeeded(true);
         self.ownership.set_owned(worker, &owned);
         let spare = owned.is_empty() && count > self.keys.partitions();
         self.ownership.set_spare(worker, spare);

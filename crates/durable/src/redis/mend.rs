@@ -8,7 +8,6 @@
 
 use super::bytes::{self, Stored};
 use super::keys::{BUCKETS, Location};
-use super::link::RetryPolicy;
 use super::operations::{Operations, ScriptCall, text};
 use super::pubsub::Subscriber;
 use crate::error::DurableError;
@@ -17,6 +16,7 @@ use crate::model::clock::{LATEST, Millis};
 use crate::model::key::Key;
 use crate::model::record::PARKED;
 use crate::store::MAX_LIST_BYTES;
+use crate::store::remote::retry::RetryPolicy;
 use std::sync::Arc;
 
 /// The number of records or keys in a step.

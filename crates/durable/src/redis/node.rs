@@ -11,9 +11,10 @@
 
 use super::errors::Setting;
 use super::sentinel::Sentinels;
-use crate::error::DurableError;
 use crate::panics::ignore_poison;
 use crate::store::credentials::{Credentials, Values};
+use crate::store::remote::retry::{MAX_PAUSE, REPLY_TIMEOUT};
+use crate::store::remote::trouble::Trouble;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::{
     Client, Cmd, ConnectionInfo, ErrorKind, RedisError, RedisResult, Script, ServerErrorKind, Value,
@@ -23,15 +24,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use tourbillon::{Clock, MonotonicClock};
 
-/// The reply timeout.
-pub(super) const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
-
 /// The timeout of connecting to a server, including the requests to its sentinels or to the nodes
 /// of its cluster. Workers need connections too, so this is not the timeout of a call.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// The first and the longest wait before a retry.
-pub(super) const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(500)];
 
 /// The minimum time that a new connection is kept.
 pub(super) const RENEWAL: Duration = Duration::from_millis(100);
@@ -79,16 +74,9 @@ impl Origin {
 pub(super) struct Node {
     origin: Origin,
     current: Mutex<Current>,
-    replies: Mutex<Replies>,
-}
-
-/// The state of a server, by the last requests to it.
-#[derive(Default)]
-struct Replies {
-    /// The error that causes requests to be repeated, until a request succeeds.
-    trouble: Option<DurableError>,
+    pub(super) trouble: Trouble,
     /// The time of the first request since the last reply.
-    silent_since: Option<Instant>,
+    silent_since: Mutex<Option<Instant>>,
 }
 
 struct Current {
@@ -127,7 +115,8 @@ impl Node {
 
     fn new(origin: Origin, client: Client, connection: ConnectionManager, version: u64) -> Self {
         let current = Current { client, connection, version, number: 0, renewing: false };
-        Self { origin, current: Mutex::new(current), replies: Mutex::default() }
+        let (trouble, silent_since) = (Trouble::default(), Mutex::default());
+        Self { origin, current: Mutex::new(current), trouble, silent_since }
     }
 
     pub(super) fn origin(&self) -> &Origin {
@@ -167,30 +156,9 @@ impl Node {
         self.lock().number
     }
 
-    /// Notes that a request has succeeded. A request that only reads does not show that the server
-    /// can write again.
-    pub(super) fn served(&self, written: bool) {
-        let trouble = &mut ignore_poison(self.replies.lock()).trouble;
-        if written || !matches!(trouble, Some(DurableError::ReadOnly(_))) {
-            *trouble = None;
-        }
-    }
-
-    /// Notes the error that causes a request to be repeated.
-    pub(super) fn failed(&self, error: Option<DurableError>) {
-        if error.is_some() {
-            ignore_poison(self.replies.lock()).trouble = error;
-        }
-    }
-
-    /// Returns the error that causes requests to be repeated.
-    pub(super) fn trouble(&self) -> Option<DurableError> {
-        ignore_poison(self.replies.lock()).trouble.clone()
-    }
-
     /// Returns the time of the first request since the last reply.
     pub(super) fn silent_since(&self) -> Option<Instant> {
-        ignore_poison(self.replies.lock()).silent_since
+        *ignore_poison(self.silent_since.lock())
     }
 
     fn lock(&self) -> MutexGuard<'_, Current> {
@@ -208,7 +176,7 @@ impl Node {
         drop(current);
         let node = Arc::clone(self);
         tokio::spawn(async move {
-            let mut pause = PAUSES[1];
+            let mut pause = MAX_PAUSE;
             if let Ok((client, connection, version)) = connect(&node.origin).await {
                 let mut current = node.lock();
                 (current.client, current.connection) = (client, connection);
@@ -253,13 +221,13 @@ impl Connection {
     }
 
     async fn query(&mut self, command: &Cmd) -> RedisResult<Value> {
-        let replies = &self.node.replies;
-        ignore_poison(replies.lock()).silent_since.get_or_insert_with(|| MonotonicClock.now());
+        let silent_since = || ignore_poison(self.node.silent_since.lock());
+        silent_since().get_or_insert_with(|| MonotonicClock.now());
         let late = || Err(io::Error::from(io::ErrorKind::TimedOut).into());
         let answer = command.query_async(&mut self.connection);
         let answer = tokio::time::timeout(REPLY_TIMEOUT, answer).await.unwrap_or_else(|_| late());
         if answer.as_ref().map_or_else(|error| error.kind() != ErrorKind::Io, |_| true) {
-            ignore_poison(replies.lock()).silent_since = None;
+            *silent_since() = None;
         }
         answer
     }
@@ -284,7 +252,7 @@ async fn connect(origin: &Origin) -> RedisResult<(Client, ConnectionManager, u64
 fn config() -> ConnectionManagerConfig {
     ConnectionManagerConfig::new()
         .set_number_of_retries(1)
-        .set_max_delay(PAUSES[1])
+        .set_max_delay(MAX_PAUSE)
         .set_connection_timeout(Some(REPLY_TIMEOUT))
         .set_response_timeout(Some(REPLY_TIMEOUT))
 }

@@ -7,12 +7,12 @@
 
 #![forbid(unsafe_code)]
 
-use super::link::RetryPolicy;
 use super::operation::Operation;
 use super::operations::{Operations, read, text, unexpected_reply};
 use crate::error::DurableError;
 use crate::model::clock::Millis;
 use crate::store::Answer;
+use crate::store::remote::retry::RetryPolicy;
 use futures_util::future::try_join_all;
 use redis::cmd;
 use std::sync::Arc;

@@ -5,9 +5,9 @@
 
 use super::bytes::LAYOUT;
 use super::identity::format;
-use super::link::RetryPolicy;
 use super::operations::Operations;
 use crate::error::DurableError;
+use crate::store::remote::retry::RetryPolicy;
 use std::time::Duration;
 
 /// The interval between two checks. It exceeds the interval between two heartbeats, so that a

@@ -2,11 +2,11 @@
 
 #![forbid(unsafe_code)]
 
-use super::link::RetryPolicy;
 use super::operations::{Operations, ScriptCall};
 use crate::error::DurableError;
 use crate::model::clock::Millis;
 use crate::model::stats::Counts;
+use crate::store::remote::retry::RetryPolicy;
 use futures_util::future::try_join_all;
 
 /// The reply of a partition.

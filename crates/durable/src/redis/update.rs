@@ -5,12 +5,12 @@
 #![forbid(unsafe_code)]
 
 use super::bytes;
-use super::link::RetryPolicy;
 use super::operations::{Operations, known};
 use crate::error::DurableError;
 use crate::model::condition::Condition;
 use crate::model::options::Existing;
 use crate::model::record::Record;
+use crate::store::remote::retry::RetryPolicy;
 use crate::store::{Cancelled, Due, Insert, Inserted};
 use std::sync::Arc;
 
