@@ -1,20 +1,9 @@
-//! Batches of operations.
+//! The [`Transport`] of a store in PostgreSQL, which sends a batch as one statement,
+//! `sql/batch.sql`.
 //!
-//! ```text
-//!   insert   ─┐   waiting            on its way
-//!   cancel   ─┼─► ┌──┬──┬──┬──┐      ┌──┬──┬──┬──┐ number 7   one statement,
-//!   lease    ─┤   │  │  │  │  │ ───► │  │  │  │  │ ─────────► sql/batch.sql
-//!   finish   ─┘   └──┴──┴──┴──┘      └──┴──┴──┴──┘
-//! ```
-//!
-//! **One batch per lane is in flight at a time**, and the next accumulates meanwhile. A single
-//! operation is sent at once, and under load many share a statement and its transaction. There are
-//! a few lanes, so that the server executes one batch while another waits for the disk.
-//!
-//! **Retried, executed once.** The batches of a lane are numbered. The server keeps the reply to
-//! the last batch in a row that it writes in the same transaction. A batch is resent under its
-//! number until a reply arrives, and gets the kept reply if it was executed, whether the connection
-//! broke before, during or after the commit. A lower number is rejected.
+//! A batch is one transaction, which writes the kept reply as well. It may have been executed
+//! whether the connection broke before, during or after the commit. There are a few lanes, so that
+//! the server executes one batch while another waits for the disk.
 //!
 //! **A batch waits for no caller.** A caller's transaction may stay open for long. An operation
 //! whose timer such a transaction has locked is answered with [`LOCKED`], and sent again after a
@@ -28,25 +17,22 @@
 //! batch from being executed. Such a batch is taken apart, and each of its operations is sent as
 //! its own batch by its own task. If it was sent before without a reply, it is settled first,
 //! because that copy may have been executed, or may still arrive.
-//!
-//! **Callers that timed out** have already received `Unreachable`. Their operations are left out of
-//! a resend.
 
 #![forbid(unsafe_code)]
 
 use super::link::reply_timeout;
-use super::operation::{HELD, LANES, LOCKED, Lane, Operation, Reply, Request, ZERO};
+use super::operation::{ALONE, HELD, LANES, LOCKED, Operation, Reply, ZERO};
 use super::operations::Operations;
 use super::rows::{Columns, reply};
 use crate::error::DurableError;
-use crate::panics::ignore_poison;
 use crate::store::remote::error::{Kind, RequestError};
-use crate::store::remote::retry::{MAX_PAUSE, Pauses, REPLY_TIMEOUT, RetryPolicy};
+use crate::store::remote::host::Host;
+use crate::store::remote::queue::Queue;
+use crate::store::remote::retry::{Limit, MAX_PAUSE, Pauses, RetryPolicy};
+use crate::store::remote::sender::{Batch, Engine, Replies, RequestOf, Sender, Transport};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Arc;
 use tokio::runtime::Handle;
-use tokio::time::timeout;
 
 /// The maximum number of operations in a batch.
 const MAX_OPERATIONS: usize = 256;
@@ -57,106 +43,80 @@ const MAX_HELD: usize = 32;
 /// The maximum number of bytes in a batch, unless a single operation is longer.
 const MAX_BYTES: usize = 1 << 20;
 
-/// The lane and the number of a batch, whether it must not be executed any more, and whether its
-/// operations are protected from each other.
-#[derive(Clone, Copy)]
-struct Batch {
-    process: i64,
-    number: i64,
+/// How a batch is sent.
+#[derive(Clone, Copy, Default)]
+struct Mode {
+    /// The batch must not be executed any more.
     settles: bool,
+    /// Its operations are protected from each other.
     careful: bool,
 }
 
 impl Operations {
     /// Executes an operation with the next batch of its lane, and repeats it while another
-    /// transaction keeps it from being executed. Gives up after a while if `retry` says so. If the
-    /// future is dropped, the operation is left out of a batch that is not sent yet.
+    /// transaction keeps it from being executed. Gives up after a while if the policy says so. If
+    /// the future is dropped, the operation is left out of a batch that is not sent yet.
     pub(super) async fn change(
         self: &Arc<Self>,
-        retry: RetryPolicy,
+        policy: RetryPolicy,
         operation: Operation,
     ) -> Result<Reply, DurableError> {
-        let (operation, why) = (Arc::new(operation), Arc::default());
+        let (limit, operation) = (self.engine.limit(policy), Arc::new(operation));
         let asked = async {
             let (mut pauses, mut held) = (Pauses::new(), None);
             loop {
-                let reply = self.ask(retry, &operation, &why).await?;
+                let reply = self.ask(&limit, &operation).await?;
                 if reply.answer != LOCKED {
                     return Ok(reply);
                 }
-                let what = format!("{}: another transaction has locked it", self.link.address());
-                *ignore_poison(why.lock()) = what;
+                limit.note(&format!("{}: another transaction has locked it", self.link.address()));
                 if operation.may_wait() {
                     held.get_or_insert_with(|| self.held.wait(&operation.id));
                 }
-                pauses.wait(&Handle::current()).await;
+                pauses.wait(&self.engine.host).await;
             }
         };
-        self.within(retry, &why, asked).await
+        limit.within(&self.engine.host, asked, || self.link.silence()).await
     }
 
     /// Executes an operation of a worker with the next batch of its lane. The answer is [`LOCKED`]
     /// if another transaction keeps it from being executed.
     pub(super) async fn change_unless_locked(
         self: &Arc<Self>,
-        retry: RetryPolicy,
+        policy: RetryPolicy,
         operation: Operation,
     ) -> Result<Reply, DurableError> {
-        let (operation, why) = (Arc::new(operation), Arc::default());
-        self.within(retry, &why, self.ask(retry, &operation, &why)).await
-    }
-
-    /// Waits for a reply, as long as `retry` says.
-    async fn within(
-        &self,
-        retry: RetryPolicy,
-        why: &Mutex<String>,
-        asked: impl Future<Output = Result<Reply, DurableError>>,
-    ) -> Result<Reply, DurableError> {
-        match retry.longest(self.link.call_timeout()) {
-            None => asked.await,
-            Some(limit) => match timeout(limit, asked).await {
-                Ok(answered) => answered,
-                Err(_) => Err(DurableError::Unreachable(self.reason(why))),
-            },
-        }
+        let (limit, operation) = (self.engine.limit(policy), Arc::new(operation));
+        let asked = self.ask(&limit, &operation);
+        limit.within(&self.engine.host, asked, || self.link.silence()).await
     }
 
     /// Adds an operation to its lane, and waits for its reply.
     async fn ask(
         self: &Arc<Self>,
-        retry: RetryPolicy,
+        limit: &Limit,
         operation: &Arc<Operation>,
-        why: &Arc<Mutex<String>>,
     ) -> Result<Reply, DurableError> {
         check_text(operation)?;
         let is_held = operation.may_wait() && self.held.has(&operation.id);
         let lane = if is_held { HELD } else { lane_of(operation) };
-        let (request, answer) =
-            Request::new(Arc::clone(operation), matches!(retry, RetryPolicy::Worker), why);
-        if self.lanes[lane].push(request) {
-            let sender = Sender { operations: Arc::clone(self), lane, ended: false };
-            tokio::spawn(sender.run());
-        }
-        answer.await.unwrap_or(Err(DurableError::Closed))
+        Engine::ask(self, lane, Arc::clone(operation), limit.clone(), true).await
     }
 
-    fn reason(&self, why: &Mutex<String>) -> String {
-        let why = ignore_poison(why.lock());
-        if why.is_empty() { format!("{}: no reply", self.link.address()) } else { why.clone() }
-    }
-
-    /// Sends a batch once. The replies are empty if it was settled and not executed.
-    async fn send(
+    /// Sends a batch once, and notifies the workers of this process. There are no replies if the
+    /// batch was settled and not executed.
+    async fn send_once(
         &self,
-        Batch { process, number, settles, careful }: Batch,
-        requests: &[Option<Request>],
-        answer: Duration,
-    ) -> Result<Vec<Reply>, RequestError> {
+        queue: &Queue<RequestOf<Self>>,
+        Batch { number, requests }: &Batch<Self>,
+        Mode { settles, careful }: Mode,
+        lost: u32,
+    ) -> Result<Replies<Self>, RequestError> {
         let nothing = Operation::new("nothing", String::new());
-        let operations = requests.iter();
-        let operations = operations.map(|it| it.as_ref().map_or(&nothing, |it| &*it.operation));
-        let columns = Columns::of(operations);
+        let operations =
+            || requests.iter().map(|it| it.as_ref().map_or(&nothing, |it| &*it.operation));
+        let columns = Columns::of(operations());
+        let (process, number) = (queue.process.cast_signed(), number.cast_signed());
         let at = self.at();
         let (most, age) = self.bounds();
         let params = columns.params(
@@ -164,167 +124,101 @@ impl Operations {
             [&settles, &careful],
             [&at, &most, &age],
         );
+        let answer = reply_timeout(RetryPolicy::Worker, lost);
         let rows = self.link.once(answer, true, &self.statements.batch, &params).await?;
-        let replies = rows.iter().zip(requests).map(|(row, request)| {
-            let id = request.as_ref().map_or("", |request| &request.operation.id);
-            reply(row, id, self.link.address())
-        });
-        let replies: Option<Vec<Reply>> = replies.collect();
-        let has_all = |replies: &Vec<Reply>| {
-            replies.len() == requests.len() || (settles && replies.is_empty())
-        };
-        replies.filter(has_all).ok_or_else(|| {
+        let address = self.link.address();
+        let replies = rows.iter().zip(operations());
+        let replies = replies.map(|(row, operation)| reply(row, &operation.id, address));
+        let replies = replies
+            .collect::<Option<Vec<Reply>>>()
+            .filter(|replies| replies.len() == requests.len() || (settles && replies.is_empty()));
+        let Some(replies) = replies else {
             let error = DurableError::corrupt("unexpected reply to a batch");
-            RequestError { kind: Kind::Fatal, error }.at(self.link.address())
-        })
-    }
-
-    /// Notifies the workers of this process, and then the callers.
-    fn complete(&self, requests: Vec<Option<Request>>, replies: Vec<Reply>) {
-        for (request, reply) in requests.into_iter().zip(replies) {
-            let Some(request) = request else { continue };
+            return Err(RequestError { kind: Kind::Fatal, error }.at(address));
+        };
+        for (reply, operation) in replies.iter().zip(operations()) {
             if let Some(due) = reply.due {
-                self.notify_if_near(&request.operation.id, reply.part, due, reply.now);
+                self.notify_if_near(&operation.id, reply.part, due, reply.now);
             }
-            request.respond(Ok(reply));
+        }
+        Ok(replies.into_iter().map(Ok).collect())
+    }
+}
+
+impl Transport for Operations {
+    type Operation = Arc<Operation>;
+    type Reply = Reply;
+    type Host = Handle;
+
+    fn engine(&self) -> &Engine<Self> {
+        &self.engine
+    }
+
+    fn bounds(lane: usize) -> (usize, usize) {
+        (if lane == HELD { MAX_HELD } else { MAX_OPERATIONS }, MAX_BYTES)
+    }
+
+    fn weight(operation: &Arc<Operation>) -> usize {
+        operation.weight()
+    }
+
+    async fn send(
+        &self,
+        queue: &Queue<RequestOf<Self>>,
+        batch: &Batch<Self>,
+        lost: u32,
+    ) -> Result<Replies<Self>, RequestError> {
+        let mut mode = Mode { careful: queue.place == HELD, ..Mode::default() };
+        match self.send_once(queue, batch, mode, lost).await {
+            Err(error) if error.kind == Kind::Locked && !mode.careful => {
+                mode.careful = true;
+                self.send_once(queue, batch, mode, lost).await
+            }
+            replies => replies,
         }
     }
 
-    /// Executes a batch by its number. Returns its requests if they must be executed one by one.
-    async fn execute(
-        self: &Arc<Self>,
-        lane: &Lane,
-        number: i64,
-        mut requests: Vec<Option<Request>>,
-        alone: bool,
-    ) -> Option<Vec<Option<Request>>> {
-        let (mut pauses, mut lost) = (Pauses::new(), 0);
-        let careful = self.lanes[HELD].process == lane.process;
-        let mut batch = Batch { process: lane.process, number, settles: false, careful };
-        loop {
-            let answer = reply_timeout(RetryPolicy::Worker, lost);
-            let error = match self.send(batch, &requests, answer).await {
-                Ok(replies) => {
-                    lane.set_ambiguous(false);
-                    self.complete(requests, replies);
-                    return None;
-                }
-                Err(error) => error,
-            };
-            // One of the requests may be the cause.
-            let may_be_one = match error.kind {
-                Kind::Fatal => true,
-                Kind::Rejected => matches!(error.error, DurableError::Io(_)),
-                _ => false,
-            };
-            match error.kind {
-                _ if may_be_one && requests.len() > 1 => return Some(requests),
-                Kind::Slow if !alone => return Some(requests),
-                Kind::Locked if !batch.careful => {
-                    batch.careful = true;
-                    continue;
-                }
-                Kind::Fatal => {
-                    respond(&mut requests, |_| true, &error.error);
-                    return None;
-                }
-                Kind::Rejected => {
-                    respond(&mut requests, |request| !request.waits, &error.error);
-                    // A single operation may have caused any other error.
-                    if matches!(error.error, DurableError::ReadOnly(_)) {
-                        lane.reject(&error.error);
-                    }
-                }
-                Kind::Ambiguous => {
-                    lane.set_ambiguous(true);
-                    lost += 1;
-                }
-                _ => {}
+    /// Executes each request of a batch by itself if one of them may be the cause of the error,
+    /// unless the batch was executed.
+    async fn recover(
+        sender: &Sender<Self>,
+        mut batch: Batch<Self>,
+        error: RequestError,
+    ) -> Option<(Batch<Self>, RequestError)> {
+        let Sender { transport, queue, .. } = sender;
+        let is_taken_apart = match error.kind {
+            Kind::Fatal => batch.requests.len() > 1,
+            Kind::Rejected => {
+                batch.requests.len() > 1 && matches!(error.error, DurableError::Io(_))
             }
-            let why = error.reason();
-            requests.iter().flatten().for_each(|request| request.tell(&why));
-            lane.tell(&why);
-            pauses.wait(&Handle::current()).await;
-            for request in &mut requests {
-                drop(request.take_if(|request| request.is_abandoned()));
-            }
-            if requests.iter().all(Option::is_none) {
-                return None;
-            }
+            Kind::Slow => queue.place != ALONE,
+            _ => false,
+        };
+        if !is_taken_apart {
+            return Some((batch, error));
         }
-    }
-
-    /// Executes each request of a batch by itself, unless the batch was executed.
-    async fn execute_each(
-        self: &Arc<Self>,
-        lane: &Lane,
-        number: i64,
-        mut requests: Vec<Option<Request>>,
-    ) {
-        let batch = Batch { process: lane.process, number, settles: true, careful: false };
-        while lane.is_ambiguous() {
-            match self.send(batch, &requests, REPLY_TIMEOUT).await {
+        let mode = Mode { settles: true, ..Mode::default() };
+        while queue.is_ambiguous() {
+            match transport.send_once(queue, &batch, mode, 0).await {
                 Ok(replies) => {
-                    lane.set_ambiguous(false);
+                    queue.set_ambiguous(false);
                     if !replies.is_empty() {
-                        return self.complete(requests, replies);
+                        sender.complete(batch, replies);
+                        return None;
                     }
                 }
                 // This executes no operation, so the store itself cannot be used.
                 Err(error) if error.kind == Kind::Fatal => {
-                    return respond(&mut requests, |_| true, &error.error);
+                    batch.fail(&error.error, |_| true);
+                    return None;
                 }
-                Err(_) => tokio::time::sleep(MAX_PAUSE).await,
+                Err(_) => transport.engine.host.sleep(MAX_PAUSE).await,
             }
         }
-        for request in requests.into_iter().flatten() {
-            let operations = Arc::clone(self);
-            tokio::spawn(async move {
-                let lane = Lane::new();
-                operations.execute(&lane, 1, vec![Some(request)], true).await
-            });
+        for request in batch.requests.into_iter().flatten() {
+            sender.execute_alone(request, ALONE);
         }
-    }
-}
-
-/// Sends the batches of a lane, one after another, until none is waiting.
-struct Sender {
-    operations: Arc<Operations>,
-    lane: usize,
-    ended: bool,
-}
-
-impl Sender {
-    async fn run(mut self) {
-        let operations = Arc::clone(&self.operations);
-        let lane = &operations.lanes[self.lane];
-        let most = if self.lane == HELD { MAX_HELD } else { MAX_OPERATIONS };
-        while let Some((number, requests)) = lane.take(most, MAX_BYTES) {
-            if let Some(requests) = operations.execute(lane, number, requests, false).await {
-                operations.execute_each(lane, number, requests).await;
-            }
-        }
-        self.ended = true;
-    }
-}
-
-/// Fails all waiting requests if the runtime has ended or the task has panicked.
-impl Drop for Sender {
-    fn drop(&mut self) {
-        if !self.ended {
-            self.operations.lanes[self.lane].close();
-        }
-    }
-}
-
-/// Fails some requests.
-fn respond(
-    requests: &mut [Option<Request>],
-    which: impl Fn(&Request) -> bool,
-    error: &DurableError,
-) {
-    for request in requests.iter_mut().filter_map(|request| request.take_if(|it| which(it))) {
-        request.respond(Err(error.clone()));
+        None
     }
 }
 

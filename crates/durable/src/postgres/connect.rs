@@ -3,16 +3,18 @@
 #![forbid(unsafe_code)]
 
 use super::floors::{Beats, Floors};
+use super::held::HeldIds;
 use super::link::Link;
 use super::listen::{AsLink, listen, poll};
-use super::operation::{HeldIds, Lane};
+use super::operation::HELD;
 use super::operations::{Operations, Statements};
 use super::schema::Schema;
 use super::{Postgres, PostgresOptions, server};
 use crate::error::{DurableError, scheme_of};
 use crate::store::options::StoreOptions;
 use crate::store::ownership::Ownership;
-use std::hash::{BuildHasher, RandomState};
+use crate::store::remote::queue::process_number;
+use crate::store::remote::sender::Engine;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio_postgres::Config;
@@ -62,7 +64,7 @@ impl Postgres {
         let link = Link::new(config, &options)?;
         server::check(&link).await?;
         let schema = Schema::new(&options);
-        let PostgresOptions { polls, store, .. } = options;
+        let PostgresOptions { polls, call_timeout, store, .. } = options;
         let StoreOptions { bounds, clock } = store;
         schema.open(&link).await?;
         let operations = Arc::new(Operations {
@@ -72,9 +74,9 @@ impl Postgres {
             clock,
             bounds,
             ownership: Ownership::default(),
-            lanes: std::array::from_fn(|_| Lane::new()),
+            engine: Engine::new(runtime.clone(), call_timeout, HELD + 1),
             held: HeldIds::default(),
-            process: RandomState::new().hash_one(std::process::id()).cast_signed(),
+            process: process_number().cast_signed(),
             listens: !polls,
             late: Default::default(),
             floors: Floors::default(),

@@ -90,11 +90,6 @@ impl Link {
         &self.address
     }
 
-    /// Returns how long a call is retried.
-    pub(super) fn call_timeout(&self) -> Duration {
-        self.call_timeout
-    }
-
     /// Returns why a request has had no reply for long.
     pub(super) fn trouble(&self) -> DurableError {
         self.trouble.last().unwrap_or_else(|| self.silence())

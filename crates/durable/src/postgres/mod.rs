@@ -40,6 +40,7 @@ mod connector;
 mod copying;
 mod errors;
 mod floors;
+mod held;
 mod link;
 mod listen;
 mod lists;

@@ -3,9 +3,10 @@
 
 #![forbid(unsafe_code)]
 
+use super::held::HeldIds;
 use super::link::{Link, Param};
 use super::listen::Subscriber;
-use super::operation::{Body, CHANGED, HeldIds, LANES, LOCKED, Lane, Operation, Reply};
+use super::operation::{Body, CHANGED, LOCKED, Operation, Reply};
 use super::rows::{self, RECORD, named_record, signed, storable};
 use super::schema::Schema;
 use crate::error::DurableError;
@@ -18,6 +19,7 @@ use crate::model::options::Existing;
 use crate::model::record::{DeadReason, Record};
 use crate::store::ownership::Ownership;
 use crate::store::remote::retry::RetryPolicy;
+use crate::store::remote::sender::Engine;
 use crate::store::{Cancelled, Due, Finish, Finished, Insert, Inserted, Lease, Leasing, Renewed};
 use std::sync::Arc;
 use tokio_postgres::Row;
@@ -34,8 +36,8 @@ pub(super) struct Operations {
     pub(super) clock: Option<Arc<dyn StoreClock>>,
     pub(super) bounds: LetterBounds,
     pub(super) ownership: Ownership,
-    /// The lanes of operations by their ids, and the lane [`HELD`](super::operation::HELD).
-    pub(super) lanes: [Lane; LANES + 1],
+    /// With the lanes of operations by their ids, and the lane [`HELD`](super::operation::HELD).
+    pub(super) engine: Engine<Self>,
     pub(super) held: HeldIds,
     /// The number of this process among the users of the store.
     pub(super) process: i64,

@@ -9,7 +9,6 @@ use super::idle::IdleHints;
 use super::keys::Keys;
 use super::link::Link;
 use super::node::Origin;
-use super::operation::Queues;
 use super::operations::Operations;
 use super::pubsub::{Subscriber, listen, subscribe};
 use super::scripts::Scripts;
@@ -18,6 +17,7 @@ use super::{Redis, RedisOptions, server};
 use crate::error::{DurableError, scheme_of};
 use crate::store::options::StoreOptions;
 use crate::store::ownership::Ownership;
+use crate::store::remote::sender::Engine;
 use futures_util::future::{BoxFuture, join};
 use redis::{Client, ErrorKind};
 use std::sync::Arc;
@@ -194,7 +194,7 @@ impl Redis {
 
     async fn opened(link: Link, options: RedisOptions) -> Result<Self, DurableError> {
         let runtime = runtime()?;
-        let RedisOptions { name, partitions, may_evict, store, .. } = options;
+        let RedisOptions { name, partitions, may_evict, call_timeout, store, .. } = options;
         let StoreOptions { bounds, clock } = store;
         server::check(&link, may_evict).await?;
         let scripts = Scripts::new();
@@ -204,11 +204,13 @@ impl Redis {
         let (keys, idle) = (Keys::new(&name, partitions), IdleHints::new(partitions));
         let channel = keys.channel();
         let subscription = subscribe(&link, &channel).await.map_err(|error| refused(&error))?;
-        let (ownership, queues) = (Ownership::default(), Queues::new(partitions, runtime.clone()));
+        let queues = usize::try_from(partitions).unwrap_or(usize::MAX);
+        let engine = Engine::new(runtime.clone(), call_timeout, queues);
+        let ownership = Ownership::default();
         let follows = link.clone();
         let damaged = Damaged::default();
         let operations =
-            Operations { link, keys, clock, scripts, ownership, idle, queues, identity, damaged };
+            Operations { link, keys, clock, scripts, ownership, idle, engine, identity, damaged };
         let operations = Arc::new(operations);
         let subscriber: Arc<dyn Subscriber> = Arc::<Operations>::clone(&operations);
         let (opened, listens) =

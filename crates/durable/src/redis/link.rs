@@ -49,7 +49,7 @@ impl Link {
     }
 
     /// Returns how long a call is retried.
-    pub(super) fn call_timeout(&self) -> Duration {
+    fn call_timeout(&self) -> Duration {
         match self {
             Self::Node(node) => node.origin().call_timeout,
             Self::Cluster(cluster) => cluster.call_timeout(),
@@ -62,6 +62,11 @@ impl Link {
             Self::Node(node) => node.connection(),
             Self::Cluster(cluster) => cluster.master(key).connection(),
         }
+    }
+
+    /// Returns the error for a node of a key that has not replied so far.
+    pub(super) fn silence(&self, key: &str) -> DurableError {
+        no_reply(&self.connection(key).node)
     }
 
     /// Sends a request without side effects to the node of a key until a reply arrives.
@@ -166,7 +171,7 @@ pub(super) fn understood<T: FromRedisValue>(said: Value, about: &str) -> Result<
 }
 
 /// Returns the error for a node that has not replied so far.
-pub(super) fn no_reply(node: &Node) -> DurableError {
+fn no_reply(node: &Node) -> DurableError {
     DurableError::Unreachable(format!("{}: no reply", node.address()))
 }
 

@@ -10,7 +10,7 @@ use super::idle::{IdleHints, NOTIFY_AHEAD};
 use super::keys::{BUCKETS, Keys, LATER, Location, OWN, long_field, slice};
 use super::link::{self, Link};
 use super::node::Connection;
-use super::operation::{Operation, Queues};
+use super::operation::Operation;
 use super::pubsub::Subscriber;
 use super::scripts::Scripts;
 use crate::error::DurableError;
@@ -21,6 +21,7 @@ use crate::model::options::Existing;
 use crate::model::record::Record;
 use crate::store::ownership::Ownership;
 use crate::store::remote::retry::RetryPolicy;
+use crate::store::remote::sender::Engine;
 use crate::store::{Answer, Cancelled, Due, Insert, Inserted, MAX_LIST_BYTES};
 use futures_util::future::try_join_all;
 use redis::{Cmd, FromRedisValue, Script, Value, cmd};
@@ -33,7 +34,7 @@ pub(super) struct Operations {
     pub(super) scripts: Scripts,
     pub(super) ownership: Ownership,
     pub(super) idle: IdleHints,
-    pub(super) queues: Queues<Self>,
+    pub(super) engine: Engine<Self>,
     pub(super) identity: Identity,
     pub(super) damaged: Damaged,
 }

@@ -105,6 +105,16 @@ impl Limit {
         Self(longest.map(|longest| Arc::new(waiting(longest))))
     }
 
+    /// Returns `true` if the caller never gives up, as workers do.
+    pub(crate) fn is_endless(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Returns `true` if the caller has given up by now.
+    pub(crate) fn has_passed(&self, now: Instant) -> bool {
+        self.0.as_ref().is_some_and(|waiting| waiting.deadline <= now)
+    }
+
     /// Notes why there is no reply yet.
     pub(crate) fn note(&self, reason: &str) {
         if let Some(waiting) = &self.0 {
