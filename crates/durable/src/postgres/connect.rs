@@ -15,6 +15,7 @@ use crate::store::options::StoreOptions;
 use crate::store::ownership::Ownership;
 use crate::store::remote::queue::process_number;
 use crate::store::remote::sender::Engine;
+use crate::store::remote::store::RemoteStore;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio_postgres::Config;
@@ -74,7 +75,7 @@ impl Postgres {
             clock,
             bounds,
             ownership: Ownership::default(),
-            engine: Engine::new(runtime.clone(), call_timeout, HELD + 1),
+            engine: Engine::new(runtime, call_timeout, HELD + 1),
             held: HeldIds::default(),
             process: process_number().cast_signed(),
             listens: !polls,
@@ -83,11 +84,10 @@ impl Postgres {
             beats: Beats::default(),
         });
         let (channel, subscriber) = (operations.schema.channel(), Arc::clone(&operations));
-        let listening = match polls {
-            true => runtime.spawn(poll(subscriber)),
-            false => runtime.spawn(listen(channel, subscriber)),
-        };
-        Ok(Self { operations, runtime, listening: listening.abort_handle(), bounds })
+        Ok(Self(match polls {
+            true => RemoteStore::new(operations, poll(subscriber)),
+            false => RemoteStore::new(operations, listen(channel, subscriber)),
+        }))
     }
 }
 

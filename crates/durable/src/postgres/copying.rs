@@ -15,7 +15,7 @@ impl Operations {
     /// Writes timers, in place of existing ones.
     pub(super) async fn copy_timers(
         self: &Arc<Self>,
-        timers: &[(String, Record)],
+        timers: Vec<(String, Record)>,
     ) -> Result<(), DurableError> {
         let each = timers.iter().map(|(id, record)| {
             let operation =
@@ -34,10 +34,10 @@ impl Operations {
     /// Writes dead letters that do not exist yet.
     pub(super) async fn copy_letters(
         self: &Arc<Self>,
-        letters: &[Dead],
+        letters: Vec<Dead>,
     ) -> Result<(), DurableError> {
         // One after another, so that letters of one millisecond keep their order.
-        for dead in letters {
+        for dead in &letters {
             let how = Some(["0", "1", "2", "3"][reason(dead.reason)]);
             let number = Some(dead.first_number());
             let operation =

@@ -31,7 +31,7 @@ impl Operations {
     /// Lists timers in the order of ids.
     pub(super) async fn list(
         &self,
-        after: &str,
+        after: Option<String>,
         limit: usize,
     ) -> Result<Vec<(String, Record)>, DurableError> {
         // The length of a payload is known without reading it.
@@ -45,7 +45,7 @@ impl Operations {
         );
         // No id has the character that the server cannot store, so the ids after a text with it are
         // the ids after the part before it.
-        let after = after.split('\0').next().unwrap_or_default();
+        let after = after.as_deref().and_then(|id| id.split('\0').next()).unwrap_or_default();
         let (limit, longest) = (limit_of(limit), limit_of(MAX_LIST_BYTES));
         let params: [super::link::Param<'_>; 3] =
             [(&after, Type::TEXT), (&limit, Type::INT8), (&longest, Type::INT8)];
@@ -61,11 +61,11 @@ impl Operations {
     /// Returns timers in the order of their keys.
     pub(super) async fn find(
         &self,
-        from: &Key,
+        from: Key,
         until: Millis,
         limit: usize,
     ) -> Result<Found, DurableError> {
-        let (due, id, after) = bounded(from);
+        let (due, id, after) = bounded(&from);
         // One more than the limit tells where the next page begins.
         let sql = format!(
             "WITH page AS (

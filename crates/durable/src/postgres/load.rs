@@ -10,7 +10,6 @@ use crate::error::DurableError;
 use crate::model::clock::Millis;
 use crate::model::key::{Key, Page, first_from};
 use crate::store::remote::retry::RetryPolicy;
-use crate::store::window::Window;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio_postgres::Row;
@@ -36,13 +35,6 @@ pub(super) fn bounded(from: &Key) -> (i64, &str, bool) {
 }
 
 impl Operations {
-    /// Adds a worker of this process, which owns no part yet.
-    pub(super) fn join(&self, window: &Arc<Window>) -> u64 {
-        let worker = fastrand::u64(..);
-        self.ownership.join(worker, window);
-        worker
-    }
-
     /// Removes a worker.
     pub(super) async fn leave(&self, worker: u64) -> Result<(), DurableError> {
         self.floors.remove(worker);
@@ -55,21 +47,21 @@ impl Operations {
     pub(super) async fn load(
         self: &Arc<Self>,
         worker: u64,
-        from: &Key,
+        from: Key,
         until: Millis,
         limit: usize,
     ) -> Result<Page, DurableError> {
-        let whole = *from == first_from(0);
+        let whole = from == first_from(0);
         let (parts, mut page) = loop {
             let floor = first_from(self.floors.of(worker));
             let (parts, page) =
-                self.page(worker, if whole { &floor } else { from }, until, limit).await?;
+                self.page(worker, if whole { &floor } else { &from }, until, limit).await?;
             if !whole || self.floors.note(worker, &parts, &page) {
                 break (parts, page);
             }
         };
         if !page.paused {
-            self.check_for_late(worker, &parts, from, limit, &mut page);
+            self.check_for_late(worker, &parts, &from, limit, &mut page);
         }
         self.ownership.set_owned(worker, &parts);
         if self.beats.note(worker, page.now) {

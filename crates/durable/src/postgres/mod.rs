@@ -64,6 +64,7 @@ use crate::model::event::Event;
 use crate::model::key::{Key, Page};
 use crate::model::record::{Dead, Record};
 use crate::model::stats::Counts;
+use crate::store::remote::store::{RemoteStore, asked, common};
 use crate::store::window::Window;
 use crate::store::{
     Answer, AnyStore, Cancelled, Due, Finish, Finished, Found, Insert, Inserted, Leasing, Letters,
@@ -75,8 +76,6 @@ use operations::Operations;
 pub use options::PostgresOptions;
 use std::fmt;
 use std::sync::Arc;
-use tokio::runtime::Handle;
-use tokio::task::{AbortHandle, JoinSet};
 
 /// A store in PostgreSQL (13 or later), for any number of concurrent processes, in its own schema.
 ///
@@ -118,192 +117,41 @@ use tokio::task::{AbortHandle, JoinSet};
 /// SELECT reminders.insert('order 7', 'unpaid', delay => '1 day');
 /// COMMIT;
 /// ```
-pub struct Postgres {
-    operations: Arc<Operations>,
-    runtime: Handle,
-    listening: AbortHandle,
-    bounds: LetterBounds,
-}
-
-impl Postgres {
-    /// Runs an operation in the runtime, even if its caller has gone.
-    fn ask<R, F>(&self, operation: impl FnOnce(Arc<Operations>) -> F + Send + 'static) -> Answer<R>
-    where
-        R: Send + 'static,
-        F: Future<Output = Result<R, DurableError>> + Send + 'static,
-    {
-        let operation = operation(Arc::clone(&self.operations));
-        let task = self.runtime.spawn(operation);
-        Box::pin(async move { task.await.unwrap_or(Err(DurableError::Closed)) })
-    }
-
-    /// Runs an operation that ends when its future is dropped.
-    fn ask_while_wanted<R, F>(
-        &self,
-        operation: impl FnOnce(Arc<Operations>) -> F + Send + 'static,
-    ) -> Answer<R>
-    where
-        R: Send + 'static,
-        F: Future<Output = Result<R, DurableError>> + Send + 'static,
-    {
-        let mut task = JoinSet::new();
-        task.spawn_on(operation(Arc::clone(&self.operations)), &self.runtime);
-        Box::pin(async move {
-            let done = task.join_next().await;
-            done.and_then(Result::ok).unwrap_or(Err(DurableError::Closed))
-        })
-    }
-}
+pub struct Postgres(RemoteStore<Operations>);
 
 impl Store for Postgres {
-    fn durability(&self) -> Answer<Durability> {
-        self.ask(|operations| async move { server::durability(&operations.link).await })
-    }
+    common!();
 
-    fn now(&self) -> Answer<Millis> {
-        self.ask(|operations| async move { operations.now().await })
-    }
-
-    fn insert(&self, timer: Insert) -> Answer<Inserted> {
-        self.ask(move |operations| async move { operations.insert(timer).await })
-    }
-
-    fn cancel(&self, id: &str, only: Option<Condition>) -> Answer<Cancelled> {
-        let id = id.to_owned();
-        self.ask(move |operations| async move { operations.cancel(id, only).await })
-    }
-
-    fn reset(&self, id: &str, due: Due) -> Answer<bool> {
-        let id = id.to_owned();
-        self.ask(move |operations| async move { operations.reset(id, due).await })
-    }
-
-    fn pause_timer(&self, id: &str, pauses: bool) -> Answer<bool> {
-        let id = id.to_owned();
-        self.ask(move |operations| async move { operations.pause_timer(id, pauses).await })
-    }
-
-    fn pause(&self, pauses: bool) -> Answer<()> {
-        self.ask(move |operations| async move { operations.pause(pauses).await })
-    }
-
-    fn is_paused(&self) -> Answer<bool> {
-        self.ask(|operations| async move { operations.is_paused().await })
-    }
-
-    fn get(&self, id: &str) -> Answer<Option<Record>> {
-        let id = id.to_owned();
-        self.ask(move |operations| async move { operations.get(&id).await })
-    }
-
-    fn list(&self, after: Option<&str>, limit: usize) -> Answer<Vec<(String, Record)>> {
-        let after = after.unwrap_or_default().to_owned();
-        self.ask(move |operations| async move { operations.list(&after, limit).await })
-    }
-
-    fn find(&self, from: Key, until: Millis, limit: usize) -> Answer<Found> {
-        self.ask(move |operations| async move { operations.find(&from, until, limit).await })
-    }
-
-    fn len(&self) -> Answer<(u64, u64)> {
-        self.ask(|operations| async move { operations.len().await })
-    }
-
-    fn stats(&self, _from: Key) -> Answer<Counts> {
-        self.ask(|operations| async move { operations.stats().await })
-    }
-
-    fn join(&self, window: &Arc<Window>) -> u64 {
-        self.operations.join(window)
+    asked! {
+        fn insert(timer: Insert) -> Inserted;
+        fn cancel[id](only: Option<Condition>) -> Cancelled;
+        fn reset[id](due: Due) -> bool;
+        fn pause_timer[id](pauses: bool) -> bool;
+        fn finish[id](fence: u64, finish: Finish) -> Finished;
+        fn delete_dead_letter(number: u64) -> bool;
     }
 
     fn has_shared_keys(&self) -> bool {
         true
     }
 
-    fn load(&self, worker: u64, from: Key, until: Millis, limit: usize) -> Answer<Page> {
-        // A worker that has left must not send a heartbeat any more.
-        self.ask_while_wanted(move |operations| async move {
-            operations.load(worker, &from, until, limit).await
-        })
-    }
-
-    fn leave(&self, worker: u64) -> Answer<()> {
-        self.operations.ownership.leave(worker);
-        self.ask(move |operations| async move { operations.leave(worker).await })
-    }
-
     fn lease(&self, key: &Key) -> Answer<Leasing> {
         let id = key.1.to_string();
-        self.ask_while_wanted(move |operations| async move { operations.lease(id, false).await })
+        self.0.ask_while_wanted(move |operations| async move { operations.lease(id, false).await })
     }
 
     fn take_over(&self, key: &Key) -> Answer<Leasing> {
         let id = key.1.to_string();
-        self.ask_while_wanted(move |operations| async move { operations.lease(id, true).await })
+        self.0.ask_while_wanted(move |operations| async move { operations.lease(id, true).await })
     }
 
     fn renew(&self, id: &str, fence: u64) -> Answer<Renewed> {
         let id = id.to_owned();
-        self.ask_while_wanted(move |operations| async move { operations.renew(id, fence).await })
-    }
-
-    fn finish(&self, id: &str, fence: u64, finish: Finish) -> Answer<Finished> {
-        let id = id.to_owned();
-        self.ask(move |operations| async move { operations.finish(id, fence, finish).await })
+        self.0.ask_while_wanted(move |operations| async move { operations.renew(id, fence).await })
     }
 
     fn trouble(&self) -> Option<DurableError> {
-        Some(self.operations.link.trouble())
-    }
-
-    fn take_events(&self, worker: u64) -> Vec<Event> {
-        self.operations.ownership.take_events(worker)
-    }
-
-    fn dead(&self, letters: Letters, limit: usize) -> Answer<Vec<(u64, Dead)>> {
-        self.ask(move |operations| async move { operations.dead(letters, limit).await })
-    }
-
-    fn letter_bounds(&self) -> LetterBounds {
-        self.bounds
-    }
-
-    fn letter_ages(&self, after: Option<u64>, limit: usize) -> Answer<Vec<(u64, Millis)>> {
-        self.ask(move |operations| async move { operations.letter_ages(after, limit).await })
-    }
-
-    fn redrive(&self, number: u64) -> Answer<bool> {
-        self.ask(move |operations| async move { operations.redrive(number).await })
-    }
-
-    fn letter(&self, number: u64) -> Answer<Option<Dead>> {
-        self.ask(move |operations| async move { operations.letter(number).await })
-    }
-
-    fn delete_dead_letter(&self, number: u64) -> Answer<bool> {
-        self.ask(move |operations| async move { operations.delete_dead_letter(number).await })
-    }
-
-    fn discard(&self, id: &str) -> Answer<bool> {
-        let id = id.to_owned();
-        self.ask(move |operations| async move { operations.discard(id).await })
-    }
-
-    fn copy_timers(&self, timers: Vec<(String, Record)>) -> Answer<()> {
-        self.ask(move |operations| async move { operations.copy_timers(&timers).await })
-    }
-
-    fn copy_letters(&self, letters: Vec<Dead>) -> Answer<()> {
-        self.ask(move |operations| async move { operations.copy_letters(&letters).await })
-    }
-
-    fn check(&self, from: Cursor) -> Answer<Checked> {
-        self.ask(move |operations| async move { operations.check(from).await })
-    }
-
-    fn repair(&self) -> Answer<()> {
-        self.ask(|operations| async move { operations.repair().await })
+        Some(self.0.operations.link.trouble())
     }
 }
 
@@ -313,15 +161,10 @@ impl From<Postgres> for AnyStore {
     }
 }
 
-/// Ends the background task. Pending operations are still executed.
-impl Drop for Postgres {
-    fn drop(&mut self) {
-        self.listening.abort();
-    }
-}
-
 impl fmt::Debug for Postgres {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Postgres").field("schema", &self.operations.schema).finish_non_exhaustive()
+        f.debug_struct("Postgres")
+            .field("schema", &self.0.operations.schema)
+            .finish_non_exhaustive()
     }
 }

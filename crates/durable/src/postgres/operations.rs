@@ -194,7 +194,7 @@ impl Operations {
         rows.first().and_then(|row| row.try_get(0).ok()).ok_or_else(unexpected_reply)
     }
 
-    pub(super) async fn get(&self, id: &str) -> Result<Option<Record>, DurableError> {
+    pub(super) async fn get(&self, id: String) -> Result<Option<Record>, DurableError> {
         if id.contains('\0') {
             return Ok(None);
         }
@@ -308,7 +308,7 @@ impl Operations {
     }
 
     pub(super) async fn discard(self: &Arc<Self>, id: String) -> Result<bool, DurableError> {
-        let unreadable = match self.get(&id).await {
+        let unreadable = match self.get(id.clone()).await {
             Ok(_) => false,
             Err(DurableError::Corrupt { id: Some(_), .. }) => true,
             Err(error) => return Err(error),

@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use super::link::Link;
-use super::operations::unexpected_reply;
+use super::operations::{Operations, unexpected_reply};
 use crate::error::DurableError;
 use crate::model::durability::{Durability, Loss};
 use crate::store::remote::retry::RetryPolicy;
@@ -31,31 +31,33 @@ pub(super) async fn check(link: &Link) -> Result<(), DurableError> {
     Ok(())
 }
 
-/// Returns the durability of the server as it is configured.
-pub(super) async fn durability(link: &Link) -> Result<Durability, DurableError> {
-    let names = ["fsync", "full_page_writes", "synchronous_commit", "server_version"];
-    let sql = "SELECT current_setting($1), current_setting($2), current_setting($3),
-        current_setting($4), (SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming')";
-    let params: [super::link::Param<'_>; 4] = [
-        (&names[0], Type::TEXT),
-        (&names[1], Type::TEXT),
-        (&names[2], Type::TEXT),
-        (&names[3], Type::TEXT),
-    ];
-    let rows = link.query(RetryPolicy::Caller, sql, &params).await?;
-    let row = rows.first().ok_or_else(unexpected_reply)?;
-    let settings: [String; 3] = [row.get(0), row.get(1), row.get(2)];
-    let [fsync, pages, commit] = settings.each_ref().map(String::as_str);
-    let version: String = row.get(3);
-    let replicas: i64 = row.get(4);
-    let (killed, power_failure) = losses(fsync, pages, commit);
-    let replicas = u64::try_from(replicas).unwrap_or(0);
-    Ok(Durability {
-        killed,
-        power_failure,
-        replicas,
-        version: Some(format!("PostgreSQL {version}")),
-    })
+impl Operations {
+    /// Returns the durability of the server as it is configured.
+    pub(super) async fn durability(&self) -> Result<Durability, DurableError> {
+        let names = ["fsync", "full_page_writes", "synchronous_commit", "server_version"];
+        let sql = "SELECT current_setting($1), current_setting($2), current_setting($3),
+            current_setting($4), (SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming')";
+        let params: [super::link::Param<'_>; 4] = [
+            (&names[0], Type::TEXT),
+            (&names[1], Type::TEXT),
+            (&names[2], Type::TEXT),
+            (&names[3], Type::TEXT),
+        ];
+        let rows = self.link.query(RetryPolicy::Caller, sql, &params).await?;
+        let row = rows.first().ok_or_else(unexpected_reply)?;
+        let settings: [String; 3] = [row.get(0), row.get(1), row.get(2)];
+        let [fsync, pages, commit] = settings.each_ref().map(String::as_str);
+        let version: String = row.get(3);
+        let replicas: i64 = row.get(4);
+        let (killed, power_failure) = losses(fsync, pages, commit);
+        let replicas = u64::try_from(replicas).unwrap_or(0);
+        Ok(Durability {
+            killed,
+            power_failure,
+            replicas,
+            version: Some(format!("PostgreSQL {version}")),
+        })
+    }
 }
 
 /// Returns the losses if the server is killed and if its machine fails.

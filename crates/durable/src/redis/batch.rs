@@ -40,7 +40,7 @@ impl Operations {
         operation: Operation,
         read: impl FnOnce(&Self, Value, Millis) -> Result<R, DurableError> + Send + 'static,
     ) -> Answer<R> {
-        if let Err(error) = self.identity.check_usable() {
+        if let Err(error) = self.check_usable() {
             return Box::pin(std::future::ready(Err(error)));
         }
         let (partition, skips) = (operation.partition, operation.skip_if_dropped);
@@ -76,6 +76,10 @@ impl Transport for Operations {
 
     fn engine(&self) -> &Engine<Self> {
         &self.engine
+    }
+
+    fn check_usable(&self) -> Result<(), DurableError> {
+        self.identity.check_usable()
     }
 
     fn bounds(_place: usize) -> (usize, usize) {

@@ -18,6 +18,7 @@ use crate::error::{DurableError, scheme_of};
 use crate::store::options::StoreOptions;
 use crate::store::ownership::Ownership;
 use crate::store::remote::sender::Engine;
+use crate::store::remote::store::RemoteStore;
 use futures_util::future::{BoxFuture, join};
 use redis::{Client, ErrorKind};
 use std::sync::Arc;
@@ -205,19 +206,29 @@ impl Redis {
         let channel = keys.channel();
         let subscription = subscribe(&link, &channel).await.map_err(|error| refused(&error))?;
         let queues = usize::try_from(partitions).unwrap_or(usize::MAX);
-        let engine = Engine::new(runtime.clone(), call_timeout, queues);
+        let engine = Engine::new(runtime, call_timeout, queues);
         let ownership = Ownership::default();
         let follows = link.clone();
         let damaged = Damaged::default();
-        let operations =
-            Operations { link, keys, clock, scripts, ownership, idle, engine, identity, damaged };
-        let operations = Arc::new(operations);
+        let operations = Arc::new(Operations {
+            link,
+            keys,
+            clock,
+            scripts,
+            bounds,
+            ownership,
+            idle,
+            engine,
+            identity,
+            damaged,
+        });
         let subscriber: Arc<dyn Subscriber> = Arc::<Operations>::clone(&operations);
         let (opened, listens) =
             (Arc::clone(&operations), listen(follows, channel, subscription, subscriber));
-        let listening = runtime.spawn(async move { join(listens, opened.keep_open()).await });
-        let listening = listening.abort_handle();
-        Ok(Self { operations, runtime, listening, bounds })
+        let listening = async move {
+            join(listens, opened.keep_open()).await;
+        };
+        Ok(Self(RemoteStore::new(operations, listening)))
     }
 }
 

@@ -6,7 +6,6 @@ use super::bytes::{self, Stored};
 use super::operation::Operation;
 use super::operations::{Operations, read, unexpected_reply};
 use crate::error::DurableError;
-use crate::model::bounds::LetterBounds;
 use crate::model::clock::Millis;
 use crate::model::key::Key;
 use crate::model::record::DeadReason;
@@ -116,8 +115,8 @@ impl Operations {
         id: String,
         fence: u64,
         finish: Finish,
-        bounds: LetterBounds,
     ) -> Answer<Finished> {
+        let bounds = self.bounds;
         let trims = matches!(finish, Finish::Dead { .. }) && !bounds.is_unbounded();
         let name = if trims { "finish_bounded" } else { "finish" };
         let operation = self.of_id(name, &id).number(fence);

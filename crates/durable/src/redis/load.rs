@@ -7,7 +7,6 @@ use crate::error::DurableError;
 use crate::model::clock::Millis;
 use crate::model::key::{Key, Page, first_from};
 use crate::store::remote::retry::RetryPolicy;
-use crate::store::window::Window;
 use futures_util::future::{join_all, select_ok};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -80,13 +79,6 @@ pub(super) fn merged(pages: Vec<(Vec<Key>, bool)>) -> (Vec<Key>, Option<Key>) {
 }
 
 impl Operations {
-    /// Adds a worker of this process, which owns no partition yet.
-    pub(super) fn join(&self, window: &Arc<Window>) -> u64 {
-        let worker = fastrand::u64(..);
-        self.ownership.join(worker, window);
-        worker
-    }
-
     /// Sends a heartbeat. Updates the partitions that the worker owns, and returns the time.
     async fn heartbeat(&self, worker: u64) -> Result<Millis, DurableError> {
         let more = vec![text(worker), text(self.keys.partitions())];
@@ -152,7 +144,7 @@ impl Operations {
     }
 
     /// Returns the time of one of the first partitions.
-    pub(super) async fn time(&self) -> Result<Millis, DurableError> {
+    pub(super) async fn now(&self) -> Result<Millis, DurableError> {
         self.time_by(0..self.keys.partitions().min(3)).await
     }
 
@@ -171,7 +163,7 @@ impl Operations {
                 start += HEAD_START;
                 Box::pin(async move {
                     tokio::time::sleep(wait).await;
-                    self.now(partition, RetryPolicy::Page).await
+                    self.now_of(partition, RetryPolicy::Page).await
                 })
             })
             .collect();
@@ -196,7 +188,6 @@ impl Operations {
         until: Millis,
         limit: usize,
     ) -> Result<Page, DurableError> {
-        self.identity.check_usable()?;
         if self.ownership.take_emptied(worker) {
             return Err(DurableError::Emptied);
         }

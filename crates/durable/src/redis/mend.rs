@@ -26,8 +26,13 @@ const STEP: usize = 1000;
 type Looked = (Vec<u8>, Vec<u8>, Vec<u8>, Vec<u8>, u8);
 
 impl Operations {
-    /// Runs one step of a check from a position, and repairs what it finds if `mends` is set.
-    pub(super) async fn check(&self, from: Cursor, mends: bool) -> Result<Checked, DurableError> {
+    /// Runs one step of a check from a position.
+    pub(super) async fn check(&self, from: Cursor) -> Result<Checked, DurableError> {
+        self.step(from, false).await
+    }
+
+    /// Runs one step of a check, and repairs what it finds if `mends` is set.
+    async fn step(&self, from: Cursor, mends: bool) -> Result<Checked, DurableError> {
         let parts = 2 * self.keys.partitions();
         let Cursor { part, after } = from;
         if part >= parts {
@@ -48,7 +53,7 @@ impl Operations {
         let (mut at, mut leases) = (Some(Cursor::part(0)), None);
         while let Some(from) = at {
             let part = from.part;
-            let checked = self.check(from, true).await?;
+            let checked = self.step(from, true).await?;
             if let Some(found) = FoundLeases::add(&mut leases, part, &checked)
                 && found.finding().is_some()
             {

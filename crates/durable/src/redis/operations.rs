@@ -14,6 +14,7 @@ use super::operation::Operation;
 use super::pubsub::Subscriber;
 use super::scripts::Scripts;
 use crate::error::DurableError;
+use crate::model::bounds::LetterBounds;
 use crate::model::clock::{LATEST, Millis, StoreClock, present, system};
 use crate::model::event::Event;
 use crate::model::key::Change;
@@ -32,6 +33,7 @@ pub(super) struct Operations {
     pub(super) keys: Keys,
     pub(super) clock: Option<Arc<dyn StoreClock>>,
     pub(super) scripts: Scripts,
+    pub(super) bounds: LetterBounds,
     pub(super) ownership: Ownership,
     pub(super) idle: IdleHints,
     pub(super) engine: Engine<Self>,
@@ -151,7 +153,7 @@ impl Operations {
     }
 
     /// Returns the time of the server that has a partition.
-    pub(super) async fn now(
+    pub(super) async fn now_of(
         &self,
         partition: u64,
         retry: RetryPolicy,

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 use super::link::{Link, understood};
+use super::operations::Operations;
 use crate::error::DurableError;
 use crate::model::durability::{Durability, Loss};
 use redis::cmd;
@@ -48,27 +49,31 @@ pub(super) async fn check(link: &Link, may_evict: bool) -> Result<(), DurableErr
     Ok(())
 }
 
-/// Returns the lowest durability of the store's masters, in each respect.
-pub(super) async fn durability(link: &Link) -> Result<Durability, DurableError> {
-    let mut config = cmd("CONFIG");
-    config.arg("GET").arg("appendfsync").arg("save");
-    let (infos, configs) = futures_util::future::join(infos(link), link.ask_masters(&config)).await;
-    let mut worst: Option<Durability> = None;
-    for ((_, info), (_, config)) in infos.into_iter().zip(configs) {
-        // A server that does not tell its configuration is not an error.
-        let config = config.and_then(|said| understood(said, "CONFIG")).unwrap_or_default();
-        let here = of(&info?, &config);
-        worst = Some(match worst {
-            None => here,
-            Some(before) => Durability {
-                killed: before.killed.max(here.killed),
-                power_failure: before.power_failure.max(here.power_failure),
-                replicas: before.replicas.min(here.replicas),
-                version: before.version.or(here.version),
-            },
-        });
+impl Operations {
+    /// Returns the lowest durability of the store's masters, in each respect.
+    pub(super) async fn durability(&self) -> Result<Durability, DurableError> {
+        let mut config = cmd("CONFIG");
+        let link = &self.link;
+        config.arg("GET").arg("appendfsync").arg("save");
+        let (infos, configs) =
+            futures_util::future::join(infos(link), link.ask_masters(&config)).await;
+        let mut worst: Option<Durability> = None;
+        for ((_, info), (_, config)) in infos.into_iter().zip(configs) {
+            // A server that does not tell its configuration is not an error.
+            let config = config.and_then(|said| understood(said, "CONFIG")).unwrap_or_default();
+            let here = of(&info?, &config);
+            worst = Some(match worst {
+                None => here,
+                Some(before) => Durability {
+                    killed: before.killed.max(here.killed),
+                    power_failure: before.power_failure.max(here.power_failure),
+                    replicas: before.replicas.min(here.replicas),
+                    version: before.version.or(here.version),
+                },
+            });
+        }
+        worst.ok_or_else(|| DurableError::Unreachable("no master is known".to_owned()))
     }
-    worst.ok_or_else(|| DurableError::Unreachable("no master is known".to_owned()))
 }
 
 async fn infos(link: &Link) -> Vec<(String, Result<String, DurableError>)> {

@@ -82,7 +82,7 @@ impl Operations {
         let now = match timer.due {
             Due::ByRule(_) => {
                 let partition = self.keys.location(&timer.id).partition;
-                self.now(partition, RetryPolicy::Caller).await?
+                self.now_of(partition, RetryPolicy::Caller).await?
             }
             Due::At(_) | Due::After(_) => 0,
         };

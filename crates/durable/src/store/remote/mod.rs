@@ -38,4 +38,5 @@ pub(crate) mod queue;
 pub(crate) mod request;
 pub(crate) mod retry;
 pub(crate) mod sender;
+pub(crate) mod store;
 pub(crate) mod trouble;

@@ -26,6 +26,11 @@ pub(crate) trait Transport: Sized + Send + Sync + 'static {
     /// Returns the engine of this store.
     fn engine(&self) -> &Engine<Self>;
 
+    /// Fails if the store may no longer be used.
+    fn check_usable(&self) -> Result<(), DurableError> {
+        Ok(())
+    }
+
     /// Returns the maximum number of operations in a batch of a queue, and the maximum number of
     /// bytes, which a single operation may exceed.
     fn bounds(place: usize) -> (usize, usize);

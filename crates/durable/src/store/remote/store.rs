@@ -1,0 +1,148 @@
+//! [`RemoteStore`], which runs the operations of a store in tasks, and the macros that implement
+//! [`Store`](crate::store::Store) by them.
+
+#![forbid(unsafe_code)]
+
+use crate::error::DurableError;
+use crate::store::Answer;
+use crate::store::remote::sender::Transport;
+use std::sync::Arc;
+use tokio::runtime::Handle;
+use tokio::task::{AbortHandle, JoinSet};
+
+/// The operations of a store, and the runtime where it was connected.
+pub(crate) struct RemoteStore<T> {
+    pub(crate) operations: Arc<T>,
+    listening: AbortHandle,
+}
+
+impl<T: Transport<Host = Handle>> RemoteStore<T> {
+    /// Returns a store with its background task.
+    pub(crate) fn new(
+        operations: Arc<T>,
+        listening: impl Future<Output = ()> + Send + 'static,
+    ) -> Self {
+        let listening = operations.engine().host.spawn(listening).abort_handle();
+        Self { operations, listening }
+    }
+
+    /// Runs an operation in the runtime, even if its caller has gone.
+    pub(crate) fn ask<R, F>(
+        &self,
+        operation: impl FnOnce(Arc<T>) -> F + Send + 'static,
+    ) -> Answer<R>
+    where
+        R: Send + 'static,
+        F: Future<Output = Result<R, DurableError>> + Send + 'static,
+    {
+        let operation = usable(Arc::clone(&self.operations), operation);
+        let task = self.operations.engine().host.spawn(operation);
+        Box::pin(async move { task.await.unwrap_or(Err(DurableError::Closed)) })
+    }
+
+    /// Runs an operation that ends when its future is dropped.
+    pub(crate) fn ask_while_wanted<R, F>(
+        &self,
+        operation: impl FnOnce(Arc<T>) -> F + Send + 'static,
+    ) -> Answer<R>
+    where
+        R: Send + 'static,
+        F: Future<Output = Result<R, DurableError>> + Send + 'static,
+    {
+        let mut task = JoinSet::new();
+        let operation = usable(Arc::clone(&self.operations), operation);
+        task.spawn_on(operation, &self.operations.engine().host);
+        Box::pin(async move {
+            let done = task.join_next().await;
+            done.and_then(Result::ok).unwrap_or(Err(DurableError::Closed))
+        })
+    }
+}
+
+/// Runs an operation unless the store may no longer be used.
+async fn usable<T: Transport, R, F: Future<Output = Result<R, DurableError>>>(
+    operations: Arc<T>,
+    operation: impl FnOnce(Arc<T>) -> F,
+) -> Result<R, DurableError> {
+    operations.check_usable()?;
+    operation(operations).await
+}
+
+/// Ends the background task. Pending operations are still executed.
+impl<T> Drop for RemoteStore<T> {
+    fn drop(&mut self) {
+        self.listening.abort();
+    }
+}
+
+/// Implements methods by the methods of the same names of the operations, which run even if their
+/// callers have gone. The argument in brackets is a text, of which the operation gets a copy.
+macro_rules! asked {
+    ($(fn $name:ident $([$id:ident])? ($($arg:ident: $type:ty),*) -> $reply:ty;)*) => {$(
+        fn $name(&self, $($id: &str,)? $($arg: $type),*) -> Answer<$reply> {
+            $(let $id = $id.to_owned();)?
+            self.0.ask(move |operations| async move { operations.$name($($id,)? $($arg),*).await })
+        }
+    )*};
+}
+
+/// Implements the methods that the stores have alike.
+macro_rules! common {
+    () => {
+        $crate::store::remote::store::asked! {
+            fn durability() -> Durability;
+            fn now() -> Millis;
+            fn pause(pauses: bool) -> ();
+            fn is_paused() -> bool;
+            fn get[id]() -> Option<Record>;
+            fn find(from: Key, until: Millis, limit: usize) -> Found;
+            fn len() -> (u64, u64);
+            fn dead(letters: Letters, limit: usize) -> Vec<(u64, Dead)>;
+            fn letter_ages(after: Option<u64>, limit: usize) -> Vec<(u64, Millis)>;
+            fn redrive(number: u64) -> bool;
+            fn letter(number: u64) -> Option<Dead>;
+            fn discard[id]() -> bool;
+            fn copy_timers(timers: Vec<(String, Record)>) -> ();
+            fn copy_letters(letters: Vec<Dead>) -> ();
+            fn check(from: Cursor) -> Checked;
+            fn repair() -> ();
+        }
+
+        fn list(&self, after: Option<&str>, limit: usize) -> Answer<Vec<(String, Record)>> {
+            let after = after.map(str::to_owned);
+            self.0.ask(move |operations| async move { operations.list(after, limit).await })
+        }
+
+        fn stats(&self, _from: Key) -> Answer<Counts> {
+            self.0.ask(|operations| async move { operations.stats().await })
+        }
+
+        fn join(&self, window: &Arc<Window>) -> u64 {
+            let worker = fastrand::u64(..);
+            self.0.operations.ownership.join(worker, window);
+            worker
+        }
+
+        // A worker that has left must not send a heartbeat any more.
+        fn load(&self, worker: u64, from: Key, until: Millis, limit: usize) -> Answer<Page> {
+            self.0.ask_while_wanted(move |operations| async move {
+                operations.load(worker, from, until, limit).await
+            })
+        }
+
+        fn leave(&self, worker: u64) -> Answer<()> {
+            self.0.operations.ownership.leave(worker);
+            self.0.ask(move |operations| async move { operations.leave(worker).await })
+        }
+
+        fn take_events(&self, worker: u64) -> Vec<Event> {
+            self.0.operations.ownership.take_events(worker)
+        }
+
+        fn letter_bounds(&self) -> LetterBounds {
+            self.0.operations.bounds
+        }
+    };
+}
+
+pub(crate) use {asked, common};
