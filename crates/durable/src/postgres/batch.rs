@@ -100,7 +100,7 @@ impl Operations {
         check_text(operation)?;
         let is_held = operation.may_wait() && self.held.has(&operation.id);
         let lane = if is_held { HELD } else { lane_of(operation) };
-        Engine::ask(self, lane, Arc::clone(operation), limit.clone(), true).await
+        Engine::ask(self, lane, Arc::clone(operation), limit.clone(), true, Ok).await
     }
 
     /// Sends a batch once, and notifies the workers of this process. There are no replies if the

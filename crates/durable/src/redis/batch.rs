@@ -38,7 +38,7 @@ impl Operations {
         self: &Arc<Self>,
         policy: RetryPolicy,
         operation: Operation,
-        read: impl FnOnce(&Self, Value, Millis) -> Result<R, DurableError> + Send + 'static,
+        read: impl FnOnce(&Self, Value, Millis) -> Result<R, DurableError> + Send + Sync + 'static,
     ) -> Answer<R> {
         if let Err(error) = self.check_usable() {
             return Box::pin(std::future::ready(Err(error)));
@@ -46,12 +46,16 @@ impl Operations {
         let (partition, skips) = (operation.partition, operation.skip_if_dropped);
         let place = usize::try_from(partition).unwrap_or(usize::MAX);
         let limit = self.engine.limit(policy);
-        let asked = Engine::ask(self, place, operation, limit.clone(), skips);
+        let operations = Arc::clone(self);
+        let read = move |(value, now)| {
+            let answer = read(&operations, value, now);
+            answer.map_err(|error| operations.located(partition, error))
+        };
+        let asked = Engine::ask(self, place, operation, limit.clone(), skips, read);
         let operations = Arc::clone(self);
         Box::pin(async move {
             let silence = || operations.link.silence(&operations.keys.prefix(partition));
-            let (value, now) = limit.within(&operations.engine.host, asked, silence).await?;
-            read(&operations, value, now).map_err(|error| operations.located(partition, error))
+            limit.within(&operations.engine.host, asked, silence).await
         })
     }
 

@@ -75,16 +75,22 @@ impl<T: Transport> Engine<T> {
         Limit::new(&self.host, policy.longest(self.call_timeout))
     }
 
-    /// Adds an operation to a queue, and returns the future of its reply. If the future is dropped,
-    /// the operation is executed, unless it is to be skipped and was not sent yet.
-    pub(crate) fn ask(
+    /// Adds an operation to a queue, and returns the future of what `read` makes of its reply. If
+    /// the future is dropped, the operation is executed and its reply is read, unless it is to be
+    /// skipped and was not sent yet.
+    pub(crate) fn ask<R, F>(
         transport: &Arc<T>,
         place: usize,
         operation: T::Operation,
         limit: Limit,
         skip_if_dropped: bool,
-    ) -> impl Future<Output = Result<T::Reply, DurableError>> + Send + use<T> {
-        let (request, answer) = Request::new(operation, limit, skip_if_dropped);
+        read: F,
+    ) -> impl Future<Output = Result<R, DurableError>> + Send + use<T, R, F>
+    where
+        R: Send + 'static,
+        F: FnOnce(T::Reply) -> Result<R, DurableError> + Send + Sync + 'static,
+    {
+        let (request, answer) = Request::new(operation, limit, skip_if_dropped, read);
         let queue = &transport.engine().queues[place];
         if queue.push(request) {
             Sender::start(transport, queue);
