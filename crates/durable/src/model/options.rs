@@ -119,6 +119,19 @@ pub enum Existing {
     Refuse,
 }
 
+#[cfg(any(feature = "postgres", feature = "redis"))]
+impl Existing {
+    /// Returns the word that the functions of a server know.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Keep => "keep",
+            Self::Replace => "replace",
+            Self::Update => "update",
+            Self::Refuse => "refuse",
+        }
+    }
+}
+
 /// The delivery options of a timer. The defaults are eight attempts, a backoff of one second to ten
 /// minutes that is shortened by up to half at random, a lease of 15 seconds, no time to live, no
 /// repetition, no headers, and refusal of existing ids.

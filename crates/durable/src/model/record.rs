@@ -270,6 +270,25 @@ pub enum DeadReason {
     Rule,
 }
 
+impl DeadReason {
+    /// Returns the number that encodes the reason in each store.
+    pub(crate) fn number(self) -> u8 {
+        match self {
+            Self::Attempts => 0,
+            Self::Expired => 1,
+            Self::Rule => 2,
+            Self::Failed => 3,
+        }
+    }
+
+    /// Returns the reason that a number encodes.
+    pub(crate) fn of_number(number: impl TryInto<u8>) -> Option<Self> {
+        let number = number.try_into().ok()?;
+        let all = [Self::Attempts, Self::Expired, Self::Rule, Self::Failed];
+        all.into_iter().find(|reason| reason.number() == number)
+    }
+}
+
 impl Dead {
     /// Returns the first number that the letter may have in a store it is copied to.
     pub(crate) fn first_number(&self) -> u64 {
@@ -280,12 +299,7 @@ impl Dead {
         let mut bytes = Bytes(vec![LAYOUT]);
         bytes.text(self.id.as_bytes());
         bytes.long(self.died);
-        bytes.int(match self.reason {
-            DeadReason::Attempts => 0,
-            DeadReason::Expired => 1,
-            DeadReason::Rule => 2,
-            DeadReason::Failed => 3,
-        });
+        bytes.int(self.reason.number().into());
         self.record.fields(&mut bytes);
         // The id is part of the bytes.
         bytes.sealed("")
@@ -295,13 +309,7 @@ impl Dead {
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut rest = unsealed("", bytes)?;
         let (id, died) = (rest.string()?, rest.long()?);
-        let reason = match rest.int()? {
-            0 => DeadReason::Attempts,
-            1 => DeadReason::Expired,
-            2 => DeadReason::Rule,
-            3 => DeadReason::Failed,
-            _ => return None,
-        };
+        let reason = DeadReason::of_number(rest.int()?)?;
         let record = Record::read(&mut rest)?;
         rest.0.is_empty().then_some(Self { id, died, reason, record })
     }

@@ -7,7 +7,7 @@ use super::rows::{SettingColumns, duration, has_zero, signed};
 use super::schema::Schema;
 use crate::error::DurableError;
 use crate::model::clock::{StoreClock, SystemClock, due, millis_up, present};
-use crate::model::options::{Existing, Options, When};
+use crate::model::options::{Options, When};
 use serde_json::json;
 use tokio_postgres::types::ToSql;
 
@@ -109,18 +109,12 @@ impl PostgresInsert {
                 None => return Err(DurableError::Rule("`When::ByRule` needs a rule".to_owned())),
             },
         };
-        let existing = match existing {
-            Existing::Keep => "keep",
-            Existing::Replace => "replace",
-            Existing::Update => "update",
-            Existing::Refuse => "refuse",
-        };
         let split = SettingColumns::of(&settings);
         let options = json!({
             "due": signed(time),
             "wait": wait,
             "by_rule": matches!(when, When::ByRule),
-            "existing": existing,
+            "existing": existing.word(),
             "first": duration(settings.backoff.first),
             "most": duration(settings.backoff.most),
             "jitter": settings.backoff.jitter,

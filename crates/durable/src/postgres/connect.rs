@@ -5,7 +5,6 @@
 use super::floors::{Beats, Floors};
 use super::held::HeldIds;
 use super::link::Link;
-use super::listen::{AsLink, listen, poll};
 use super::operation::HELD;
 use super::operations::{Operations, Statements};
 use super::schema::Schema;
@@ -13,6 +12,7 @@ use super::{Postgres, PostgresOptions, server};
 use crate::error::{DurableError, scheme_of};
 use crate::store::options::StoreOptions;
 use crate::store::ownership::Ownership;
+use crate::store::remote::notices::{listen, poll};
 use crate::store::remote::queue::process_number;
 use crate::store::remote::sender::Engine;
 use crate::store::remote::store::RemoteStore;
@@ -83,10 +83,10 @@ impl Postgres {
             floors: Floors::default(),
             beats: Beats::default(),
         });
-        let (channel, subscriber) = (operations.schema.channel(), Arc::clone(&operations));
+        let listener = Arc::clone(&operations);
         Ok(Self(match polls {
-            true => RemoteStore::new(operations, poll(subscriber)),
-            false => RemoteStore::new(operations, listen(channel, subscriber)),
+            true => RemoteStore::new(operations, poll(listener)),
+            false => RemoteStore::new(operations, listen(listener, None)),
         }))
     }
 }
@@ -131,10 +131,4 @@ fn parse(url: &str) -> Result<Config, DurableError> {
         return Err(wrong("a host contains @ (in a user or a password it is written %40)"));
     }
     Ok(config)
-}
-
-impl AsLink for Operations {
-    fn link(&self) -> &Link {
-        &self.link
-    }
 }

@@ -4,7 +4,7 @@
 
 use super::operation::{Body, Operation};
 use super::operations::Operations;
-use super::rows::{reason, storable};
+use super::rows::storable;
 use crate::error::DurableError;
 use crate::model::record::{Dead, Record};
 use crate::store::remote::retry::RetryPolicy;
@@ -38,7 +38,7 @@ impl Operations {
     ) -> Result<(), DurableError> {
         // One after another, so that letters of one millisecond keep their order.
         for dead in &letters {
-            let how = Some(["0", "1", "2", "3"][reason(dead.reason)]);
+            let how = Some(["0", "1", "2", "3"][usize::from(dead.reason.number())]);
             let number = Some(dead.first_number());
             let operation =
                 Operation { fence: number, how, ..copied("letter", &dead.id, &dead.record) };

@@ -1,13 +1,10 @@
-//! Notices, which tell a worker of timers in its window that another process has inserted.
+//! The notices of a store in PostgreSQL ([`Listener`]).
 //!
 //! Each transaction that adds a key within the next twelve seconds notifies the listeners when it
 //! commits (`process:part:due:id`, or `from:due` for the rest of many keys), unless all listeners
 //! are in the process that adds it. A worker that leaves, and a store that is paused, are announced
-//! as well. A task listens on its own connection and notifies the workers. Notices are hints, so a
-//! duplicated notice costs at most a rejected lease, and a key whose notice was lost is late by a
-//! second (`sql/load.sql`). **All windows are loaded again when the connection breaks, each second
-//! until another connection listens, and once more then.** A statement detects a connection that
-//! broke silently. Once a minute all windows are loaded again in any case.
+//! as well. A task listens on its own connection and notifies the workers. A key whose notice was
+//! lost is late by a second (`sql/load.sql`). A statement detects a connection that broke silently.
 //!
 //! **A pooler may lose all notices without an error.** The task therefore sends a notice to itself
 //! (`echo:number`) by another connection, when it begins to listen and once a minute. If the notice
@@ -17,7 +14,10 @@
 #![forbid(unsafe_code)]
 
 use super::link::{Link, Param};
-use crate::model::clock::Millis;
+use super::operations::Operations;
+use crate::model::key::Change;
+use crate::store::ownership::Ownership;
+use crate::store::remote::notices::{Listener, PING};
 use crate::store::remote::retry::RetryPolicy;
 use futures_util::StreamExt;
 use futures_util::stream;
@@ -29,18 +29,8 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{AsyncMessage, Client};
 use tourbillon::{Clock, MonotonicClock};
 
-/// The interval between statements that test the connection, and the timeout of each. If the server
-/// has become unresponsive, notices are late by at most both.
-const PING: Duration = Duration::from_secs(1);
-
 /// The timeout for a server to accept a connection.
 const BEGINS: Duration = Duration::from_secs(10);
-
-/// The wait before another attempt to listen.
-const PAUSE: Duration = Duration::from_millis(200);
-
-/// How often windows are loaded again while no connection listens.
-const UNSUBSCRIBED: Duration = Duration::from_secs(1);
 
 /// How often the task sends a notice to itself.
 const ECHO: Duration = Duration::from_secs(60);
@@ -48,87 +38,61 @@ const ECHO: Duration = Duration::from_secs(60);
 /// How long the notice may take to arrive.
 const ECHOES: Duration = Duration::from_secs(2);
 
-/// How often windows are loaded again.
-const AGAIN: Duration = Duration::from_secs(60);
-
-/// A receiver of notices.
-pub(super) trait Subscriber: Send + Sync {
-    /// A process has added a key.
-    fn key_added(&self, process: i64, part: u64, due: Millis, id: &str);
-
-    /// A process has added several keys that are due at this time or later.
-    fn keys_added(&self, from: Millis);
-
-    /// A worker has left, or the store was paused or resumed.
-    fn workers_changed(&self);
-
-    /// Notices do not arrive any more, or arrive again.
-    fn subscription(&self, stands: bool);
-
-    /// Notices may have been lost.
-    fn notices_lost(&self);
-
-    /// Notices are being lost.
-    fn unsubscribed(&self);
-}
-
 /// A connection that listens, until its messages end.
-struct Subscription {
+pub(super) struct Subscription {
     client: Client,
     messages: stream::BoxStream<'static, String>,
 }
 
-/// Forwards notices forever.
-pub(super) async fn listen<S: Subscriber + AsLink>(channel: String, subscriber: Arc<S>) {
-    let regularly = async {
+impl Listener for Operations {
+    type Subscription = Subscription;
+
+    fn ownership(&self) -> &Ownership {
+        &self.ownership
+    }
+
+    async fn subscribe(&self) -> Option<Subscription> {
+        timeout(BEGINS, subscribe(&self.link, &self.schema.channel())).await.ok()?
+    }
+
+    async fn follow(&self, Subscription { client, mut messages }: Subscription) -> bool {
+        let mut echo = Echo::new();
         loop {
-            tokio::time::sleep(AGAIN).await;
-            subscriber.notices_lost();
-        }
-    };
-    futures_util::future::join(regularly, resume(&channel, &*subscriber)).await;
-}
-
-/// Has windows loaded once a second, forever.
-pub(super) async fn poll(subscriber: Arc<impl Subscriber>) {
-    loop {
-        tokio::time::sleep(UNSUBSCRIBED).await;
-        subscriber.unsubscribed();
-    }
-}
-
-/// Something with connections to the server.
-pub(super) trait AsLink: Send + Sync {
-    fn link(&self) -> &Link;
-}
-
-async fn resume<S: Subscriber + AsLink>(channel: &str, subscriber: &S) {
-    let mut first = true;
-    loop {
-        let mut next = pin!(next(subscriber.link(), channel));
-        let subscription = loop {
-            match timeout(UNSUBSCRIBED, &mut next).await {
-                Ok(subscription) => break subscription,
-                Err(_) => subscriber.unsubscribed(),
+            let mut notices = Vec::new();
+            let mut stands = true;
+            if echo.is_due() {
+                let channel = self.schema.channel();
+                let sending = echo.send(&self.link, &channel);
+                let sent = beside(&mut messages, sending, |notice| notices.push(notice)).await;
+                stands = sent.is_some();
+            } else {
+                match timeout(PING, messages.next()).await {
+                    Ok(Some(notice)) => notices.push(notice),
+                    Ok(None) => stands = false,
+                    Err(_) => {
+                        let ping = client.batch_execute("");
+                        let ping = beside(&mut messages, ping, |notice| notices.push(notice));
+                        stands = matches!(timeout(PING, ping).await, Ok(Some(Ok(()))));
+                    }
+                }
             }
-        };
-        if !std::mem::take(&mut first) {
-            subscriber.subscription(true);
+            for notice in &notices {
+                if !echo.take(notice) {
+                    self.forward(notice);
+                }
+            }
+            match echo.change() {
+                Some(arrives) => {
+                    self.report(arrives);
+                    self.notices_lost();
+                }
+                None if echo.is_lost => self.unsubscribed(),
+                None => {}
+            }
+            if !stands {
+                return !echo.is_lost;
+            }
         }
-        subscriber.notices_lost();
-        if follow(channel, subscription, subscriber).await {
-            subscriber.subscription(false);
-        }
-        subscriber.notices_lost();
-    }
-}
-
-async fn next(link: &Link, channel: &str) -> Subscription {
-    loop {
-        if let Ok(Some(subscription)) = timeout(BEGINS, subscribe(link, channel)).await {
-            return subscription;
-        }
-        tokio::time::sleep(PAUSE).await;
     }
 }
 
@@ -160,52 +124,6 @@ async fn beside<T>(
             futures_util::future::Either::Left((reply, _)) => return Some(reply),
             futures_util::future::Either::Right((Some(message), _)) => notice(message),
             futures_util::future::Either::Right((None, _)) => return None,
-        }
-    }
-}
-
-/// Forwards notices until the connection ends or is silent. Returns `false` if notices were lost
-/// before, which was reported.
-async fn follow(
-    channel: &str,
-    subscription: Subscription,
-    subscriber: &(impl Subscriber + AsLink),
-) -> bool {
-    let Subscription { client, mut messages } = subscription;
-    let mut echo = Echo::new();
-    loop {
-        let mut notices = Vec::new();
-        let mut stands = true;
-        if echo.is_due() {
-            let sending = echo.send(subscriber.link(), channel);
-            let sent = beside(&mut messages, sending, |notice| notices.push(notice)).await;
-            stands = sent.is_some();
-        } else {
-            match timeout(PING, messages.next()).await {
-                Ok(Some(notice)) => notices.push(notice),
-                Ok(None) => stands = false,
-                Err(_) => {
-                    let ping = client.batch_execute("");
-                    let ping = beside(&mut messages, ping, |notice| notices.push(notice));
-                    stands = matches!(timeout(PING, ping).await, Ok(Some(Ok(()))));
-                }
-            }
-        }
-        for notice in &notices {
-            if !echo.take(notice) {
-                forward(notice, subscriber);
-            }
-        }
-        match echo.change() {
-            Some(arrives) => {
-                subscriber.subscription(arrives);
-                subscriber.notices_lost();
-            }
-            None if echo.is_lost => subscriber.unsubscribed(),
-            None => {}
-        }
-        if !stands {
-            return !echo.is_lost;
         }
     }
 }
@@ -268,20 +186,28 @@ impl Echo {
     }
 }
 
-fn forward(notice: &str, subscriber: &impl Subscriber) {
-    let key = || {
-        let mut parts = notice.splitn(4, ':');
-        let process = parts.next()?.parse().ok()?;
-        let part = parts.next()?.parse().ok()?;
-        let due = parts.next()?.parse().ok()?;
-        Some((process, part, due, parts.next()?))
-    };
-    let from = || notice.strip_prefix("from:")?.parse().ok();
-    if let Some((process, part, due, id)) = key() {
-        subscriber.key_added(process, part, due, id);
-    } else if let Some(from) = from() {
-        subscriber.keys_added(from);
-    } else {
-        subscriber.workers_changed();
+impl Operations {
+    fn forward(&self, notice: &str) {
+        let key = || {
+            let mut parts = notice.splitn(4, ':');
+            let process: i64 = parts.next()?.parse().ok()?;
+            let part = parts.next()?.parse().ok()?;
+            let due = parts.next()?.parse().ok()?;
+            Some((process, part, due, parts.next()?))
+        };
+        let from = || notice.strip_prefix("from:")?.parse().ok();
+        if let Some((process, part, due, id)) = key() {
+            // The workers of this process were notified with the reply.
+            if process != self.process {
+                let change = Change { removed: None, added: Some((due, Arc::from(id))) };
+                self.ownership.notify(part, change);
+            }
+        } else if let Some(from) = from() {
+            self.floors.lower(from);
+            self.ownership.reload();
+        } else {
+            // A worker has left, or the store was paused or resumed.
+            self.ownership.request_checks();
+        }
     }
 }

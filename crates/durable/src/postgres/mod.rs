@@ -55,20 +55,11 @@ mod server;
 mod tls;
 
 use crate::error::DurableError;
-use crate::model::bounds::LetterBounds;
-use crate::model::check::{Checked, Cursor};
-use crate::model::clock::Millis;
 use crate::model::condition::Condition;
-use crate::model::durability::Durability;
-use crate::model::event::Event;
-use crate::model::key::{Key, Page};
-use crate::model::record::{Dead, Record};
-use crate::model::stats::Counts;
+use crate::model::key::Key;
 use crate::store::remote::store::{RemoteStore, asked, common};
-use crate::store::window::Window;
 use crate::store::{
-    Answer, AnyStore, Cancelled, Due, Finish, Finished, Found, Insert, Inserted, Leasing, Letters,
-    Renewed, Store,
+    Answer, AnyStore, Cancelled, Due, Finish, Finished, Insert, Inserted, Leasing, Renewed, Store,
 };
 pub use call::PostgresInsert;
 pub use connector::Connector;

@@ -5,7 +5,6 @@
 
 use super::held::HeldIds;
 use super::link::{Link, Param};
-use super::listen::Subscriber;
 use super::operation::{Body, CHANGED, LOCKED, Operation, Reply};
 use super::rows::{self, RECORD, named_record, signed, storable};
 use super::schema::Schema;
@@ -13,9 +12,7 @@ use crate::error::DurableError;
 use crate::model::bounds::LetterBounds;
 use crate::model::clock::{LATEST, Millis, StoreClock, present, system};
 use crate::model::condition::Condition;
-use crate::model::event::Event;
 use crate::model::key::Change;
-use crate::model::options::Existing;
 use crate::model::record::{DeadReason, Record};
 use crate::store::ownership::Ownership;
 use crate::store::remote::retry::RetryPolicy;
@@ -121,16 +118,11 @@ impl Operations {
 
     pub(super) async fn insert(self: &Arc<Self>, timer: Insert) -> Result<Inserted, DurableError> {
         let Insert { id, payload, due, existing, over, settings } = timer;
-        let how = match existing {
-            Existing::Keep => "keep",
-            Existing::Replace => "replace",
-            Existing::Update => "update",
-            Existing::Refuse => "refuse",
-        };
         let by_rule = matches!(due, Due::ByRule(_));
         let operation = Operation::new("insert", id).due(due);
         let body = Some(Body { settings, payload });
-        let operation = Operation { how: Some(how), flag: Some(by_rule), body, ..operation };
+        let operation =
+            Operation { how: Some(existing.word()), flag: Some(by_rule), body, ..operation };
         let operation = operation.only(over)?;
         match self.change(RetryPolicy::Caller, operation).await?.answer {
             0 => Ok(Inserted::New),
@@ -273,7 +265,7 @@ impl Operations {
                 // The repetition continues without this delivery, unless its rule was the reason.
                 let clear = Some(reason != DeadReason::Rule);
                 let (how, note) = (Some("dead"), Some(storable(&error).into_owned()));
-                let reason = i32::try_from(rows::reason(reason)).ok();
+                let reason = Some(reason.number().into());
                 Operation { how, due: next, note, reason, flag: clear, ..operation }
             }
         };
@@ -315,36 +307,5 @@ impl Operations {
         };
         let operation = Operation { flag: Some(unreadable), ..Operation::new("discard", id) };
         Ok(self.change(RetryPolicy::Caller, operation).await?.answer == 1)
-    }
-}
-
-impl Subscriber for Operations {
-    fn subscription(&self, stands: bool) {
-        self.ownership.tell(if stands { &Event::NoticesRestored } else { &Event::NoticesLost });
-    }
-
-    fn key_added(&self, process: i64, part: u64, due: Millis, id: &str) {
-        // The workers of this process were notified with the reply.
-        if process != self.process {
-            let change = Change { removed: None, added: Some((due, Arc::from(id))) };
-            self.ownership.notify(part, change);
-        }
-    }
-
-    fn keys_added(&self, from: Millis) {
-        self.floors.lower(from);
-        self.ownership.reload();
-    }
-
-    fn workers_changed(&self) {
-        self.ownership.request_checks();
-    }
-
-    fn notices_lost(&self) {
-        self.ownership.invalidate();
-    }
-
-    fn unsubscribed(&self) {
-        self.ownership.reload();
     }
 }

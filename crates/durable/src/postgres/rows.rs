@@ -327,16 +327,6 @@ pub(super) fn reply(row: &Row, id: &str, address: &str) -> Option<Reply> {
     Some(Reply { now, answer, due, part, fence, before, record })
 }
 
-/// Returns the number that stands for a reason in a letter.
-pub(super) fn reason(reason: DeadReason) -> usize {
-    match reason {
-        DeadReason::Attempts => 0,
-        DeadReason::Expired => 1,
-        DeadReason::Rule => 2,
-        DeadReason::Failed => 3,
-    }
-}
-
 /// Reads the columns [`LETTER`]. Returns the number of a letter, and the letter.
 pub(super) fn letter(row: &Row, address: &str) -> Option<(u64, Result<Dead, DurableError>)> {
     let mut reader = Reader::new(row, 0);
@@ -347,13 +337,7 @@ pub(super) fn letter(row: &Row, address: &str) -> Option<(u64, Result<Dead, Dura
 
 fn dead(reader: &mut Reader<'_>) -> Option<Dead> {
     let (id, died) = (reader.next()?, reader.number()?);
-    let reason = match reader.next::<i16>()? {
-        0 => DeadReason::Attempts,
-        1 => DeadReason::Expired,
-        2 => DeadReason::Rule,
-        3 => DeadReason::Failed,
-        _ => return None,
-    };
+    let reason = DeadReason::of_number(reader.next::<i16>()?)?;
     let (due, planned): (Millis, Millis) = (reader.number()?, reader.number()?);
     let attempt = u32::try_from(reader.number()?).unwrap_or(u32::MAX);
     let error = reader.next()?;

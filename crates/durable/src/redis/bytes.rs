@@ -276,7 +276,7 @@ fn read_payload(id: &str, long: [bool; 2], end: &[u8], payload: Vec<u8>) -> Opti
 pub(super) fn encode_letter(dead: &Dead) -> Vec<u8> {
     let Dead { id, died, reason: why, record } = dead;
     let mut bytes = Vec::new();
-    for (number, size) in [(*died, 6), (reason(*why), 1), (id.len() as u64, 2)] {
+    for (number, size) in [(*died, 6), (why.number().into(), 1), (id.len() as u64, 2)] {
         bytes.extend(&number.to_le_bytes()[..size]);
     }
     bytes.extend(id.as_bytes());
@@ -287,27 +287,11 @@ pub(super) fn encode_letter(dead: &Dead) -> Vec<u8> {
     bytes
 }
 
-/// Returns the number that encodes a reason in a letter.
-pub(super) fn reason(reason: DeadReason) -> u64 {
-    match reason {
-        DeadReason::Attempts => 0,
-        DeadReason::Expired => 1,
-        DeadReason::Rule => 2,
-        DeadReason::Failed => 3,
-    }
-}
-
 /// Decodes a dead letter. Returns `None` if the bytes are not a dead letter.
 pub(super) fn letter(bytes: &[u8]) -> Option<Dead> {
     let mut head = Reader(bytes);
     let died = head.fixed(6)?;
-    let reason = match head.fixed(1)? {
-        0 => DeadReason::Attempts,
-        1 => DeadReason::Expired,
-        2 => DeadReason::Rule,
-        3 => DeadReason::Failed,
-        _ => return None,
-    };
+    let reason = DeadReason::of_number(head.fixed(1)?)?;
     let length = head.fixed(2)?;
     let id = head.counted(length)?;
     let length = usize::try_from(head.fixed(4)?).ok()?;

@@ -10,13 +10,14 @@ use super::keys::Keys;
 use super::link::Link;
 use super::node::Origin;
 use super::operations::Operations;
-use super::pubsub::{Subscriber, listen, subscribe};
+use super::pubsub::subscribe;
 use super::scripts::Scripts;
 use super::sentinel::Sentinels;
 use super::{Redis, RedisOptions, server};
 use crate::error::{DurableError, scheme_of};
 use crate::store::options::StoreOptions;
 use crate::store::ownership::Ownership;
+use crate::store::remote::notices::listen;
 use crate::store::remote::sender::Engine;
 use crate::store::remote::store::RemoteStore;
 use futures_util::future::{BoxFuture, join};
@@ -203,12 +204,11 @@ impl Redis {
             Identity::open(&link, &scripts.open, name.clone(), partitions.into()).await?;
         let partitions = identity.partitions();
         let (keys, idle) = (Keys::new(&name, partitions), IdleHints::new(partitions));
-        let channel = keys.channel();
-        let subscription = subscribe(&link, &channel).await.map_err(|error| refused(&error))?;
+        let subscription =
+            subscribe(&link, &keys.channel()).await.map_err(|error| refused(&error))?;
         let queues = usize::try_from(partitions).unwrap_or(usize::MAX);
         let engine = Engine::new(runtime, call_timeout, queues);
         let ownership = Ownership::default();
-        let follows = link.clone();
         let damaged = Damaged::default();
         let operations = Arc::new(Operations {
             link,
@@ -222,9 +222,8 @@ impl Redis {
             identity,
             damaged,
         });
-        let subscriber: Arc<dyn Subscriber> = Arc::<Operations>::clone(&operations);
         let (opened, listens) =
-            (Arc::clone(&operations), listen(follows, channel, subscription, subscriber));
+            (Arc::clone(&operations), listen(Arc::clone(&operations), Some(subscription)));
         let listening = async move {
             join(listens, opened.keep_open()).await;
         };

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::bytes::{self, Stored};
+use super::bytes::Stored;
 use super::operation::Operation;
 use super::operations::{Operations, read, unexpected_reply};
 use crate::error::DurableError;
@@ -137,7 +137,7 @@ impl Operations {
                 // The repetition continues without this delivery, unless its rule was the reason.
                 let clear = u64::from(reason != DeadReason::Rule);
                 let operation = planned(operation.text(b"dead"), next).text(error.as_bytes());
-                let operation = operation.number(bytes::reason(reason)).number(clear);
+                let operation = operation.number(reason.number().into()).number(clear);
                 if trims { operation.number(bounds.most).number(bounds.age) } else { operation }
             }
         };

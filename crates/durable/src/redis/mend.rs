@@ -9,13 +9,13 @@
 use super::bytes::{self, Stored};
 use super::keys::{BUCKETS, Location};
 use super::operations::{Operations, ScriptCall, text};
-use super::pubsub::Subscriber;
 use crate::error::DurableError;
 use crate::model::check::{Checked, Cursor, Finding, FoundLeases, LeaseCounter};
 use crate::model::clock::{LATEST, Millis};
 use crate::model::key::Key;
 use crate::model::record::PARKED;
 use crate::store::MAX_LIST_BYTES;
+use crate::store::remote::notices::Listener;
 use crate::store::remote::retry::RetryPolicy;
 use std::sync::Arc;
 

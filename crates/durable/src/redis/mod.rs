@@ -53,21 +53,13 @@ mod tls;
 mod update;
 
 use crate::error::DurableError;
-use crate::model::bounds::LetterBounds;
-use crate::model::check::{Checked, Cursor};
-use crate::model::clock::Millis;
 use crate::model::condition::Condition;
-use crate::model::durability::Durability;
-use crate::model::event::Event;
-use crate::model::key::{Key, Page};
+use crate::model::key::Key;
 use crate::model::options::Existing;
-use crate::model::record::{Dead, Record};
-use crate::model::stats::Counts;
 use crate::store::remote::store::{RemoteStore, common};
-use crate::store::window::Window;
 use crate::store::{
-    Answer, AnyStore, Cancelled, Due, Finish, Finished, Found, Insert, Inserted, Leasing, Letters,
-    Renewed, Stalled, Store,
+    Answer, AnyStore, Cancelled, Due, Finish, Finished, Insert, Inserted, Leasing, Renewed,
+    Stalled, Store,
 };
 use operations::Operations;
 pub use options::RedisOptions;

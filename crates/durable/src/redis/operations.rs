@@ -11,12 +11,10 @@ use super::keys::{BUCKETS, Keys, LATER, Location, OWN, long_field, slice};
 use super::link::{self, Link};
 use super::node::Connection;
 use super::operation::Operation;
-use super::pubsub::Subscriber;
 use super::scripts::Scripts;
 use crate::error::DurableError;
 use crate::model::bounds::LetterBounds;
 use crate::model::clock::{LATEST, Millis, StoreClock, present, system};
-use crate::model::event::Event;
 use crate::model::key::Change;
 use crate::model::options::Existing;
 use crate::model::record::Record;
@@ -138,7 +136,7 @@ impl Operations {
     }
 
     /// Notifies the workers of this process of a key, in addition to its notice.
-    fn notify(&self, id: &str, due: Millis) {
+    pub(super) fn notify(&self, id: &str, due: Millis) {
         let Location { partition, .. } = self.keys.location(id);
         self.idle.notice(partition, due);
         self.ownership
@@ -174,15 +172,14 @@ impl Operations {
         found: Option<&[u8]>,
     ) -> Answer<Inserted> {
         let Insert { id, payload, due, existing, settings, .. } = timer;
-        let existing: &[u8] = match existing {
-            Existing::Keep => b"keep",
-            Existing::Replace => b"replace",
-            Existing::Refuse | Existing::Update => b"refuse",
+        let existing = match existing {
+            Existing::Update => Existing::Refuse,
+            existing => existing,
         };
         let time = known(due);
         let Encoded { record, payload, .. } =
             bytes::resting(&id, &settings, time, time, "", &payload);
-        let operation = self.of_id("insert", &id).text(existing).due(due);
+        let operation = self.of_id("insert", &id).text(existing.word().as_bytes()).due(due);
         let operation = match due {
             Due::At(time) | Due::ByRule(time) => operation.number(slice(time)),
             Due::After(_) => operation.text(b""),
@@ -325,29 +322,5 @@ impl Operations {
         self.damaged.remove(&id);
         let discarded = |_: &Self, answer, _| Ok(read::<u8>(answer)? == 1);
         self.change(RetryPolicy::Caller, operation, discarded).await
-    }
-}
-
-impl Subscriber for Operations {
-    fn subscription(&self, stands: bool) {
-        self.ownership.tell(if stands { &Event::NoticesRestored } else { &Event::NoticesLost });
-    }
-
-    fn key_added(&self, due: Millis, id: &str) {
-        self.notify(id, due);
-    }
-
-    fn worker_left(&self) {
-        self.ownership.request_checks();
-    }
-
-    fn notices_lost(&self) {
-        self.idle.forget();
-        self.ownership.invalidate();
-    }
-
-    fn unsubscribed(&self) {
-        self.idle.forget();
-        self.ownership.reload();
     }
 }

@@ -34,6 +34,7 @@
 
 pub(crate) mod error;
 pub(crate) mod host;
+pub(crate) mod notices;
 pub(crate) mod queue;
 pub(crate) mod request;
 pub(crate) mod retry;

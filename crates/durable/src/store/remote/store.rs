@@ -90,41 +90,57 @@ macro_rules! asked {
 macro_rules! common {
     () => {
         $crate::store::remote::store::asked! {
-            fn durability() -> Durability;
-            fn now() -> Millis;
+            fn durability() -> $crate::model::durability::Durability;
+            fn now() -> $crate::model::clock::Millis;
             fn pause(pauses: bool) -> ();
             fn is_paused() -> bool;
-            fn get[id]() -> Option<Record>;
-            fn find(from: Key, until: Millis, limit: usize) -> Found;
+            fn get[id]() -> Option<$crate::model::record::Record>;
             fn len() -> (u64, u64);
-            fn dead(letters: Letters, limit: usize) -> Vec<(u64, Dead)>;
-            fn letter_ages(after: Option<u64>, limit: usize) -> Vec<(u64, Millis)>;
+            fn letter(number: u64) -> Option<$crate::model::record::Dead>;
             fn redrive(number: u64) -> bool;
-            fn letter(number: u64) -> Option<Dead>;
             fn discard[id]() -> bool;
-            fn copy_timers(timers: Vec<(String, Record)>) -> ();
-            fn copy_letters(letters: Vec<Dead>) -> ();
-            fn check(from: Cursor) -> Checked;
+            fn copy_timers(timers: Vec<(String, $crate::model::record::Record)>) -> ();
+            fn copy_letters(letters: Vec<$crate::model::record::Dead>) -> ();
+            fn check(from: $crate::model::check::Cursor) -> $crate::model::check::Checked;
             fn repair() -> ();
+            fn letter_ages(
+                after: Option<u64>, limit: usize
+            ) -> Vec<(u64, $crate::model::clock::Millis)>;
+            fn dead(
+                letters: $crate::store::Letters, limit: usize
+            ) -> Vec<(u64, $crate::model::record::Dead)>;
+            fn find(
+                from: $crate::model::key::Key, until: $crate::model::clock::Millis, limit: usize
+            ) -> $crate::store::Found;
         }
 
-        fn list(&self, after: Option<&str>, limit: usize) -> Answer<Vec<(String, Record)>> {
+        fn list(
+            &self,
+            after: Option<&str>,
+            limit: usize,
+        ) -> Answer<Vec<(String, $crate::model::record::Record)>> {
             let after = after.map(str::to_owned);
             self.0.ask(move |operations| async move { operations.list(after, limit).await })
         }
 
-        fn stats(&self, _from: Key) -> Answer<Counts> {
+        fn stats(&self, _from: $crate::model::key::Key) -> Answer<$crate::model::stats::Counts> {
             self.0.ask(|operations| async move { operations.stats().await })
         }
 
-        fn join(&self, window: &Arc<Window>) -> u64 {
+        fn join(&self, window: &std::sync::Arc<$crate::store::window::Window>) -> u64 {
             let worker = fastrand::u64(..);
             self.0.operations.ownership.join(worker, window);
             worker
         }
 
         // A worker that has left must not send a heartbeat any more.
-        fn load(&self, worker: u64, from: Key, until: Millis, limit: usize) -> Answer<Page> {
+        fn load(
+            &self,
+            worker: u64,
+            from: $crate::model::key::Key,
+            until: $crate::model::clock::Millis,
+            limit: usize,
+        ) -> Answer<$crate::model::key::Page> {
             self.0.ask_while_wanted(move |operations| async move {
                 operations.load(worker, from, until, limit).await
             })
@@ -135,11 +151,11 @@ macro_rules! common {
             self.0.ask(move |operations| async move { operations.leave(worker).await })
         }
 
-        fn take_events(&self, worker: u64) -> Vec<Event> {
+        fn take_events(&self, worker: u64) -> Vec<$crate::model::event::Event> {
             self.0.operations.ownership.take_events(worker)
         }
 
-        fn letter_bounds(&self) -> LetterBounds {
+        fn letter_bounds(&self) -> $crate::model::bounds::LetterBounds {
             self.0.operations.bounds
         }
     };
