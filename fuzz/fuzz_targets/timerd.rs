@@ -41,10 +41,12 @@ impl Api {
             tokio::spawn(connection);
             (service, sender)
         });
+        let mut api = Self { runtime, sender, _service: service };
+        // The history is created when it is first read or written.
+        assert_eq!(api.send("GET", "/v1/runs", b"").0, 200);
         for file in [store.clone(), format!("{store}.history")] {
             std::fs::remove_file(file).expect("it was created");
         }
-        let mut api = Self { runtime, sender, _service: service };
         assert_eq!(api.send("POST", "/v1/pause", b"").0, 200);
         api
     }

@@ -35,6 +35,8 @@ pub mod future;
 pub mod keyed;
 #[path = "../../src/panics.rs"]
 mod panics;
+#[path = "../../crates/durable/src/store/remote/queue.rs"]
+mod queue;
 #[path = "../../src/scheduler/mod.rs"]
 pub mod scheduler;
 #[path = "../../src/sync/mod.rs"]
@@ -82,6 +84,29 @@ pub const HIGH: Geometry = Geometry { level_bits: 4, ..TINY };
 
 /// The length of a tick in the models.
 pub const TICK: Duration = Duration::from_millis(1);
+
+/// The queue of a store's requests, which are numbers here.
+#[allow(missing_debug_implementations, reason = "only models use it")]
+pub struct Requests(queue::Queue<u64>);
+
+impl Default for Requests {
+    fn default() -> Self {
+        Self(queue::Queue::new(0))
+    }
+}
+
+impl Requests {
+    /// Adds a request. Returns `true` if the caller has to send what waits.
+    pub fn push(&self, request: u64) -> bool {
+        self.0.push(request)
+    }
+
+    /// Takes the next batch of one request with its number.
+    pub fn take(&self) -> Option<(u64, u64)> {
+        let (number, batch) = self.0.take((1, 1), |_| Some(1))?;
+        Some((number, batch.into_iter().flatten().sum()))
+    }
+}
 
 /// A number that must be dropped exactly once. Loom reports a leak, and a sanitizer reports a
 /// second drop.

@@ -25,6 +25,7 @@ mod next_visit_vs_refile;
 mod page_vs_flag;
 #[cfg(crossbeam_loom)]
 mod page_vs_lookup;
+mod requests;
 mod reset_vs_sweep;
 mod resets_vs_leap;
 mod rest_vs_insert;

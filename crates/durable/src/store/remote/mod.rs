@@ -40,4 +40,6 @@ pub(crate) mod request;
 pub(crate) mod retry;
 pub(crate) mod sender;
 pub(crate) mod store;
+#[cfg(test)]
+mod tests;
 pub(crate) mod trouble;

@@ -75,6 +75,11 @@ impl<T: Transport> Engine<T> {
         Limit::new(&self.host, policy.longest(self.call_timeout))
     }
 
+    /// Returns the queue at a place.
+    pub(crate) fn queue(&self, place: usize) -> &Arc<Queue<RequestOf<T>>> {
+        &self.queues[place]
+    }
+
     /// Adds an operation to a queue, and returns the future of what `read` makes of its reply. If
     /// the future is dropped, the operation is executed and its reply is read, unless it is to be
     /// skipped and was not sent yet.
@@ -91,7 +96,7 @@ impl<T: Transport> Engine<T> {
         F: FnOnce(T::Reply) -> Result<R, DurableError> + Send + Sync + 'static,
     {
         let (request, answer) = Request::new(operation, limit, skip_if_dropped, read);
-        let queue = &transport.engine().queues[place];
+        let queue = transport.engine().queue(place);
         if queue.push(request) {
             Sender::start(transport, queue);
         }
