@@ -2,9 +2,9 @@
 //! call of `scripts/batch.lua`.
 //!
 //! Each operation is atomic by itself. The script keeps no reply to a batch that changed nothing,
-//! unless a copy of the batch, or of an abandoned batch, may still be in flight. That copy must then
-//! be rejected as late, whatever others have changed meanwhile. An operation whose key is moving to
-//! another node was not executed, and joins the end of its queue.
+//! unless a copy of the batch, or of an abandoned batch, may still be in flight. That copy must
+//! then be rejected as late, whatever others have changed meanwhile. An operation whose key is
+//! moving to another node was not executed, and joins the end of its queue.
 
 #![forbid(unsafe_code)]
 
