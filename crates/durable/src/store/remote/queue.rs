@@ -120,7 +120,7 @@ pub(crate) fn process_number() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(modelled)))]
 mod tests {
     use super::*;
 
