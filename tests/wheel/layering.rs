@@ -22,7 +22,7 @@ const ROOMS: [&[&str]; 8] = [
 
 /// The groups of modules of `durable`, in the same way.
 const ROOMS_OF_DURABLE: [&[&str]; 7] = [
-    &["panics", "error"],
+    &["panics", "error", "sync"],
     &["model"],
     &["store"],
     &["embedded", "postgres", "redis"],

@@ -72,6 +72,8 @@ mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
 mod store;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod sync;
 #[cfg(feature = "text")]
 pub mod text;
 

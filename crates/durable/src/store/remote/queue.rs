@@ -7,12 +7,9 @@
 #![forbid(unsafe_code)]
 
 use crate::panics::ignore_poison;
-#[cfg(modelled)]
-use crate::sync::{ModelledGuard as MutexGuard, ModelledMutex as Mutex};
+use crate::sync::{ModelledGuard, ModelledMutex};
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
-#[cfg(not(modelled))]
-use std::sync::{Mutex, MutexGuard};
 
 /// Requests of type `R` that wait for their batch.
 pub(crate) struct Queue<R> {
@@ -20,7 +17,7 @@ pub(crate) struct Queue<R> {
     pub(crate) place: usize,
     /// The number of this queue among the users of the store.
     pub(crate) process: u64,
-    waiting: Mutex<Waiting<R>>,
+    waiting: ModelledMutex<Waiting<R>>,
 }
 
 struct Waiting<R> {
@@ -36,7 +33,7 @@ struct Waiting<R> {
 impl<R> Queue<R> {
     pub(crate) fn new(place: usize) -> Self {
         let (requests, sending, batches, ambiguous) = (VecDeque::new(), false, 0, false);
-        let waiting = Mutex::new(Waiting { requests, sending, batches, ambiguous });
+        let waiting = ModelledMutex::new(Waiting { requests, sending, batches, ambiguous });
         Self { place, process: process_number(), waiting }
     }
 
@@ -109,7 +106,7 @@ impl<R> Queue<R> {
         drop(requests);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting<R>> {
+    fn lock(&self) -> ModelledGuard<'_, Waiting<R>> {
         ignore_poison(self.waiting.lock())
     }
 }
@@ -118,19 +115,4 @@ impl<R> Queue<R> {
 /// a fork, and numbers must differ.
 pub(crate) fn process_number() -> u64 {
     RandomState::new().hash_one(std::process::id())
-}
-
-#[cfg(all(test, not(modelled)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_two_have_the_same_number() {
-        let number = || {
-            // As after a fork, which copies the state of each generator.
-            fastrand::seed(7);
-            process_number()
-        };
-        assert_ne!(number(), number());
-    }
 }

@@ -6,7 +6,7 @@
 use crate::error::DurableError;
 use crate::panics::ignore_poison;
 use crate::store::remote::error::{Kind, RequestError};
-use crate::store::remote::queue::Queue;
+use crate::store::remote::queue::{Queue, process_number};
 use crate::store::remote::retry::{Limit, RetryPolicy, retry};
 use crate::store::remote::sender::{Batch, Engine, Replies, RequestOf, Transport};
 use futures_util::future::{FutureExt, join};
@@ -427,4 +427,14 @@ fn a_limit_that_has_not_begun_does_not_end() {
         bench.time(limit.within(bench.runtime.handle(), slow, silence)),
         (Ok(()), 100 * CALL)
     );
+}
+
+#[test]
+fn no_two_queues_have_the_same_number() {
+    let number = || {
+        // As after a fork, which copies the state of each generator.
+        fastrand::seed(7);
+        process_number()
+    };
+    assert_ne!(number(), number());
 }
