@@ -332,6 +332,11 @@ fn each_thing_outside_has_one_door() {
     };
     let sources: Vec<(String, String)> = CRATES[..2].iter().flat_map(named).collect();
     let mut unused: BTreeSet<&str> = doors.iter().flat_map(|(_, files)| *files).copied().collect();
+    let [_, (cache, prefix), ..] = CRATES;
+    // If this crate was unpacked alone, the other crate is missing.
+    if !workspace().join(cache).exists() {
+        unused.retain(|file| !file.starts_with(prefix));
+    }
     for (thing, files) in doors {
         for (name, _) in sources.iter().filter(|(_, code)| code.contains(thing)) {
             assert!(files.contains(&name.as_str()), "{name} names {thing}");
