@@ -328,8 +328,8 @@ impl StoreArguments {
             }
             Address::Postgres { url, name } => {
                 let options = self.in_postgres(name).store(store);
-                let options = match self.certificates()? {
-                    Some(certificates) => options.tls(certificates.into()),
+                let options = match self.tls()? {
+                    Some(tls) => options.tls(tls),
                     None => options,
                 };
                 return DurableTimers::spawn(Postgres::connect(url, options).await?);
@@ -339,8 +339,8 @@ impl StoreArguments {
                 (servers, partitions.map_or(options.clone(), |number| options.partitions(number)))
             }
         };
-        let options = match self.certificates()? {
-            Some(certificates) => options.tls(certificates.into()),
+        let options = match self.tls()? {
+            Some(tls) => options.tls(tls),
             None => options,
         };
         let store = match servers {
@@ -371,44 +371,19 @@ impl StoreArguments {
     /// # Errors
     ///
     /// Fails if a file cannot be read.
-    pub fn certificates(&self) -> Result<Option<Certificates>, DurableError> {
-        if self.tls_authority.is_none() && self.tls_certificate.is_none() {
+    pub fn tls(&self) -> Result<Option<Tls>, DurableError> {
+        let Self { tls_authority, tls_certificate, tls_key, .. } = self;
+        if tls_authority.is_none() && tls_certificate.is_none() {
             return Ok(None);
         }
-        let client = match (&self.tls_certificate, &self.tls_key) {
-            (Some(certificate), Some(key)) => Some((read(certificate)?, read(key)?)),
-            _ => None,
-        };
-        Ok(Some(Certificates {
-            authority: self.tls_authority.as_ref().map(read).transpose()?,
-            client,
-        }))
-    }
-}
-
-/// The certificates for TLS, in PEM.
-#[derive(Clone)]
-pub struct Certificates {
-    /// The authorities that are trusted instead of the platform's.
-    pub authority: Option<Vec<u8>>,
-    /// The client certificate and its private key.
-    pub client: Option<(Vec<u8>, Vec<u8>)>,
-}
-
-/// Shows which fields are set, without their contents.
-impl fmt::Debug for Certificates {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Certificates")
-            .field("authority", &self.authority.is_some())
-            .field("client", &self.client.is_some())
-            .finish()
-    }
-}
-
-impl From<Certificates> for Tls {
-    fn from(Certificates { authority, client }: Certificates) -> Self {
-        let tls = authority.into_iter().fold(Self::new(), Self::authority);
-        client.into_iter().fold(tls, |tls, (sent, key)| tls.client_certificate(sent, key))
+        let mut tls = Tls::new();
+        if let (Some(certificate), Some(key)) = (tls_certificate, tls_key) {
+            tls = tls.client_certificate(read(certificate)?, read(key)?);
+        }
+        if let Some(authority) = tls_authority {
+            tls = tls.authority(read(authority)?);
+        }
+        Ok(Some(tls))
     }
 }
 

@@ -44,9 +44,7 @@ mod switch;
 mod time;
 mod view;
 
-pub use address::{
-    Address, AddressError, AddressText, Certificates, Opening, Servers, StoreArguments,
-};
+pub use address::{Address, AddressError, AddressText, Opening, Servers, StoreArguments};
 pub use error::TextError;
 pub use output::{counted, printable};
 pub use settings::{ExistingName, Settings, SettingsError};

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tourbillon_durable::__internals::{Sentinels, certificates};
 use tourbillon_durable::Tls;
-use tourbillon_durable::text::{Certificates, Servers};
+use tourbillon_durable::text::Servers;
 
 /// How long the server may take to reply to a batch. The client's default is half a second, which a
 /// busy server may need for a thousand runs.
@@ -30,11 +30,7 @@ pub(super) enum Link {
 }
 
 impl Link {
-    pub(super) async fn connect(
-        servers: &Servers,
-        tls: Option<Certificates>,
-    ) -> Result<Self, HistoryError> {
-        let tls = tls.map(Tls::from);
+    pub(super) async fn connect(servers: &Servers, tls: Option<Tls>) -> Result<Self, HistoryError> {
         match servers {
             Servers::Sentinel { master, sentinels } => {
                 let info = master.as_str().into_connection_info().map_err(HistoryError::of)?;

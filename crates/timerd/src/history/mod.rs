@@ -51,8 +51,8 @@ pub(crate) fn open(
             let (store, servers, name) = (store.clone(), servers.clone(), name.clone());
             let bounds = bounds.clone();
             Box::pin(async move {
-                let certificates = store.certificates().map_err(HistoryError::of)?;
-                let link = Link::connect(&servers, certificates).await?;
+                let tls = store.tls().map_err(HistoryError::of)?;
+                let link = Link::connect(&servers, tls).await?;
                 Ok(Arc::new(RedisHistory::new(link, &name, bounds)) as Arc<dyn History>)
             })
         })),
@@ -60,8 +60,8 @@ pub(crate) fn open(
             let (store, url, name) = (store.clone(), url.clone(), name.clone());
             let bounds = bounds.clone();
             Box::pin(async move {
-                let certificates = store.certificates().map_err(HistoryError::of)?;
-                let history = PostgresHistory::connect(&url, &name, certificates, bounds).await?;
+                let tls = store.tls().map_err(HistoryError::of)?;
+                let history = PostgresHistory::connect(&url, &name, tls, bounds).await?;
                 Ok(Arc::new(history) as Arc<dyn History>)
             })
         })),

@@ -11,7 +11,6 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{Config, Error};
 use tourbillon_durable::__internals::Connector;
 use tourbillon_durable::Tls;
-use tourbillon_durable::text::Certificates;
 
 /// The number of connections. One of them writes.
 const CONNECTIONS: usize = 2;
@@ -31,7 +30,7 @@ impl PostgresHistory {
     pub(super) async fn connect(
         url: &str,
         name: &str,
-        certificates: Option<Certificates>,
+        tls: Option<Tls>,
         bounds: HistoryBounds,
     ) -> Result<Self, HistoryError> {
         let mut config: Config = url.parse().map_err(HistoryError::of)?;
@@ -41,7 +40,6 @@ impl PostgresHistory {
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(REPLY_TIMEOUT);
         }
-        let tls = certificates.map(Tls::from);
         let connector = Connector::new(&mut config, tls.as_ref()).map_err(HistoryError::of)?;
         let manager = Manager::from_connect(config, connector, ManagerConfig::default());
         let pool = Pool::builder(manager).max_size(CONNECTIONS);
