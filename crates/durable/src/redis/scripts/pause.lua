@@ -19,7 +19,7 @@ local function pause(id, bucket, pauses)
   return {1, due}
 end
 
--- Pauses the partition, in which no lease is granted then, or resumes it (D12).
+-- Pauses the partition, so that it grants no lease, or resumes it (D12).
 --
 -- pauses: '1' or ''
 -- returns 1

@@ -30,7 +30,7 @@
 //!
 //! **Callers that timed out** have received the last reason why there was no reply. Their
 //! operations are left out of a resend. **Dropped futures** have no effect, and the operation is
-//! executed, unless it is one that must not be, such as the request of a lease.
+//! executed. Only operations such as the request of a lease are skipped if they were not sent yet.
 
 pub(crate) mod error;
 pub(crate) mod host;

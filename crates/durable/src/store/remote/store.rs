@@ -76,7 +76,7 @@ impl<T> Drop for RemoteStore<T> {
 }
 
 /// Implements methods by the methods of the same names of the operations, which run even if their
-/// callers have gone. The argument in brackets is a text, of which the operation gets a copy.
+/// callers have gone. The argument in brackets is a text, and the operation gets a copy of it.
 macro_rules! asked {
     ($(fn $name:ident $([$id:ident])? ($($arg:ident: $type:ty),*) -> $reply:ty;)*) => {$(
         fn $name(&self, $($id: &str,)? $($arg: $type),*) -> Answer<$reply> {

@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep};
 const CALL: Duration = Duration::from_secs(5);
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// What happens to a batch. Without a step, the server executes it and replies at once.
+/// The treatment of a batch. Without a step, the server executes it and replies at once.
 enum Step {
     /// The reply takes this long.
     Late(Duration),
