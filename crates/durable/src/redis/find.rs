@@ -4,8 +4,8 @@
 
 use super::bytes::{self, Stored};
 use super::keys::Location;
-use super::load::merged;
-use super::operations::{Operations, ScriptCall, text};
+use super::operations::{Operations, text};
+use super::pages::{merged, share};
 use crate::error::DurableError;
 use crate::model::clock::Millis;
 use crate::model::key::Key;
@@ -28,16 +28,19 @@ impl Operations {
         limit: usize,
     ) -> Result<Found, DurableError> {
         let partitions = self.keys.partitions();
-        // A partition returns more than its share only if it has more than its share.
-        let share = usize::try_from(partitions).map_or(1, |count| limit * 2 / count + 16);
-        let share = share.min(limit);
-        let pages = (0..partitions).map(|partition| self.find_keys(partition, &from, until, share));
+        let share = share(limit, usize::try_from(partitions).unwrap_or(usize::MAX));
+        let pages = (0..partitions)
+            .map(|partition| self.read_keys(partition, &from, until, share, RetryPolicy::Caller));
         let (mut keys, end) = merged(try_join_all(pages).await?);
         let mut next = end.map(|(time, id)| (time, Arc::from(format!("{id}\0"))));
         if keys.len() > limit {
             next = Some(keys.split_off(limit).swap_remove(0));
         }
-        let mut records = self.fetch(&keys).await?;
+        let wanted = keys.iter().map(|(_, id)| {
+            let Location { partition, bucket } = self.keys.location(id);
+            (partition, vec![text(bucket), id.as_bytes().to_vec()])
+        });
+        let mut records = self.read_shares::<Fields>(&self.scripts.fetch, wanted).await?;
         let mut timers = Vec::new();
         for key in keys {
             let Location { partition, .. } = self.keys.location(&key.1);
@@ -57,49 +60,21 @@ impl Operations {
         Ok(Found { timers, next })
     }
 
-    async fn find_keys(
-        &self,
-        partition: u64,
-        from: &Key,
-        until: Millis,
-        limit: usize,
-    ) -> Result<(Vec<Key>, bool), DurableError> {
-        let args = vec![text(from.0), from.1.as_bytes().to_vec(), text(until), text(limit)];
-        let (script, retry) = (&self.scripts.load, RetryPolicy::Caller);
-        let page = self.call(ScriptCall { script, partition, args, retry }).await?;
-        let (_, more, _, keys): (Millis, u8, i64, Vec<(String, Millis)>) = page;
-        let keys = keys.into_iter().map(|(id, due)| (due, Arc::from(id))).collect();
-        Ok((keys, more == 1))
-    }
-
-    /// Returns records by partition, in the order of the keys. Each partition returns its first
-    /// records up to its share of bytes.
-    async fn fetch(
-        &self,
-        keys: &[Key],
-    ) -> Result<BTreeMap<u64, std::vec::IntoIter<Fields>>, DurableError> {
-        let mut wanted: BTreeMap<u64, Vec<Vec<u8>>> = BTreeMap::new();
-        for (_, id) in keys {
-            let Location { partition, bucket } = self.keys.location(id);
-            let timers = wanted.entry(partition).or_default();
-            timers.extend([text(bucket), id.as_bytes().to_vec()]);
-        }
-        self.read_shares(&self.scripts.fetch, wanted).await
-    }
-
     /// Runs a script that reads up to a number of bytes in some partitions, with the arguments of
-    /// each.
+    /// each. Returns what each of them has read.
     async fn read_shares<T: FromRedisValue>(
         &self,
         script: &Script,
-        wanted: BTreeMap<u64, Vec<Vec<u8>>>,
+        args: impl Iterator<Item = (u64, Vec<Vec<u8>>)>,
     ) -> Result<BTreeMap<u64, std::vec::IntoIter<T>>, DurableError> {
+        let mut wanted: BTreeMap<u64, Vec<Vec<u8>>> = BTreeMap::new();
+        for (partition, args) in args {
+            wanted.entry(partition).or_default().extend(args);
+        }
         let share = MAX_LIST_BYTES / wanted.len().max(1);
         let asked = wanted.into_iter().map(|(partition, mut args)| async move {
             args.insert(0, text(share));
-            let retry = RetryPolicy::Caller;
-            let found = self.call(ScriptCall { script, partition, args, retry }).await?;
-            let found: Vec<T> = found;
+            let found: Vec<T> = self.call(script, partition, &args, RetryPolicy::Caller).await?;
             Ok::<_, DurableError>((partition, found.into_iter()))
         });
         Ok(try_join_all(asked).await?.into_iter().collect())
@@ -154,11 +129,10 @@ impl Operations {
         limit: usize,
     ) -> Result<Vec<(u64, Millis)>, DurableError> {
         let numbers = self.letter_numbers(Letters::After(after), limit).await?;
-        let mut wanted: BTreeMap<u64, Vec<Vec<u8>>> = BTreeMap::new();
-        for number in &numbers {
+        let wanted = numbers.iter().map(|number| {
             let (partition, inner) = self.of_number(*number);
-            wanted.entry(partition).or_default().push(text(inner));
-        }
+            (partition, vec![text(inner)])
+        });
         let mut times = self.read_shares::<i64>(&self.scripts.ages, wanted).await?;
         let mut ages = Vec::new();
         for number in numbers {

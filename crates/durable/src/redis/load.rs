@@ -2,7 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use super::operations::{Operations, ScriptCall, text};
+use super::operations::{Operations, text};
+use super::pages::{PartitionPage, merged, share};
 use crate::error::DurableError;
 use crate::model::clock::Millis;
 use crate::model::key::{Key, Page, first_from};
@@ -31,16 +32,6 @@ const HEAD_START: Duration = Duration::from_millis(100);
 /// The layout, the number of partitions, the number and the pause in the description of a store.
 type Described = (Option<u64>, Option<u64>, Option<u64>, Option<Vec<u8>>);
 
-/// The part of a page that one partition provides.
-struct PartitionLoad {
-    partition: u64,
-    /// The number of notices of the partition before the request.
-    notices: u64,
-    from: Key,
-    until: Millis,
-    limit: usize,
-}
-
 /// Marks a partition as slow to reply to a worker until it is dropped.
 pub(super) struct Stall {
     operations: Arc<Operations>,
@@ -56,26 +47,6 @@ impl Drop for Stall {
 
 fn unreachable<T>(said: &Result<T, DurableError>) -> bool {
     matches!(said, Err(DurableError::Unreachable(_)))
-}
-
-/// Merges pages of partitions, each with `true` if it has more. Returns the keys in order up to the
-/// end of the first page that has more, and that end.
-pub(super) fn merged(pages: Vec<(Vec<Key>, bool)>) -> (Vec<Key>, Option<Key>) {
-    let mut keys = Vec::new();
-    let mut end: Option<Key> = None;
-    for (some, more) in pages {
-        if more {
-            // Beyond its last key, this partition may have keys before the keys of the others.
-            let last = some.last().cloned();
-            end = if end.is_none() { last } else { end.min(last) };
-        }
-        keys.extend(some);
-    }
-    keys.sort_unstable();
-    if let Some(end) = &end {
-        keys.retain(|key| key <= end);
-    }
-    (keys, end)
 }
 
 impl Operations {
@@ -199,21 +170,18 @@ impl Operations {
             let keys = Vec::new();
             return Ok(Page { now, until, keys, more: false, paused: true, misplaced: None });
         }
-        // A partition returns more than its share of a page only if it has more than its share.
-        let share = (limit * 2 / owned.len().max(1) + 16).min(limit);
-        let asked = owned.into_iter().filter_map(|partition| {
-            let notices = self.idle.asked(partition, now, from.0, until)?;
-            let request =
-                PartitionLoad { partition, notices, from: from.clone(), until, limit: share };
-            Some(async move { (partition, self.load_partition(request, RetryPolicy::Probe).await) })
+        let share = share(limit, owned.len());
+        let from = &from;
+        let asked = owned.into_iter().map(|partition| async move {
+            (partition, self.load_partition(partition, now, from, until, share).await)
         });
         let mut pages = Vec::new();
         for (partition, page) in join_all(asked).await {
             if unreachable(&page) {
                 self.miss(worker, partition);
-                continue;
+            } else {
+                pages.extend(page?);
             }
-            pages.push(page?);
         }
         let (mut keys, end) = merged(pages);
         let more = end.is_some() || keys.len() > limit;
@@ -232,13 +200,12 @@ impl Operations {
         else {
             return Ok(Vec::new());
         };
-        let Some(notices) = self.idle.asked(partition, now, 0, until) else {
-            return Ok(Vec::new());
-        };
-        let request =
-            PartitionLoad { partition, notices, from: first_from(0), until, limit: TAKEN_ON };
-        let page = self.load_partition(request, RetryPolicy::Probe).await;
-        if unreachable(&page) { Ok(Vec::new()) } else { Ok(page?.0) }
+        let page = self.load_partition(partition, now, &first_from(0), until, TAKEN_ON).await;
+        if unreachable(&page) {
+            Ok(Vec::new())
+        } else {
+            Ok(page?.map_or(Vec::new(), |page| page.keys))
+        }
     }
 
     /// Continues without a partition, and tries it until it can be read.
@@ -250,12 +217,10 @@ impl Operations {
         tokio::spawn(async move {
             // A worker that has left, as it does when its store is dropped, misses nothing.
             while operations.ownership.has_missed(worker, partition) {
-                // The request belongs to no page, so its number of notices never matches.
-                let notices = u64::MAX;
-                let request =
-                    PartitionLoad { partition, notices, from: first_from(0), until: 0, limit: 1 };
+                let first = first_from(0);
+                let page = operations.read_keys(partition, &first, 0, 1, RetryPolicy::Page).await;
                 // The next page reports any other error.
-                if !unreachable(&operations.load_partition(request, RetryPolicy::Page).await) {
+                if !unreachable(&page) {
                     return operations.ownership.found(worker, partition);
                 }
             }
@@ -274,22 +239,20 @@ impl Operations {
         self.ownership.is_withheld(worker, self.keys.location(id).partition)
     }
 
+    /// Loads keys of a partition, or returns `None` if it can have none in this range.
     async fn load_partition(
         &self,
-        request: PartitionLoad,
-        retry: RetryPolicy,
-    ) -> Result<(Vec<Key>, bool), DurableError> {
-        let PartitionLoad { partition, notices, from, until, limit } = request;
-        let args = vec![text(from.0), from.1.as_bytes().to_vec(), text(until), text(limit)];
-        let script = &self.scripts.load;
-        let call = ScriptCall { script, partition, args, retry };
-        let answer: (Millis, u8, i64, Vec<(String, Millis)>) = self.call(call).await?;
-        let (now, more, beyond, found) = answer;
-        if more == 0 {
-            let beyond = Millis::try_from(beyond).ok();
-            self.idle.page(partition, notices, now, (from.0, until), beyond);
+        partition: u64,
+        now: Millis,
+        from: &Key,
+        until: Millis,
+        limit: usize,
+    ) -> Result<Option<PartitionPage>, DurableError> {
+        let Some(notices) = self.idle.asked(partition, now, from.0, until) else { return Ok(None) };
+        let page = self.read_keys(partition, from, until, limit, RetryPolicy::Probe).await?;
+        if !page.more {
+            self.idle.page(partition, notices, page.now, (from.0, until), page.beyond);
         }
-        let keys = found.into_iter().map(|(id, due)| (due, Arc::from(id))).collect();
-        Ok((keys, more == 1))
+        Ok(Some(page))
     }
 }

@@ -8,10 +8,10 @@
 
 use super::bytes::{self, Stored};
 use super::keys::{BUCKETS, Location};
-use super::operations::{Operations, ScriptCall, text};
+use super::operations::{Operations, text};
 use crate::error::DurableError;
 use crate::model::check::{Checked, Cursor, Finding, FoundLeases, LeaseCounter};
-use crate::model::clock::{LATEST, Millis};
+use crate::model::clock::LATEST;
 use crate::model::key::Key;
 use crate::model::record::PARKED;
 use crate::store::MAX_LIST_BYTES;
@@ -68,9 +68,8 @@ impl Operations {
     /// Corrects the number of leases of a partition, unless leases began or ended meanwhile.
     async fn recount(&self, partition: u64, leases: FoundLeases) -> Result<(), DurableError> {
         let FoundLeases { counter: LeaseCounter { counted, fence }, found, .. } = leases;
-        let args = vec![text(fence), text(counted), text(found)];
-        let (script, retry) = (&self.scripts.recount, RetryPolicy::Caller);
-        let _: u8 = self.call(ScriptCall { script, partition, args, retry }).await?;
+        let args = [text(fence), text(counted), text(found)];
+        let _: u8 = self.call(&self.scripts.recount, partition, &args, RetryPolicy::Caller).await?;
         Ok(())
     }
 
@@ -82,11 +81,8 @@ impl Operations {
         mends: bool,
     ) -> Result<(Checked, Option<Key>), DurableError> {
         let args = [text(bucket), text(BUCKETS), text(STEP), text(MAX_LIST_BYTES), word(mends)];
-        let script = &self.scripts.records;
-        let call =
-            ScriptCall { script, partition, args: args.to_vec(), retry: RetryPolicy::Caller };
         let (next, leased, counted, fence, found): (i64, u64, i64, u64, Vec<Looked>) =
-            self.call(call).await?;
+            self.call(&self.scripts.records, partition, &args, RetryPolicy::Caller).await?;
         let counter = Some(LeaseCounter { counted, fence });
         let timers = found.len() as u64;
         let mut checked = Checked { timers, leased, counter, ..Checked::default() };
@@ -109,23 +105,19 @@ impl Operations {
         from: Key,
         mends: bool,
     ) -> Result<(Checked, Option<Key>), DurableError> {
-        let (script, retry) = (&self.scripts.load, RetryPolicy::Caller);
-        let args =
-            vec![text(from.0), from.1.as_bytes().to_vec(), text(PARKED + LATEST), text(STEP)];
-        let page = self.call(ScriptCall { script, partition, args, retry }).await?;
-        let (_, more, _, keys): (Millis, u8, i64, Vec<(String, Millis)>) = page;
+        let retry = RetryPolicy::Caller;
+        let page = self.read_keys(partition, &from, PARKED + LATEST, STEP, retry).await?;
         let mut args = vec![word(mends)];
-        for (id, due) in &keys {
+        for (due, id) in &page.keys {
             let Location { bucket, .. } = self.keys.location(id);
             args.extend([text(bucket), id.as_bytes().to_vec(), text(due)]);
         }
-        let script = &self.scripts.strays;
-        let strays: Vec<u8> = self.call(ScriptCall { script, partition, args, retry }).await?;
-        let found = keys.iter().zip(strays).filter(|(_, stray)| *stray == 1);
-        let findings = found.map(|((id, due), _)| Finding::stray(*due, id)).collect();
-        let last = keys.last().filter(|_| more == 1);
-        let next = last.map(|(id, due)| (*due, Arc::from(format!("{id}\0"))));
-        Ok((Checked { keys: keys.len() as u64, findings, ..Checked::default() }, next))
+        let strays: Vec<u8> = self.call(&self.scripts.strays, partition, &args, retry).await?;
+        let found = page.keys.iter().zip(strays).filter(|(_, stray)| *stray == 1);
+        let findings = found.map(|((due, id), _)| Finding::stray(*due, id)).collect();
+        let last = page.keys.last().filter(|_| page.more);
+        let next = last.map(|(due, id)| (*due, Arc::from(format!("{id}\0"))));
+        Ok((Checked { keys: page.keys.len() as u64, findings, ..Checked::default() }, next))
     }
 }
 

@@ -41,6 +41,7 @@ mod node;
 mod operation;
 mod operations;
 mod options;
+mod pages;
 mod pause;
 mod pubsub;
 mod reopen;

@@ -39,14 +39,6 @@ pub(super) struct Operations {
     pub(super) damaged: Damaged,
 }
 
-/// A script with the keys and arguments that not all scripts have.
-pub(super) struct ScriptCall<'a> {
-    pub(super) script: &'a Script,
-    pub(super) partition: u64,
-    pub(super) args: Vec<Vec<u8>>,
-    pub(super) retry: RetryPolicy,
-}
-
 pub(super) fn text(value: impl ToString) -> Vec<u8> {
     value.to_string().into_bytes()
 }
@@ -72,13 +64,16 @@ pub(super) fn known(due: Due) -> Millis {
 }
 
 impl Operations {
+    /// Runs a script on a partition, outside of a batch. It must be idempotent.
     pub(super) async fn call<T: FromRedisValue>(
         &self,
-        call: ScriptCall<'_>,
+        script: &Script,
+        partition: u64,
+        args: &[Vec<u8>],
+        retry: RetryPolicy,
     ) -> Result<T, DurableError> {
-        let ScriptCall { script, partition, args, retry } = call;
         let (keys, prefix) = (self.keys.common(partition), self.keys.prefix(partition));
-        self.run(script, &keys, &prefix, &args, retry).await
+        self.run(script, &keys, &prefix, args, retry).await
     }
 
     /// Runs a script outside of a batch. It must be idempotent.
@@ -159,8 +154,7 @@ impl Operations {
         if let Some(clock) = &self.clock {
             return Ok(present(clock.now()));
         }
-        let script = &self.scripts.now;
-        self.call(ScriptCall { script, partition, args: Vec::new(), retry }).await
+        self.call(&self.scripts.now, partition, &[], retry).await
     }
 
     /// Inserts a timer. An update refuses an id that exists, because the existing record has to be
@@ -274,12 +268,11 @@ impl Operations {
         for partition in start..self.keys.partitions() {
             let from = after.as_ref().filter(|(location, _)| location.partition == partition);
             let bucket = from.map_or(0, |(location, _)| location.bucket);
-            let (script, retry) = (&self.scripts.list, RetryPolicy::Caller);
             let enough = [text(limit - list.len()), text(MAX_LIST_BYTES - length)];
             let args = [&[text(bucket), text(BUCKETS)][..], &enough].concat();
-            let call = ScriptCall { script, partition, args, retry };
             type Timers = Vec<(String, Vec<u8>, Vec<u8>, Vec<u8>)>;
-            let (more, found): (u8, Timers) = self.call(call).await?;
+            let (more, found): (u8, Timers) =
+                self.call(&self.scripts.list, partition, &args, RetryPolicy::Caller).await?;
             let found = found.into_iter().map(|(id, record, payload, next)| {
                 ((self.keys.location(&id), id), Stored { record, payload, next })
             });

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::operations::{Operations, ScriptCall};
+use super::operations::Operations;
 use crate::error::DurableError;
 use crate::model::clock::Millis;
 use crate::model::stats::Counts;
@@ -17,8 +17,8 @@ impl Operations {
     pub(super) async fn stats(&self) -> Result<Counts, DurableError> {
         let paused = self.is_paused().await?;
         let each = (0..self.keys.partitions()).map(|partition| async move {
-            let (script, args, retry) = (&self.scripts.stats, Vec::new(), RetryPolicy::Caller);
-            let counted: Counted = self.call(ScriptCall { script, partition, args, retry }).await?;
+            let counted: Counted =
+                self.call(&self.scripts.stats, partition, &[], RetryPolicy::Caller).await?;
             let (now, timers, leased, overdue, oldest, parked, dead) = counted;
             let (oldest, next) = (Millis::try_from(oldest).ok(), None);
             Ok::<_, DurableError>(Counts {
