@@ -84,6 +84,22 @@ pub(crate) struct Record {
 pub(crate) const PARKED: Millis = 1 << 48;
 
 impl Record {
+    /// Returns a timer that rests, is not paused, and has had no attempt.
+    pub(crate) fn resting(due: Millis, settings: Settings, payload: Vec<u8>) -> Self {
+        Self {
+            fence: None,
+            cancelled: false,
+            paused: false,
+            due,
+            planned: due,
+            attempt: 0,
+            settings,
+            error: String::new(),
+            payload,
+            next: None,
+        }
+    }
+
     /// Returns the time in the key of the timer in the index. A paused timer that rests is parked
     /// behind all other timers, in the order of due times.
     pub(crate) fn indexed(&self) -> Millis {

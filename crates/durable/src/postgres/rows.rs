@@ -232,33 +232,13 @@ impl<'a> Reader<'a> {
         let attempt = u32::try_from(self.number()?).unwrap_or(u32::MAX);
         let error = self.next()?;
         let (settings, payload) = self.body()?;
-        let mut record = Record {
-            fence,
-            cancelled,
-            paused,
-            due,
-            planned,
-            attempt,
-            settings,
-            error,
-            payload,
-            next: None,
-        };
+        let resting = Record::resting(due, settings, payload);
+        let mut record = Record { fence, cancelled, paused, planned, attempt, error, ..resting };
         if let Some(due) = self.optional()? {
             let planned = self.number()?;
             let (settings, payload) = self.body()?;
-            record.next = Some(Box::new(Record {
-                fence: None,
-                cancelled: false,
-                paused: false,
-                due,
-                planned,
-                attempt: 0,
-                settings,
-                error: String::new(),
-                payload,
-                next: None,
-            }));
+            let next = Record { planned, ..Record::resting(due, settings, payload) };
+            record.next = Some(Box::new(next));
         }
         Some(record)
     }
@@ -338,13 +318,10 @@ pub(super) fn letter(row: &Row, address: &str) -> Option<(u64, Result<Dead, Dura
 fn dead(reader: &mut Reader<'_>) -> Option<Dead> {
     let (id, died) = (reader.next()?, reader.number()?);
     let reason = DeadReason::of_number(reader.next::<i16>()?)?;
-    let (due, planned): (Millis, Millis) = (reader.number()?, reader.number()?);
+    let (due, planned) = (reader.number()?, reader.number()?);
     let attempt = u32::try_from(reader.number()?).unwrap_or(u32::MAX);
     let error = reader.next()?;
     let (settings, payload) = reader.body()?;
-    let (fence, next) = (None, None);
-    let (cancelled, paused) = (false, false);
-    let record =
-        Record { fence, cancelled, paused, due, planned, attempt, settings, error, payload, next };
+    let record = Record { planned, attempt, error, ..Record::resting(due, settings, payload) };
     Some(Dead { id, died, reason, record })
 }

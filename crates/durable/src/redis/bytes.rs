@@ -25,7 +25,7 @@
 #![forbid(unsafe_code)]
 
 use crate::model::backoff::Backoff;
-use crate::model::clock::{Millis, whole_millis};
+use crate::model::clock::whole_millis;
 use crate::model::record::{Dead, DeadReason, Reader, Record, Settings, sum};
 use crate::model::rule::Rule;
 use std::time::Duration;
@@ -88,60 +88,48 @@ pub(super) struct Encoded<'a> {
     pub(super) next: &'a [u8],
 }
 
-/// Encodes a record that rests, is not paused, and has had no attempt.
-pub(super) fn resting<'a>(
-    id: &str,
-    settings: &Settings,
-    due: Millis,
-    planned: Millis,
-    error: &str,
-    payload: &'a [u8],
-) -> Encoded<'a> {
-    let flags = repeats(settings) | long(payload);
-    let head = Head { flags, due, planned, fence: 0, attempt: 0 };
-    let record = whole(id, &head, settings, error, &[], payload);
-    Encoded { record, payload: apart(payload), next: &[] }
-}
-
 /// Encodes a record.
 pub(super) fn encode<'a>(id: &str, record: &'a Record) -> Encoded<'a> {
-    let Record { due, planned, attempt, settings, error, payload, .. } = record;
-    let (due, planned, attempt) = (*due, *planned, *attempt);
+    let Record { settings, error, payload, .. } = record;
+    let is_long = payload.len() > MAX_INLINE_BYTES;
     let next = record.next.as_ref().map(|next| encode(id, next));
-    let cancelled = (record.cancelled, CANCELLED);
-    let flags = [(record.next.is_some(), NEXT), cancelled, (record.paused, PAUSED)];
-    let flags = repeats(settings) | set(&flags) | long(payload);
-    let head = Head { flags, due, planned, fence: record.fence.unwrap_or(0), attempt };
-    let after = next.as_ref().map_or(&[][..], |next| &next.record);
-    let record = whole(id, &head, settings, error, after, payload);
-    Encoded { record, payload: apart(payload), next: next.map_or(&[], |next| next.payload) }
-}
-
-/// The fields of a head that do not come from the settings.
-struct Head {
-    flags: u8,
-    due: Millis,
-    planned: Millis,
-    fence: u64,
-    attempt: u32,
-}
-
-fn repeats(settings: &Settings) -> u8 {
-    settings.rule.as_ref().map_or(0, |_| REPEATS)
-}
-
-fn is_long(payload: &[u8]) -> bool {
-    payload.len() > MAX_INLINE_BYTES
-}
-
-/// Returns the flag of a long payload, if it is one.
-fn long(payload: &[u8]) -> u8 {
-    if is_long(payload) { LONG } else { 0 }
-}
-
-/// Returns the payload if it is long.
-fn apart(payload: &[u8]) -> &[u8] {
-    if is_long(payload) { payload } else { &[] }
+    let flags = [
+        (settings.rule.is_some(), REPEATS),
+        (next.is_some(), NEXT),
+        (record.cancelled, CANCELLED),
+        (record.paused, PAUSED),
+        (is_long, LONG),
+    ];
+    let mut bytes = Vec::with_capacity(64 + error.len() + payload.len().min(MAX_INLINE_BYTES));
+    bytes.extend([LAYOUT, set(&flags)]);
+    let (fence, attempt) = (record.fence.unwrap_or(0), u64::from(record.attempt));
+    let length = error.len() as u64;
+    for (number, size) in [
+        (record.due, 6),
+        (record.planned, 6),
+        (fence, 6),
+        (attempt, 4),
+        (settings.lease, 4),
+        (length, 2),
+    ] {
+        bytes.extend(&number.to_le_bytes()[..size]);
+    }
+    bytes.extend(error.as_bytes());
+    if let Some(next) = &next {
+        bytes.extend(&(next.record.len() as u64).to_le_bytes()[..4]);
+        bytes.extend(&next.record);
+    }
+    let begin = bytes.len();
+    bytes.extend([0; 4]);
+    encode_settings(&mut bytes, settings, is_long);
+    match is_long {
+        true => bytes.extend(sum(id, payload).to_le_bytes()),
+        false => bytes.extend(payload),
+    }
+    let sum = sum(id, &bytes[begin + 4..]);
+    bytes[begin..begin + 4].copy_from_slice(&sum.to_le_bytes());
+    let payload = if is_long { &payload[..] } else { &[] };
+    Encoded { record: bytes, payload, next: next.map_or(&[], |next| next.payload) }
 }
 
 /// Returns the sum of the flags that are set.
@@ -149,35 +137,12 @@ fn set(flags: &[(bool, u8)]) -> u8 {
     flags.iter().filter(|(set, _)| *set).map(|(_, flag)| flag).sum()
 }
 
-fn whole(
-    id: &str,
-    head: &Head,
-    settings: &Settings,
-    error: &str,
-    next: &[u8],
-    payload: &[u8],
-) -> Vec<u8> {
-    let Settings { attempts, backoff, lease, time_to_live, rule, window, headers } = settings;
-    let Head { flags, due, planned, fence, attempt } = *head;
-    let inline = if is_long(payload) { &[] } else { payload };
-    let mut bytes = Vec::with_capacity(64 + error.len() + next.len() + inline.len());
-    bytes.extend([LAYOUT, flags]);
-    let (attempt, length) = (u64::from(attempt), error.len() as u64);
-    for (number, size) in
-        [(due, 6), (planned, 6), (fence, 6), (attempt, 4), (*lease, 4), (length, 2)]
-    {
-        bytes.extend(&number.to_le_bytes()[..size]);
-    }
-    bytes.extend(error.as_bytes());
-    if !next.is_empty() {
-        bytes.extend(&(next.len() as u64).to_le_bytes()[..4]);
-        bytes.extend(next);
-    }
-    let begin = bytes.len();
-    bytes.extend([0; 4]);
-    number(&mut bytes, u64::from(*attempts));
-    number(&mut bytes, backoff.first);
-    number(&mut bytes, backoff.most);
+/// Encodes the rest of a record up to its payload.
+fn encode_settings(bytes: &mut Vec<u8>, settings: &Settings, has_long_payload: bool) {
+    let Settings { attempts, backoff, time_to_live, rule, window, headers, .. } = settings;
+    number(bytes, u64::from(*attempts));
+    number(bytes, backoff.first);
+    number(bytes, backoff.most);
     bytes.push(set(&[
         (backoff.jitter, JITTER),
         (time_to_live.is_some(), LIVES),
@@ -185,36 +150,29 @@ fn whole(
         (matches!(rule, Some(Rule::Every(_))), EVERY),
         (window.is_some(), WINDOW),
         (!headers.is_empty(), HEADERS),
-        (is_long(payload), LONG_PAYLOAD),
+        (has_long_payload, LONG_PAYLOAD),
     ]));
     if let Some(lives) = time_to_live {
-        number(&mut bytes, *lives);
+        number(bytes, *lives);
     }
     match rule {
         None => {}
         Some(Rule::Cron { expression, zone }) => {
-            text(&mut bytes, expression);
-            text(&mut bytes, zone);
+            text(bytes, expression);
+            text(bytes, zone);
         }
-        Some(Rule::Every(interval)) => number(&mut bytes, whole_millis(*interval)),
+        Some(Rule::Every(interval)) => number(bytes, whole_millis(*interval)),
     }
     if let Some(window) = window {
-        number(&mut bytes, *window);
+        number(bytes, *window);
     }
     if !headers.is_empty() {
-        number(&mut bytes, headers.len() as u64);
+        number(bytes, headers.len() as u64);
         for (name, value) in headers {
-            text(&mut bytes, name);
-            text(&mut bytes, value);
+            text(bytes, name);
+            text(bytes, value);
         }
     }
-    bytes.extend(inline);
-    if is_long(payload) {
-        bytes.extend(sum(id, payload).to_le_bytes());
-    }
-    let sum = sum(id, &bytes[begin + 4..]);
-    bytes[begin..begin + 4].copy_from_slice(&sum.to_le_bytes());
-    bytes
 }
 
 /// Decodes a record. Returns `None` if it is not a record of this id.
@@ -377,7 +335,9 @@ mod tests {
 
     /// Encodes a record under a fencing token, in its third attempt.
     fn bytes(settings: &Settings, fence: u64) -> Vec<u8> {
-        let mut bytes = resting("id", settings, 1, 2, "out of paper", &[0, 255]).record;
+        let (planned, error) = (2, "out of paper".to_owned());
+        let resting = Record::resting(1, settings.clone(), vec![0, 255]);
+        let mut bytes = encode("id", &Record { planned, error, ..resting });
         bytes[14..20].copy_from_slice(&fence.to_le_bytes()[..6]);
         bytes[20] = 3;
         bytes
@@ -440,9 +400,8 @@ mod tests {
     fn a_long_payload_is_beside_its_record_and_compared_with_it() {
         for (length, beside) in [(4096, false), (4097, true)] {
             let payload = vec![7; length];
-            let next =
-                super::record("id", stored(&resting("id", &settings(true), 3, 3, "", &payload)));
-            let record = Record { payload, next: next.map(Box::new), ..plain() };
+            let next = Record::resting(3, settings(true), payload.clone());
+            let record = Record { payload, next: Some(Box::new(next)), ..plain() };
             let encoded = super::encode("id", &record);
             assert_eq!((encoded.payload.is_empty(), encoded.next.is_empty()), (!beside, !beside));
             assert_eq!(encoded.record.len() < 400, beside);
@@ -516,9 +475,8 @@ mod tests {
             Settings { headers, ..plain.clone() },
             Settings { time_to_live: Some(0), ..plain },
         ] {
-            let bytes = resting("id", &settings, 1, 2, "", &[7]).record;
-            let found = record("id", &bytes).map(|found| (found.settings, found.payload));
-            assert_eq!(found, Some((settings, vec![7])));
+            let resting = Record::resting(1, settings, vec![7]);
+            assert_eq!(record("id", &encode("id", &resting)), Some(resting));
         }
     }
 
@@ -532,6 +490,7 @@ mod tests {
     #[test]
     fn a_timer_by_default_with_a_short_payload_is_packed_by_redis() {
         let options = crate::model::options::Options::new();
-        assert!(resting("id", &options.settings, 0, 0, "", &[0; 20]).record.len() <= 64);
+        let resting = Record::resting(0, options.settings, vec![0; 20]);
+        assert!(encode("id", &resting).len() <= 64);
     }
 }

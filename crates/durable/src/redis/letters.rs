@@ -76,13 +76,13 @@ impl Operations {
     pub(super) async fn redrive(self: Arc<Self>, number: u64) -> Result<bool, DurableError> {
         let Some(dead) = self.letter(number).await? else { return Ok(false) };
         let (_, inner) = self.of_number(number);
-        let Dead { id, mut record, .. } = dead;
-        record.settings.time_to_live = None;
-        let Record { settings, planned, error, payload, .. } = &record;
+        let Dead { id, record, .. } = dead;
+        let Record { mut settings, planned, error, payload, .. } = record;
+        settings.time_to_live = None;
+        let record = Record { planned, error, ..Record::resting(0, settings, payload) };
         let Location { partition, bucket } = self.keys.location(&id);
         let operation = Operation::new(partition, "redrive").number(inner).text(id.as_bytes());
-        let Encoded { record, payload, .. } =
-            bytes::resting(&id, settings, 0, *planned, error, payload);
+        let Encoded { record, payload, .. } = bytes::encode(&id, &record);
         let operation = operation.number(bucket).text(&record).text(payload);
         let redriven =
             self.change(RetryPolicy::Caller, operation, move |operations, answer, now| {

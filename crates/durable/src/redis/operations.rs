@@ -171,8 +171,8 @@ impl Operations {
             existing => existing,
         };
         let time = known(due);
-        let Encoded { record, payload, .. } =
-            bytes::resting(&id, &settings, time, time, "", &payload);
+        let record = Record::resting(time, settings, Arc::unwrap_or_clone(payload));
+        let Encoded { record, payload, .. } = bytes::encode(&id, &record);
         let operation = self.of_id("insert", &id).text(existing.word().as_bytes()).due(due);
         let operation = match due {
             Due::At(time) | Due::ByRule(time) => operation.number(slice(time)),

@@ -11,18 +11,7 @@ use crate::store::{Due, Insert};
 impl Record {
     /// Creates the record of a new timer that is due at `due`.
     pub(crate) fn new(timer: &Insert, due: Millis) -> Self {
-        Self {
-            fence: None,
-            cancelled: false,
-            paused: false,
-            due,
-            planned: due,
-            attempt: 0,
-            settings: timer.settings.clone(),
-            error: String::new(),
-            payload: timer.payload.to_vec(),
-            next: None,
-        }
+        Self::resting(due, timer.settings.clone(), timer.payload.to_vec())
     }
 
     /// Returns the record after an update at `now` whose time is `due` if it changes the time. A
