@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::load::bounded;
-use super::operations::{Operations, unexpected_reply};
+use super::operations::Operations;
 use super::rows::{LETTER, RECORD, Reader, letter, named_record, signed};
 use crate::error::DurableError;
 use crate::model::check::{Checked, Cursor, Finding};
@@ -11,6 +11,7 @@ use crate::model::clock::Millis;
 use crate::model::key::{Key, first_from};
 use crate::model::record::{Dead, PARKED, Record};
 use crate::model::stats::Counts;
+use crate::store::remote::answers::unexpected_reply;
 use crate::store::remote::retry::RetryPolicy;
 use crate::store::{Found, Letters, MAX_LIST_BYTES};
 use std::sync::Arc;

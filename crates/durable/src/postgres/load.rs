@@ -4,11 +4,12 @@
 
 use super::floors::Late;
 use super::link::Param;
-use super::operations::{Operations, unexpected_reply};
+use super::operations::Operations;
 use super::rows::{Reader, signed};
 use crate::error::DurableError;
 use crate::model::clock::Millis;
 use crate::model::key::{Key, Page, first_from};
+use crate::store::remote::answers::unexpected_reply;
 use crate::store::remote::retry::RetryPolicy;
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -21,9 +21,6 @@ pub(super) const ALONE: usize = HELD + 1;
 /// The answer of an operation that another transaction keeps from being executed.
 pub(super) const LOCKED: i32 = -1;
 
-/// The answer of an operation on a timer that does not meet its condition.
-pub(super) const CHANGED: i32 = 7;
-
 /// The error of a text that the server cannot store.
 pub(super) const ZERO: &str =
     "PostgreSQL cannot store the character U+0000 in an id, a header or a rule";

@@ -5,16 +5,17 @@
 
 use super::held::HeldIds;
 use super::link::{Link, Param};
-use super::operation::{Body, CHANGED, LOCKED, Operation, Reply};
+use super::operation::{Body, LOCKED, Operation, Reply};
 use super::rows::{self, RECORD, named_record, signed, storable};
 use super::schema::Schema;
 use crate::error::DurableError;
 use crate::model::bounds::LetterBounds;
-use crate::model::clock::{LATEST, Millis, StoreClock, present, system};
+use crate::model::clock::{Millis, StoreClock, present};
 use crate::model::condition::Condition;
 use crate::model::key::Change;
 use crate::model::record::{DeadReason, Record};
 use crate::store::ownership::Ownership;
+use crate::store::remote::answers::{self, unexpected_reply};
 use crate::store::remote::retry::RetryPolicy;
 use crate::store::remote::sender::Engine;
 use crate::store::{Cancelled, Due, Finish, Finished, Insert, Inserted, Lease, Leasing, Renewed};
@@ -63,14 +64,6 @@ impl Statements {
     }
 }
 
-pub(super) fn unexpected_reply() -> DurableError {
-    DurableError::corrupt("unexpected reply of the server")
-}
-
-fn beyond() -> DurableError {
-    DurableError::BeyondRange { latest: system(LATEST) }
-}
-
 impl Operations {
     /// Returns the time argument of the functions, which is `None` for the server's clock.
     pub(super) fn at(&self) -> Option<i64> {
@@ -116,6 +109,11 @@ impl Operations {
         now.map(i64::cast_unsigned).ok_or_else(unexpected_reply)
     }
 
+    /// Executes an operation of a caller, and returns the number that the server answers.
+    async fn answer(self: &Arc<Self>, operation: Operation) -> Result<i32, DurableError> {
+        Ok(self.change(RetryPolicy::Caller, operation).await?.answer)
+    }
+
     pub(super) async fn insert(self: &Arc<Self>, timer: Insert) -> Result<Inserted, DurableError> {
         let Insert { id, payload, due, existing, over, settings } = timer;
         let by_rule = matches!(due, Due::ByRule(_));
@@ -124,17 +122,7 @@ impl Operations {
         let operation =
             Operation { how: Some(existing.word()), flag: Some(by_rule), body, ..operation };
         let operation = operation.only(over)?;
-        match self.change(RetryPolicy::Caller, operation).await?.answer {
-            0 => Ok(Inserted::New),
-            1 => Ok(Inserted::Kept),
-            2 => Ok(Inserted::Replaced),
-            3 => Err(DurableError::Exists),
-            4 => Err(beyond()),
-            5 => Ok(Inserted::Next),
-            6 => Ok(Inserted::Updated),
-            CHANGED => Err(DurableError::Changed),
-            _ => Err(unexpected_reply()),
-        }
+        answers::inserted(self.answer(operation).await?)
     }
 
     pub(super) async fn cancel(
@@ -143,13 +131,7 @@ impl Operations {
         only: Option<Condition>,
     ) -> Result<Cancelled, DurableError> {
         let operation = Operation::new("cancel", id).only(only)?;
-        match self.change(RetryPolicy::Caller, operation).await?.answer {
-            0 => Ok(Cancelled::NotFound),
-            1 => Ok(Cancelled::Removed),
-            2 => Ok(Cancelled::Running),
-            CHANGED => Err(DurableError::Changed),
-            _ => Err(unexpected_reply()),
-        }
+        answers::cancelled(self.answer(operation).await?)
     }
 
     pub(super) async fn reset(
@@ -157,12 +139,7 @@ impl Operations {
         id: String,
         due: Due,
     ) -> Result<bool, DurableError> {
-        match self.change(RetryPolicy::Caller, Operation::new("reset", id).due(due)).await?.answer {
-            0 => Ok(false),
-            1 => Ok(true),
-            4 => Err(beyond()),
-            _ => Err(unexpected_reply()),
-        }
+        answers::changed(self.answer(Operation::new("reset", id).due(due)).await?)
     }
 
     pub(super) async fn pause_timer(
@@ -171,7 +148,7 @@ impl Operations {
         pauses: bool,
     ) -> Result<bool, DurableError> {
         let operation = Operation { flag: Some(pauses), ..Operation::new("pause", id) };
-        Ok(self.change(RetryPolicy::Caller, operation).await?.answer == 1)
+        answers::changed(self.answer(operation).await?)
     }
 
     pub(super) async fn pause(&self, pauses: bool) -> Result<(), DurableError> {
@@ -239,12 +216,7 @@ impl Operations {
         let operation = Operation { fence: Some(fence), ..Operation::new("renew", id) };
         let reply = self.change(RetryPolicy::Worker, operation).await?;
         let length = reply.fence;
-        match (reply.answer, length) {
-            (0, _) => Ok(Renewed::Lost),
-            (1, Some(length)) => Ok(Renewed::Held { length, cancelled: false }),
-            (2, Some(length)) => Ok(Renewed::Held { length, cancelled: true }),
-            _ => Err(unexpected_reply()),
-        }
+        answers::renewed(reply.answer, length)
     }
 
     pub(super) async fn finish(
@@ -271,10 +243,7 @@ impl Operations {
         };
         match self.change_unless_locked(RetryPolicy::Worker, operation).await?.answer {
             LOCKED => Ok(Finished::Locked),
-            0 => Ok(Finished::TooLate),
-            1 => Ok(Finished::Accepted),
-            2 => Ok(Finished::Cancelled),
-            _ => Err(unexpected_reply()),
+            answer => answers::finished(answer),
         }
     }
 
@@ -282,12 +251,7 @@ impl Operations {
         // The id tells the part of the timer, whose owner is notified.
         let Some(dead) = self.letter(number).await? else { return Ok(false) };
         let operation = Operation { fence: Some(number), ..Operation::new("redrive", dead.id) };
-        match self.change(RetryPolicy::Caller, operation).await?.answer {
-            0 => Ok(false),
-            1 => Ok(true),
-            3 => Err(DurableError::Exists),
-            _ => Err(unexpected_reply()),
-        }
+        answers::changed(self.answer(operation).await?)
     }
 
     pub(super) async fn delete_dead_letter(
@@ -296,7 +260,7 @@ impl Operations {
     ) -> Result<bool, DurableError> {
         let operation =
             Operation { fence: Some(number), ..Operation::new("delete", String::new()) };
-        Ok(self.change(RetryPolicy::Caller, operation).await?.answer == 1)
+        answers::changed(self.answer(operation).await?)
     }
 
     pub(super) async fn discard(self: &Arc<Self>, id: String) -> Result<bool, DurableError> {
@@ -306,6 +270,6 @@ impl Operations {
             Err(error) => return Err(error),
         };
         let operation = Operation { flag: Some(unreadable), ..Operation::new("discard", id) };
-        Ok(self.change(RetryPolicy::Caller, operation).await?.answer == 1)
+        answers::changed(self.answer(operation).await?)
     }
 }

@@ -4,9 +4,10 @@
 #![forbid(unsafe_code)]
 
 use super::link::Link;
-use super::operations::{Operations, unexpected_reply};
+use super::operations::Operations;
 use crate::error::DurableError;
 use crate::model::durability::{Durability, Loss};
+use crate::store::remote::answers::unexpected_reply;
 use crate::store::remote::retry::RetryPolicy;
 use tokio_postgres::types::Type;
 

@@ -10,10 +10,11 @@
 
 use super::link;
 use super::operation::Operation;
-use super::operations::{Operations, unexpected_reply};
+use super::operations::Operations;
 use crate::error::DurableError;
 use crate::model::clock::Millis;
 use crate::store::Answer;
+use crate::store::remote::answers::unexpected_reply;
 use crate::store::remote::error::{Kind, RequestError};
 use crate::store::remote::queue::Queue;
 use crate::store::remote::retry::RetryPolicy;

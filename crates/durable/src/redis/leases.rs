@@ -4,11 +4,12 @@
 
 use super::bytes::Stored;
 use super::operation::Operation;
-use super::operations::{Operations, read, unexpected_reply};
+use super::operations::{Operations, read};
 use crate::error::DurableError;
 use crate::model::clock::Millis;
 use crate::model::key::Key;
 use crate::model::record::DeadReason;
+use crate::store::remote::answers::{self, unexpected_reply};
 use crate::store::remote::retry::RetryPolicy;
 use crate::store::{Answer, Due, Finish, Finished, Lease, Leasing, Renewed};
 use redis::Value;
@@ -102,11 +103,9 @@ impl Operations {
     /// A renewal whose attempt has ended is not sent any more.
     pub(super) fn renew(self: &Arc<Self>, id: &str, fence: u64) -> Answer<Renewed> {
         let operation = self.of_id("renew", id).number(fence).skip_if_dropped();
-        self.change(RetryPolicy::Worker, operation, |_, answer, _| match read(answer)? {
-            (0, _) => Ok(Renewed::Lost),
-            (1, length) => Ok(Renewed::Held { length, cancelled: false }),
-            (2, length) => Ok(Renewed::Held { length, cancelled: true }),
-            _ => Err(unexpected_reply()),
+        self.change(RetryPolicy::Worker, operation, |_, answer, _| {
+            let (answer, length) = read(answer)?;
+            answers::renewed(answer, length)
         })
     }
 
@@ -142,16 +141,11 @@ impl Operations {
             }
         };
         self.change(RetryPolicy::Worker, operation, move |operations, answer, now| {
-            let (answer, due): (u8, Millis) = read(answer)?;
+            let (answer, due) = read(answer)?;
             if due != 0 {
                 operations.notify_if_near(&id, due, now);
             }
-            match answer {
-                0 => Ok(Finished::TooLate),
-                1 => Ok(Finished::Accepted),
-                2 => Ok(Finished::Cancelled),
-                _ => Err(unexpected_reply()),
-            }
+            answers::finished(answer)
         })
     }
 }

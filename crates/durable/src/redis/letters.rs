@@ -5,10 +5,10 @@
 use super::bytes::{self, Encoded};
 use super::keys::Location;
 use super::operation::Operation;
-use super::operations::{Operations, read, unexpected_reply};
+use super::operations::{Operations, read};
 use crate::error::DurableError;
-use crate::model::clock::Millis;
 use crate::model::record::{Dead, Record};
+use crate::store::remote::answers;
 use crate::store::remote::retry::RetryPolicy;
 use crate::store::{Answer, Letters, MAX_LIST_BYTES};
 use futures_util::StreamExt;
@@ -86,14 +86,7 @@ impl Operations {
         let operation = operation.number(bucket).text(&record).text(payload);
         let redriven =
             self.change(RetryPolicy::Caller, operation, move |operations, answer, now| {
-                let (answer, due): (u8, Millis) = read(answer)?;
-                match answer {
-                    0 => return Ok(false),
-                    1 => operations.notify_if_near(&id, due, now),
-                    3 => return Err(DurableError::Exists),
-                    _ => return Err(unexpected_reply()),
-                }
-                Ok(true)
+                operations.is_moved(&id, answer, now)
             });
         redriven.await
     }
@@ -101,7 +94,7 @@ impl Operations {
     pub(super) fn delete_dead_letter(self: &Arc<Self>, number: u64) -> Answer<bool> {
         let (partition, inner) = self.of_number(number);
         let operation = Operation::new(partition, "delete_letter").number(inner);
-        self.change(RetryPolicy::Caller, operation, |_, answer, _| Ok(read::<u8>(answer)? == 1))
+        self.change(RetryPolicy::Caller, operation, |_, answer, _| answers::changed(read(answer)?))
     }
 
     fn dead_letter(&self, number: u64, bytes: &[u8]) -> Result<Dead, DurableError> {

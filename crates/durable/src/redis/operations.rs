@@ -14,11 +14,12 @@ use super::operation::Operation;
 use super::scripts::Scripts;
 use crate::error::DurableError;
 use crate::model::bounds::LetterBounds;
-use crate::model::clock::{LATEST, Millis, StoreClock, present, system};
+use crate::model::clock::{Millis, StoreClock, present};
 use crate::model::key::Change;
 use crate::model::options::Existing;
 use crate::model::record::Record;
 use crate::store::ownership::Ownership;
+use crate::store::remote::answers::{self, unexpected_reply};
 use crate::store::remote::retry::RetryPolicy;
 use crate::store::remote::sender::Engine;
 use crate::store::{Answer, Cancelled, Due, Insert, Inserted, MAX_LIST_BYTES};
@@ -41,14 +42,6 @@ pub(super) struct Operations {
 
 pub(super) fn text(value: impl ToString) -> Vec<u8> {
     value.to_string().into_bytes()
-}
-
-pub(super) fn beyond() -> DurableError {
-    DurableError::BeyondRange { latest: system(LATEST) }
-}
-
-pub(super) fn unexpected_reply() -> DurableError {
-    DurableError::corrupt("unexpected reply of a script")
 }
 
 pub(super) fn read<T: FromRedisValue>(answer: Value) -> Result<T, DurableError> {
@@ -181,24 +174,17 @@ impl Operations {
         let operation = operation.text(&record).text(payload);
         let operation = operation.text(found.unwrap_or_default());
         self.change(RetryPolicy::Caller, operation, move |operations, answer, now| {
-            let (answer, due): (u8, Millis) = match answer {
+            let (answer, due): (i32, Millis) = match answer {
                 Value::Int(_) => (read(answer)?, time),
                 delayed => read(delayed)?,
             };
-            let scheduled = match answer {
-                0 => Inserted::New,
-                1 => return Ok(Inserted::Kept),
-                2 => Inserted::Replaced,
-                3 => return Err(DurableError::Exists),
-                4 => return Err(beyond()),
-                5 => return Ok(Inserted::Next),
-                6 => return Err(DurableError::Changed),
-                _ => return Err(unexpected_reply()),
-            };
-            // The damaged timer with this id was replaced.
-            operations.damaged.remove(&id);
-            operations.notify_if_near(&id, due, now);
-            Ok(scheduled)
+            let inserted = answers::inserted(answer)?;
+            if let Inserted::New | Inserted::Replaced = inserted {
+                // The damaged timer with this id was replaced.
+                operations.damaged.remove(&id);
+                operations.notify_if_near(&id, due, now);
+            }
+            Ok(inserted)
         })
     }
 
@@ -206,12 +192,8 @@ impl Operations {
     /// otherwise [changed](DurableError::Changed).
     pub(super) fn cancel(self: &Arc<Self>, id: &str, found: Option<&[u8]>) -> Answer<Cancelled> {
         let operation = self.of_id("cancel", id).text(found.unwrap_or_default());
-        self.change(RetryPolicy::Caller, operation, |_, answer, _| match read(answer)? {
-            0 => Ok(Cancelled::NotFound),
-            1 => Ok(Cancelled::Removed),
-            2 => Ok(Cancelled::Running),
-            3 => Err(DurableError::Changed),
-            _ => Err(unexpected_reply()),
+        self.change(RetryPolicy::Caller, operation, |_, answer, _| {
+            answers::cancelled(read(answer)?)
         })
     }
 
@@ -230,14 +212,12 @@ impl Operations {
         answer: Value,
         now: Millis,
     ) -> Result<bool, DurableError> {
-        let (answer, due): (u8, Millis) = read(answer)?;
-        match answer {
-            0 => return Ok(false),
-            1 => self.notify_if_near(id, due, now),
-            4 => return Err(beyond()),
-            _ => return Err(unexpected_reply()),
+        let (answer, due) = read(answer)?;
+        let moved = answers::changed(answer)?;
+        if moved {
+            self.notify_if_near(id, due, now);
         }
-        Ok(true)
+        Ok(moved)
     }
 
     pub(super) async fn get(&self, id: String) -> Result<Option<Record>, DurableError> {
@@ -313,7 +293,7 @@ impl Operations {
             return Ok(false);
         }
         self.damaged.remove(&id);
-        let discarded = |_: &Self, answer, _| Ok(read::<u8>(answer)? == 1);
+        let discarded = |_: &Self, answer, _| answers::changed(read(answer)?);
         self.change(RetryPolicy::Caller, operation, discarded).await
     }
 }

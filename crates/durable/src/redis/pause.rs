@@ -8,9 +8,8 @@
 #![forbid(unsafe_code)]
 
 use super::operation::Operation;
-use super::operations::{Operations, read, text, unexpected_reply};
+use super::operations::{Operations, read, text};
 use crate::error::DurableError;
-use crate::model::clock::Millis;
 use crate::store::Answer;
 use crate::store::remote::retry::RetryPolicy;
 use futures_util::future::try_join_all;
@@ -26,13 +25,7 @@ impl Operations {
         let operation = self.of_id("pause", id).text(word(pauses).as_bytes());
         let id = id.to_owned();
         self.change(RetryPolicy::Caller, operation, move |operations, answer, now| {
-            let (answer, due): (u8, Millis) = read(answer)?;
-            match answer {
-                0 => return Ok(false),
-                1 => operations.notify_if_near(&id, due, now),
-                _ => return Err(unexpected_reply()),
-            }
-            Ok(true)
+            operations.is_moved(&id, answer, now)
         })
     }
 

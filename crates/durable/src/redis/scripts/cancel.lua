@@ -3,12 +3,12 @@
 --
 -- id, bucket
 -- only: the record that must be there, or ''
--- returns 1 it rested | 2 it is leased | 0 no such timer | 3 changed
+-- returns 1 it rested | 2 it is leased | 0 no such timer | 7 changed
 
 local function cancel(id, bucket, only)
   bucket = PREFIX .. 'b:' .. bucket
   local found = call('HGET', bucket, id)
-  if only ~= '' and found ~= only then return 3 end
+  if only ~= '' and found ~= only then return 7 end
   if not found then return 0 end
   local flags, due, _, leased = head(found)
   if not flags then return CORRUPT end

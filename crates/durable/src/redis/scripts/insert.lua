@@ -9,7 +9,7 @@
 -- record: the whole record, into which the due and planned time are written with a delay
 -- own: its payload if that is long, or ''
 -- over: the record that must be there, or ''; not with 'refuse'
--- returns 0 new | 1 kept | 2 replaced | 3 refused | 4 out of range | 5 next | 6 changed;
+-- returns 0 new | 1 kept | 2 replaced | 3 refused | 4 out of range | 5 next | 7 changed;
 --   {0 or 2, due} for a delay
 
 local function insert(id, bucket, existing, given, place, record, own, over)
@@ -22,7 +22,7 @@ local function insert(id, bucket, existing, given, place, record, own, over)
   end
   bucket = PREFIX .. 'b:' .. bucket
   local found = existing ~= 'refuse' and call('HGET', bucket, id)
-  if over ~= '' and found ~= over then return 6 end
+  if over ~= '' and found ~= over then return 7 end
   if found and existing == 'keep' then
     local flags, before, planned, leased = head(found)
     if not flags then return CORRUPT end

@@ -32,6 +32,7 @@
 //! operations are left out of a resend. **Dropped futures** have no effect, and the operation is
 //! executed. Only operations such as the request of a lease are skipped if they were not sent yet.
 
+pub(crate) mod answers;
 pub(crate) mod error;
 pub(crate) mod host;
 pub(crate) mod notices;
