@@ -18,17 +18,7 @@ local NEXT, CANCELLED, PAUSED, LONG = 2, 4, 8, 16     -- flags of a record
 local FLAGS = 32        -- the number of combinations of flags
 local CORRUPT = 'TBCORRUPT damaged record of a timer'
 
--- The current time, and the current time rounded up, from which a delay counts so that it passes
--- completely.
-local now, coming
-if ARGV[2] ~= '' then
-  now = tonumber(ARGV[2])
-  coming = now
-else
-  local time = call('TIME')
-  now = time[1] * 1000 + floor(time[2] / 1000)
-  coming = time[1] * 1000 + math.ceil(time[2] / 1000)
-end
+local now, coming = present()
 
 -- Changes that a batch writes once, at its end.
 local changed = false   -- true if it has changed anything

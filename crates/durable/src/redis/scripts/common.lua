@@ -46,8 +46,11 @@ end
 -- Formats a whole number.
 local function whole(number) return string.format('%d', number) end
 
+-- Returns the current time, and the current time rounded up, from which a delay counts so that it
+-- passes completely.
 local function present()
-  if ARGV[2] ~= '' then return tonumber(ARGV[2]) end
+  if ARGV[2] ~= '' then return tonumber(ARGV[2]), tonumber(ARGV[2]) end
   local time = redis.call('TIME')
-  return time[1] * 1000 + math.floor(time[2] / 1000)
+  local seconds, part = time[1] * 1000, time[2] / 1000
+  return seconds + math.floor(part), seconds + math.ceil(part)
 end
