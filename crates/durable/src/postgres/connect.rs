@@ -12,12 +12,12 @@ use super::{Postgres, PostgresOptions, server};
 use crate::error::{DurableError, scheme_of};
 use crate::store::options::StoreOptions;
 use crate::store::ownership::Ownership;
+use crate::store::remote::host::runtime;
 use crate::store::remote::notices::{listen, poll};
 use crate::store::remote::queue::process_number;
 use crate::store::remote::sender::Engine;
 use crate::store::remote::store::RemoteStore;
 use std::sync::Arc;
-use tokio::runtime::Handle;
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
@@ -59,8 +59,7 @@ impl Postgres {
     ) -> Result<Self, DurableError> {
         let options = options.into();
         options.check()?;
-        let runtime = Handle::try_current()
-            .map_err(|_| DurableError::Option("connect needs a tokio runtime"))?;
+        let runtime = runtime()?;
         let config = parse(url)?;
         let link = Link::new(config, &options)?;
         server::check(&link).await?;

@@ -17,13 +17,13 @@ use super::{Redis, RedisOptions, server};
 use crate::error::{DurableError, scheme_of};
 use crate::store::options::StoreOptions;
 use crate::store::ownership::Ownership;
+use crate::store::remote::host::runtime;
 use crate::store::remote::notices::listen;
 use crate::store::remote::sender::Engine;
 use crate::store::remote::store::RemoteStore;
 use futures_util::future::{BoxFuture, join};
 use redis::{Client, ErrorKind};
 use std::sync::Arc;
-use tokio::runtime::Handle;
 
 impl Redis {
     /// Connects to a store on one node, `redis://user:password@host:port/database`, by its name or
@@ -74,8 +74,6 @@ impl Redis {
         options: impl Into<RedisOptions>,
     ) -> Result<Self, DurableError> {
         let options = options.into();
-        options.check()?;
-        runtime()?;
         let origin = options.origin(&client);
         Self::open(Link::node(origin), options).await
     }
@@ -133,8 +131,6 @@ impl Redis {
         options: impl Into<RedisOptions>,
     ) -> Result<Self, DurableError> {
         let options = options.into();
-        options.check()?;
-        runtime()?;
         let origins = clients.into_iter().map(|client| options.origin(&client)).collect();
         Self::open(Link::cluster(origins), options).await
     }
@@ -169,8 +165,6 @@ impl Redis {
         options: impl Into<RedisOptions>,
     ) -> Result<Self, DurableError> {
         let options = options.into();
-        options.check()?;
-        runtime()?;
         let clients = sentinels.into_iter().map(|url| options.client(url));
         let clients: Vec<Client> = clients.collect::<Result<_, _>>()?;
         let master = options.client(master)?;
@@ -191,11 +185,15 @@ impl Redis {
         link: BoxFuture<'static, Result<Link, DurableError>>,
         options: RedisOptions,
     ) -> BoxFuture<'static, Result<Self, DurableError>> {
-        Box::pin(async move { Self::opened(link.await?, options).await })
+        Box::pin(Self::opened(link, options))
     }
 
-    async fn opened(link: Link, options: RedisOptions) -> Result<Self, DurableError> {
-        let runtime = runtime()?;
+    async fn opened(
+        link: BoxFuture<'static, Result<Link, DurableError>>,
+        options: RedisOptions,
+    ) -> Result<Self, DurableError> {
+        options.check()?;
+        let (runtime, link) = (runtime()?, link.await?);
         let RedisOptions { name, partitions, may_evict, call_timeout, store, .. } = options;
         let StoreOptions { bounds, clock } = store;
         server::check(&link, may_evict).await?;
@@ -229,10 +227,6 @@ impl Redis {
         };
         Ok(Self(RemoteStore::new(operations, listening)))
     }
-}
-
-fn runtime() -> Result<Handle, DurableError> {
-    Handle::try_current().map_err(|_| DurableError::Option("connect needs a tokio runtime"))
 }
 
 impl RedisOptions {

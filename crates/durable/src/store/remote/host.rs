@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use crate::error::DurableError;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
@@ -20,6 +21,11 @@ pub(crate) trait Host: Send + Sync + 'static {
     fn sleep(&self, length: Duration) -> impl Future<Output = ()> + Send {
         self.sleep_until(self.now() + length)
     }
+}
+
+/// Returns the runtime of a caller that connects a store.
+pub(crate) fn runtime() -> Result<Handle, DurableError> {
+    Handle::try_current().map_err(|_| DurableError::Option("connect needs a tokio runtime"))
 }
 
 impl Host for Handle {
