@@ -16,7 +16,7 @@ use crate::model::rule::Rule;
 use std::borrow::Cow;
 use std::time::Duration;
 use tokio_postgres::Row;
-use tokio_postgres::types::{FromSql, Type};
+use tokio_postgres::types::{FromSql, ToSql, Type};
 
 /// The columns of a record, in the order that [`Reader::record`] reads them.
 pub(super) const RECORD: &str = "fence, cancelled, paused, due, planned, attempt, error, first, most, \
@@ -79,109 +79,58 @@ impl<'a> SettingColumns<'a> {
 }
 
 /// The arguments of a batch, by column.
-#[derive(Default)]
-pub(super) struct Columns<'a> {
-    kinds: Vec<&'a str>,
-    ids: Vec<&'a str>,
-    dues: Vec<Option<i64>>,
-    waits: Vec<Option<i64>>,
-    fences: Vec<Option<i64>>,
-    hows: Vec<Option<&'a str>>,
-    notes: Vec<Option<&'a str>>,
-    flags: Vec<Option<bool>>,
-    reasons: Vec<Option<i32>>,
-    firsts: Vec<Option<i64>>,
-    mosts: Vec<Option<i64>>,
-    everys: Vec<Option<i64>>,
-    lives: Vec<Option<i64>>,
-    misfires: Vec<Option<i64>>,
-    attempts: Vec<Option<i64>>,
-    leases: Vec<Option<i32>>,
-    jitters: Vec<Option<bool>>,
-    crons: Vec<Option<&'a str>>,
-    zones: Vec<Option<&'a str>>,
-    headers: Vec<Option<String>>,
-    payloads: Vec<Option<&'a [u8]>>,
-}
+pub(super) struct Columns<'a>(Vec<Column<'a>>);
+
+type Column<'a> = (Box<dyn ToSql + Send + Sync + 'a>, Type);
 
 impl<'a> Columns<'a> {
     pub(super) fn of(operations: impl Iterator<Item = &'a Operation>) -> Self {
-        let mut columns = Self::default();
-        for operation in operations {
-            columns.add(operation);
-        }
-        columns
+        let row = |op: &'a Operation| {
+            let settings = op.body.as_ref().map(|body| &body.settings);
+            (op, settings, settings.map(SettingColumns::of))
+        };
+        let rows: Vec<_> = operations.map(row).collect();
+        Self(vec![
+            column(&rows, Type::TEXT_ARRAY, |(op, ..)| op.kind),
+            column(&rows, Type::TEXT_ARRAY, |(op, ..)| &*op.id),
+            column(&rows, Type::INT8_ARRAY, |(op, ..)| op.due.map(signed)),
+            column(&rows, Type::INT8_ARRAY, |(op, ..)| {
+                op.wait.map(|wait| signed(wait.min(1 << 60)))
+            }),
+            column(&rows, Type::INT8_ARRAY, |(op, ..)| op.fence.map(signed)),
+            column(&rows, Type::TEXT_ARRAY, |(op, ..)| op.how),
+            column(&rows, Type::TEXT_ARRAY, |(op, ..)| op.note.as_deref()),
+            column(&rows, Type::BOOL_ARRAY, |(op, ..)| op.flag),
+            column(&rows, Type::INT4_ARRAY, |(op, ..)| op.reason),
+            column(&rows, Type::INT8_ARRAY, |(_, of, _)| of.map(|of| duration(of.backoff.first))),
+            column(&rows, Type::INT8_ARRAY, |(_, of, _)| of.map(|of| duration(of.backoff.most))),
+            column(&rows, Type::INT8_ARRAY, |(.., split)| split.as_ref()?.every),
+            column(&rows, Type::INT8_ARRAY, |(_, of, _)| of.as_ref()?.time_to_live.map(duration)),
+            column(&rows, Type::INT8_ARRAY, |(_, of, _)| of.as_ref()?.window.map(duration)),
+            column(&rows, Type::INT8_ARRAY, |(_, of, _)| of.map(|of| i64::from(of.attempts))),
+            column(&rows, Type::INT4_ARRAY, |(.., split)| Some(split.as_ref()?.lease)),
+            column(&rows, Type::BOOL_ARRAY, |(_, of, _)| of.map(|of| of.backoff.jitter)),
+            column(&rows, Type::TEXT_ARRAY, |(.., split)| split.as_ref()?.cron),
+            column(&rows, Type::TEXT_ARRAY, |(.., split)| split.as_ref()?.zone),
+            column(&rows, Type::TEXT_ARRAY, |(.., split)| split.as_ref()?.headers.clone()),
+            column(&rows, Type::BYTEA_ARRAY, |(op, ..)| Some(&op.body.as_ref()?.payload[..])),
+        ])
     }
 
-    fn add(&mut self, operation: &'a Operation) {
-        let settings = operation.body.as_ref().map(|body| &body.settings);
-        let split = settings.map(SettingColumns::of);
-        self.kinds.push(operation.kind);
-        self.ids.push(&operation.id);
-        self.dues.push(operation.due.map(signed));
-        self.waits.push(operation.wait.map(|wait| signed(wait.min(1 << 60))));
-        self.fences.push(operation.fence.map(signed));
-        self.hows.push(operation.how);
-        self.notes.push(operation.note.as_deref());
-        self.flags.push(operation.flag);
-        self.reasons.push(operation.reason);
-        self.firsts.push(settings.map(|settings| duration(settings.backoff.first)));
-        self.mosts.push(settings.map(|settings| duration(settings.backoff.most)));
-        self.jitters.push(settings.map(|settings| settings.backoff.jitter));
-        self.attempts.push(settings.map(|settings| settings.attempts.into()));
-        self.lives.push(settings.and_then(|settings| settings.time_to_live).map(duration));
-        self.misfires.push(settings.and_then(|settings| settings.window).map(duration));
-        self.leases.push(split.as_ref().map(|split| split.lease));
-        self.everys.push(split.as_ref().and_then(|split| split.every));
-        self.crons.push(split.as_ref().and_then(|split| split.cron));
-        self.zones.push(split.as_ref().and_then(|split| split.zone));
-        self.headers.push(split.and_then(|split| split.headers));
-        self.payloads.push(operation.body.as_ref().map(|body| &body.payload[..]));
+    /// Returns the parameters of the batch in order, which begin with these.
+    pub(super) fn params<'b>(&'b self, first: [Param<'b>; 8]) -> Vec<Param<'b>> {
+        let columns =
+            self.0.iter().map(|(values, kind)| -> Param<'b> { (&**values, kind.clone()) });
+        first.into_iter().chain(columns).collect()
     }
+}
 
-    /// Returns the parameters of the batch in order. The arguments are its home, process and
-    /// number, whether it is settled and careful, and optionally the time, and the maximum number
-    /// and age of letters.
-    pub(super) fn params<'b>(
-        &'b self,
-        [home, process, number]: [&'b i64; 3],
-        [settles, careful]: [&'b bool; 2],
-        [at, most, age]: [&'b Option<i64>; 3],
-    ) -> [Param<'b>; 29] {
-        let (int, ints, texts) = (Type::INT8, Type::INT8_ARRAY, Type::TEXT_ARRAY);
-        let (smalls, flags) = (Type::INT4_ARRAY, Type::BOOL_ARRAY);
-        [
-            (home, int.clone()),
-            (process, int.clone()),
-            (number, int.clone()),
-            (settles, Type::BOOL),
-            (careful, Type::BOOL),
-            (at, int.clone()),
-            (most, int.clone()),
-            (age, int),
-            (&self.kinds, texts.clone()),
-            (&self.ids, texts.clone()),
-            (&self.dues, ints.clone()),
-            (&self.waits, ints.clone()),
-            (&self.fences, ints.clone()),
-            (&self.hows, texts.clone()),
-            (&self.notes, texts.clone()),
-            (&self.flags, flags.clone()),
-            (&self.reasons, smalls.clone()),
-            (&self.firsts, ints.clone()),
-            (&self.mosts, ints.clone()),
-            (&self.everys, ints.clone()),
-            (&self.lives, ints.clone()),
-            (&self.misfires, ints.clone()),
-            (&self.attempts, ints),
-            (&self.leases, smalls),
-            (&self.jitters, flags),
-            (&self.crons, texts.clone()),
-            (&self.zones, texts.clone()),
-            (&self.headers, texts),
-            (&self.payloads, Type::BYTEA_ARRAY),
-        ]
-    }
+fn column<'a, R, T: ToSql + Send + Sync + 'a>(
+    rows: &[R],
+    kind: Type,
+    value: impl Fn(&R) -> T,
+) -> Column<'a> {
+    (Box::new(rows.iter().map(value).collect::<Vec<T>>()), kind)
 }
 
 /// The statement that executes a batch.
