@@ -136,7 +136,8 @@ impl Operations {
         let replies = rows.iter().zip(operations());
         let replies = replies.map(|(row, operation)| reply(row, &operation.id, address));
         let replies = replies
-            .collect::<Option<Vec<Reply>>>()
+            .collect::<Result<Vec<Reply>, _>>()
+            .ok()
             .filter(|replies| replies.len() == requests.len() || (settles && replies.is_empty()));
         let Some(replies) = replies else {
             let error = DurableError::corrupt("unexpected reply to a batch");

@@ -11,7 +11,6 @@ use crate::model::clock::Millis;
 use crate::model::key::{Key, first_from};
 use crate::model::record::{Dead, PARKED, Record};
 use crate::model::stats::Counts;
-use crate::store::remote::answers::unexpected_reply;
 use crate::store::remote::retry::RetryPolicy;
 use crate::store::{Found, Letters, MAX_LIST_BYTES};
 use std::sync::Arc;
@@ -53,7 +52,7 @@ impl Operations {
         let rows = self.read(RetryPolicy::Caller, &sql, &params).await?;
         let address = self.link.address();
         let record = |row| {
-            let (id, record) = named_record(row, address).ok_or_else(unexpected_reply)?;
+            let (id, record) = named_record(row, address)?;
             Ok((id, record?))
         };
         rows.iter().map(record).collect()
@@ -96,15 +95,13 @@ impl Operations {
         let fields = RECORD.split(", ").count();
         for row in &rows {
             let mut reader = Reader::new(row, fields + 1);
-            let key_due = reader.number().ok_or_else(unexpected_reply)?;
-            let key_id: &str = reader.next().ok_or_else(unexpected_reply)?;
-            let place: i64 = reader.next().ok_or_else(unexpected_reply)?;
-            let short: Option<bool> = reader.next().ok_or_else(unexpected_reply)?;
+            let (key_due, key_id) = (reader.number()?, reader.next::<&str>()?);
+            let (place, short) = (reader.next::<i64>()?, reader.next::<Option<bool>>()?);
             if place >= limit.into() || short == Some(false) {
                 found.next = Some((key_due, Arc::from(key_id)));
                 break;
             }
-            if let Some((id, Ok(record))) = named_record(row, self.link.address()) {
+            if let Ok((id, Ok(record))) = named_record(row, self.link.address()) {
                 found.timers.push((id, record));
             }
         }
@@ -115,30 +112,25 @@ impl Operations {
     pub(super) async fn len(&self) -> Result<(u64, u64), DurableError> {
         let sql = "SELECT (SELECT count(*) FROM tb.timers), (SELECT count(*) FROM tb.letters)";
         let rows = self.read(RetryPolicy::Count, sql, &[]).await?;
-        let mut reader = Reader::new(rows.first().ok_or_else(unexpected_reply)?, 0);
-        reader.number().zip(reader.number()).ok_or_else(unexpected_reply)
+        let mut reader = Reader::first(&rows)?;
+        Ok((reader.number()?, reader.number()?))
     }
 
     pub(super) async fn stats(&self) -> Result<Counts, DurableError> {
-        let at = self.at();
-        let rows = self
-            .read(RetryPolicy::Count, "SELECT * FROM tb.stats($1)", &[(&at, Type::INT8)])
-            .await?;
-        let mut reader = Reader::new(rows.first().ok_or_else(unexpected_reply)?, 0);
-        let mut read = || {
-            Some(Counts {
-                now: reader.number()?,
-                timers: reader.number()?,
-                leased: reader.number()?,
-                parked: reader.number()?,
-                overdue: reader.number()?,
-                oldest: reader.optional()?.filter(|oldest| *oldest < PARKED),
-                dead: reader.number()?,
-                paused: reader.next()?,
-                next: None,
-            })
-        };
-        read().ok_or_else(unexpected_reply)
+        let sql = "SELECT * FROM tb.stats($1)";
+        let rows = self.read(RetryPolicy::Count, sql, &[(&self.at(), Type::INT8)]).await?;
+        let mut reader = Reader::first(&rows)?;
+        Ok(Counts {
+            now: reader.number()?,
+            timers: reader.number()?,
+            leased: reader.number()?,
+            parked: reader.number()?,
+            overdue: reader.number()?,
+            oldest: reader.optional()?.filter(|oldest| *oldest < PARKED),
+            dead: reader.number()?,
+            paused: reader.next()?,
+            next: None,
+        })
     }
 
     pub(super) async fn dead(
@@ -165,19 +157,13 @@ impl Operations {
         let params: [super::link::Param<'_>; 3] =
             [(&from, Type::INT8), (&limit, Type::INT8), (&longest, Type::INT8)];
         let rows = self.read(RetryPolicy::Caller, &sql, &params).await?;
-        let letter = |row| {
-            let (number, dead) = letter(row, self.link.address()).ok_or_else(unexpected_reply)?;
-            Ok((number, dead?))
-        };
-        rows.iter().map(letter).collect()
+        rows.iter().map(|row| letter(row, self.link.address())).collect()
     }
 
     pub(super) async fn letter(&self, number: u64) -> Result<Option<Dead>, DurableError> {
         let sql = format!("SELECT {LETTER} FROM tb.letters WHERE number = $1");
         let rows = self.read(RetryPolicy::Caller, &sql, &[(&signed(number), Type::INT8)]).await?;
-        let Some(row) = rows.first() else { return Ok(None) };
-        let (_, dead) = letter(row, self.link.address()).ok_or_else(unexpected_reply)?;
-        dead.map(Some)
+        rows.first().map(|row| Ok(letter(row, self.link.address())?.1)).transpose()
     }
 
     pub(super) async fn letter_ages(
@@ -191,7 +177,7 @@ impl Operations {
         let rows = self.read(RetryPolicy::Caller, sql, &params).await?;
         let age = |row| {
             let mut reader = Reader::new(row, 0);
-            reader.number().zip(reader.number()).ok_or_else(unexpected_reply)
+            Ok((reader.number()?, reader.number()?))
         };
         rows.iter().map(age).collect()
     }
@@ -214,8 +200,7 @@ impl Operations {
         let (mut checked, mut last) = (Checked::default(), None);
         for row in &rows {
             let id = if part == TIMERS {
-                let (id, record) =
-                    named_record(row, self.link.address()).ok_or_else(unexpected_reply)?;
+                let (id, record) = named_record(row, self.link.address())?;
                 checked.timers += 1;
                 checked.keys += 1;
                 match record {
@@ -225,9 +210,8 @@ impl Operations {
                 id
             } else {
                 let mut reader = Reader::new(row, 0);
-                let id: String = reader.next().ok_or_else(unexpected_reply)?;
-                let key = reader.number().ok_or_else(unexpected_reply)?;
-                if reader.next() == Some(true) {
+                let (id, key) = (reader.next::<String>()?, reader.number()?);
+                if reader.next()? {
                     checked.keys += 1;
                     checked.findings.push(Finding::stray(key, &id));
                 }

@@ -9,11 +9,9 @@ use super::rows::{Reader, signed};
 use crate::error::DurableError;
 use crate::model::clock::Millis;
 use crate::model::key::{Key, Page, first_from};
-use crate::store::remote::answers::unexpected_reply;
 use crate::store::remote::retry::RetryPolicy;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use tourbillon::{Clock, MonotonicClock};
 
@@ -94,8 +92,7 @@ impl Operations {
             (&at, Type::INT8),
         ];
         let rows = self.link.query(RetryPolicy::Worker, &self.statements.load, &params).await?;
-        let row = rows.first().ok_or_else(unexpected_reply)?;
-        page(row, limit).ok_or_else(unexpected_reply)
+        page(Reader::first(&rows)?, limit)
     }
 
     /// Adds the overdue keys that were found, and begins the next checks for them.
@@ -155,7 +152,7 @@ impl Operations {
         ];
         let sql = "SELECT * FROM tb.late($1, $2, $3, $4, $5, $6, $7, $8)";
         let rows = self.read(RetryPolicy::Count, sql, &params).await.unwrap_or_default();
-        let found = rows.first().and_then(|row| keys(&mut Reader::new(row, 0)));
+        let found = Reader::first(&rows).and_then(|mut reader| keys(&mut reader));
         let found = found.unwrap_or_default();
         if self.late[place].end(found, most, begun, MonotonicClock.now()) {
             self.ownership.request_checks();
@@ -164,20 +161,19 @@ impl Operations {
 }
 
 /// Reads the parts of a worker and its page.
-fn page(row: &Row, limit: usize) -> Option<(BTreeSet<u64>, Page)> {
-    let mut reader = Reader::new(row, 0);
+fn page(mut reader: Reader<'_>, limit: usize) -> Result<(BTreeSet<u64>, Page), DurableError> {
     let (now, paused) = (reader.number()?, reader.next()?);
     let parts: Vec<i32> = reader.next()?;
     let parts = parts.into_iter().filter_map(|part| u64::try_from(part).ok()).collect();
     let until = reader.number()?;
     let keys = keys(&mut reader)?;
     let more = keys.len() >= limit;
-    Some((parts, Page { now, until, keys, more, paused, misplaced: None }))
+    Ok((parts, Page { now, until, keys, more, paused, misplaced: None }))
 }
 
-fn keys(reader: &mut Reader<'_>) -> Option<Vec<Key>> {
+fn keys(reader: &mut Reader<'_>) -> Result<Vec<Key>, DurableError> {
     let dues: Option<Vec<i64>> = reader.next()?;
     let ids: Option<Vec<&str>> = reader.next()?;
     let pairs = dues.unwrap_or_default().into_iter().zip(ids.unwrap_or_default());
-    Some(pairs.map(|(due, id)| (due.cast_unsigned(), Arc::from(id))).collect())
+    Ok(pairs.map(|(due, id)| (due.cast_unsigned(), Arc::from(id))).collect())
 }

@@ -6,7 +6,7 @@
 use super::held::HeldIds;
 use super::link::{Link, Param};
 use super::operation::{Body, LOCKED, Operation, Reply};
-use super::rows::{self, RECORD, named_record, signed, storable};
+use super::rows::{self, RECORD, Reader, named_record, signed, storable};
 use super::schema::Schema;
 use crate::error::DurableError;
 use crate::model::bounds::LetterBounds;
@@ -105,8 +105,7 @@ impl Operations {
             return Ok(present(clock.now()));
         }
         let rows = self.link.query(RetryPolicy::Caller, &self.statements.now, &[]).await?;
-        let now = rows.first().and_then(|row| row.try_get::<_, i64>(0).ok());
-        now.map(i64::cast_unsigned).ok_or_else(unexpected_reply)
+        Reader::first(&rows)?.number()
     }
 
     /// Executes an operation of a caller, and returns the number that the server answers.
@@ -160,7 +159,7 @@ impl Operations {
 
     pub(super) async fn is_paused(&self) -> Result<bool, DurableError> {
         let rows = self.read(RetryPolicy::Caller, "SELECT paused FROM tb.store", &[]).await?;
-        rows.first().and_then(|row| row.try_get(0).ok()).ok_or_else(unexpected_reply)
+        Reader::first(&rows)?.next()
     }
 
     pub(super) async fn get(&self, id: String) -> Result<Option<Record>, DurableError> {
@@ -171,9 +170,8 @@ impl Operations {
             .link
             .query(RetryPolicy::Caller, &self.statements.get, &[(&id, Type::TEXT)])
             .await?;
-        let Some(row) = rows.first() else { return Ok(None) };
-        let (_, record) = named_record(row, self.link.address()).ok_or_else(unexpected_reply)?;
-        record.map(Some)
+        let record = rows.first().map(|row| named_record(row, self.link.address())).transpose()?;
+        record.map(|(_, record)| record).transpose()
     }
 
     /// Requests a lease. With `takes_over`, a paused store still grants the lease of a timer whose

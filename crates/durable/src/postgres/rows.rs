@@ -13,6 +13,7 @@ use crate::model::backoff::Backoff;
 use crate::model::clock::{Millis, whole_millis};
 use crate::model::record::{Dead, DeadReason, Record, Settings};
 use crate::model::rule::Rule;
+use crate::store::remote::answers::unexpected_reply;
 use std::borrow::Cow;
 use std::time::Duration;
 use tokio_postgres::Row;
@@ -157,24 +158,34 @@ impl<'a> Reader<'a> {
         Self { row, place }
     }
 
-    /// Returns the next value, or `None` if it has another type.
-    pub(super) fn next<T: FromSql<'a>>(&mut self) -> Option<T> {
+    /// Returns a reader of the only row.
+    pub(super) fn first(rows: &'a [Row]) -> Result<Self, DurableError> {
+        rows.first().map(|row| Self::new(row, 0)).ok_or_else(unexpected_reply)
+    }
+
+    /// Returns the next value. Fails if it has another type.
+    pub(super) fn next<T: FromSql<'a>>(&mut self) -> Result<T, DurableError> {
         self.place += 1;
-        self.row.try_get(self.place - 1).ok()
+        self.row.try_get(self.place - 1).map_err(|_| unexpected_reply())
+    }
+
+    /// Returns the next value, converted.
+    fn converted<T: FromSql<'a>, U: TryFrom<T>>(&mut self) -> Result<U, DurableError> {
+        U::try_from(self.next()?).map_err(|_| unexpected_reply())
     }
 
     /// Returns the next number.
-    pub(super) fn number(&mut self) -> Option<u64> {
-        self.next::<i64>().map(i64::cast_unsigned)
+    pub(super) fn number(&mut self) -> Result<u64, DurableError> {
+        self.next().map(i64::cast_unsigned)
     }
 
     /// Returns the next number, which may be absent.
-    pub(super) fn optional(&mut self) -> Option<Option<u64>> {
-        self.next::<Option<i64>>().map(|number| number.map(i64::cast_unsigned))
+    pub(super) fn optional(&mut self) -> Result<Option<u64>, DurableError> {
+        Ok(self.next::<Option<i64>>()?.map(i64::cast_unsigned))
     }
 
     /// Reads the columns [`RECORD`].
-    pub(super) fn record(&mut self) -> Option<Record> {
+    pub(super) fn record(&mut self) -> Result<Record, DurableError> {
         let fence = self.optional()?;
         let (cancelled, paused) = (self.next()?, self.next()?);
         let (due, planned) = (self.number()?, self.number()?);
@@ -189,26 +200,26 @@ impl<'a> Reader<'a> {
             let next = Record { planned, ..Record::resting(due, settings, payload) };
             record.next = Some(Box::new(next));
         }
-        Some(record)
+        Ok(record)
     }
 
-    fn body(&mut self) -> Option<(Settings, Vec<u8>)> {
+    fn body(&mut self) -> Result<(Settings, Vec<u8>), DurableError> {
         let (first, most, jitter) = (self.number()?, self.number()?, self.next()?);
-        let attempts = u32::try_from(self.number()?).ok()?;
-        let lease = u64::try_from(self.next::<i32>()?).ok()?;
+        let attempts = self.converted::<i64, u32>()?;
+        let lease = self.converted::<i32, u64>()?;
         let lives = self.optional()?;
         let every = self.optional()?;
         let (cron, zone): (Option<String>, Option<String>) = (self.next()?, self.next()?);
         let misfire = self.optional()?;
         let headers = match self.next::<Option<&str>>()? {
             None => Vec::new(),
-            Some(text) => headers(text)?,
+            Some(text) => headers(text).ok_or_else(unexpected_reply)?,
         };
         let rule = match (every, cron, zone) {
             (None, None, None) => None,
             (Some(every), None, None) => Some(Rule::Every(Duration::from_millis(every))),
             (None, Some(expression), Some(zone)) => Some(Rule::Cron { expression, zone }),
-            _ => return None,
+            _ => return Err(unexpected_reply()),
         };
         let settings = Settings {
             attempts,
@@ -219,7 +230,7 @@ impl<'a> Reader<'a> {
             window: misfire,
             headers,
         };
-        Some((settings, self.next()?))
+        Ok((settings, self.next()?))
     }
 }
 
@@ -236,41 +247,40 @@ fn headers(text: &str) -> Option<Vec<(String, String)>> {
 pub(super) fn named_record(
     row: &Row,
     address: &str,
-) -> Option<(String, Result<Record, DurableError>)> {
+) -> Result<(String, Result<Record, DurableError>), DurableError> {
     let mut reader = Reader::new(row, 0);
     let id: String = reader.next()?;
-    let record = reader.record().ok_or_else(|| DurableError::corrupt_timer(&id).at(address));
-    Some((id, record))
+    let record = reader.record().map_err(|_| DurableError::corrupt_timer(&id).at(address));
+    Ok((id, record))
 }
 
 /// Reads the reply to an operation about an id.
-pub(super) fn reply(row: &Row, id: &str, address: &str) -> Option<Reply> {
+pub(super) fn reply(row: &Row, id: &str, address: &str) -> Result<Reply, DurableError> {
     let mut reader = Reader::new(row, 0);
     let (now, answer) = (reader.number()?, reader.next()?);
-    let (due, part) = (reader.optional()?, reader.next::<i32>()?);
+    let (due, part) = (reader.optional()?, reader.converted::<i32, u64>()?);
     let (fence, before) = (reader.optional()?, reader.optional()?);
-    let part = u64::try_from(part).ok()?;
     let leased: Option<&str> = reader.next()?;
-    let damaged = || DurableError::corrupt_timer(id).at(address);
-    let record = leased.map(|_| reader.record().ok_or_else(damaged));
-    Some(Reply { now, answer, due, part, fence, before, record })
+    let damaged = |_| DurableError::corrupt_timer(id).at(address);
+    let record = leased.map(|_| reader.record().map_err(damaged));
+    Ok(Reply { now, answer, due, part, fence, before, record })
 }
 
 /// Reads the columns [`LETTER`]. Returns the number of a letter, and the letter.
-pub(super) fn letter(row: &Row, address: &str) -> Option<(u64, Result<Dead, DurableError>)> {
+pub(super) fn letter(row: &Row, address: &str) -> Result<(u64, Dead), DurableError> {
     let mut reader = Reader::new(row, 0);
     let number = reader.number()?;
-    let damaged = || DurableError::corrupt_letter(number).at(address);
-    Some((number, dead(&mut reader).ok_or_else(damaged)))
+    let damaged = |_| DurableError::corrupt_letter(number).at(address);
+    Ok((number, dead(&mut reader).map_err(damaged)?))
 }
 
-fn dead(reader: &mut Reader<'_>) -> Option<Dead> {
+fn dead(reader: &mut Reader<'_>) -> Result<Dead, DurableError> {
     let (id, died) = (reader.next()?, reader.number()?);
-    let reason = DeadReason::of_number(reader.next::<i16>()?)?;
+    let reason = DeadReason::of_number(reader.next::<i16>()?).ok_or_else(unexpected_reply)?;
     let (due, planned) = (reader.number()?, reader.number()?);
     let attempt = u32::try_from(reader.number()?).unwrap_or(u32::MAX);
     let error = reader.next()?;
     let (settings, payload) = reader.body()?;
     let record = Record { planned, attempt, error, ..Record::resting(due, settings, payload) };
-    Some(Dead { id, died, reason, record })
+    Ok(Dead { id, died, reason, record })
 }

@@ -5,11 +5,10 @@
 
 use super::link::Link;
 use super::operations::Operations;
+use super::rows::Reader;
 use crate::error::DurableError;
 use crate::model::durability::{Durability, Loss};
-use crate::store::remote::answers::unexpected_reply;
 use crate::store::remote::retry::RetryPolicy;
-use tokio_postgres::types::Type;
 
 /// The first version that can have a store.
 const MIN_VERSION: i32 = 130_000;
@@ -19,8 +18,9 @@ pub(super) async fn check(link: &Link) -> Result<(), DurableError> {
     let sql = "SELECT current_setting('server_version_num')::integer,
         current_setting('server_version'), current_setting('server_encoding')";
     let rows = link.query(RetryPolicy::Caller, sql, &[]).await?;
-    let row = rows.first().ok_or_else(unexpected_reply)?;
-    let (number, version, encoding): (i32, String, String) = (row.get(0), row.get(1), row.get(2));
+    let mut reader = Reader::first(&rows)?;
+    let (number, version): (i32, String) = (reader.next()?, reader.next()?);
+    let encoding: String = reader.next()?;
     let server = link.address().to_owned();
     if number < MIN_VERSION {
         return Err(DurableError::Version { server, found: format!("PostgreSQL {version}") });
@@ -35,29 +35,15 @@ pub(super) async fn check(link: &Link) -> Result<(), DurableError> {
 impl Operations {
     /// Returns the durability of the server as it is configured.
     pub(super) async fn durability(&self) -> Result<Durability, DurableError> {
-        let names = ["fsync", "full_page_writes", "synchronous_commit", "server_version"];
-        let sql = "SELECT current_setting($1), current_setting($2), current_setting($3),
-            current_setting($4), (SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming')";
-        let params: [super::link::Param<'_>; 4] = [
-            (&names[0], Type::TEXT),
-            (&names[1], Type::TEXT),
-            (&names[2], Type::TEXT),
-            (&names[3], Type::TEXT),
-        ];
-        let rows = self.link.query(RetryPolicy::Caller, sql, &params).await?;
-        let row = rows.first().ok_or_else(unexpected_reply)?;
-        let settings: [String; 3] = [row.get(0), row.get(1), row.get(2)];
-        let [fsync, pages, commit] = settings.each_ref().map(String::as_str);
-        let version: String = row.get(3);
-        let replicas: i64 = row.get(4);
+        let sql = "SELECT current_setting('fsync'), current_setting('full_page_writes'),
+            current_setting('synchronous_commit'), current_setting('server_version'),
+            (SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming')";
+        let rows = self.link.query(RetryPolicy::Caller, sql, &[]).await?;
+        let mut reader = Reader::first(&rows)?;
+        let [fsync, pages, commit] = [reader.next()?, reader.next()?, reader.next()?];
         let (killed, power_failure) = losses(fsync, pages, commit);
-        let replicas = u64::try_from(replicas).unwrap_or(0);
-        Ok(Durability {
-            killed,
-            power_failure,
-            replicas,
-            version: Some(format!("PostgreSQL {version}")),
-        })
+        let version = Some(format!("PostgreSQL {}", reader.next::<&str>()?));
+        Ok(Durability { killed, power_failure, replicas: reader.number()?, version })
     }
 }
 
