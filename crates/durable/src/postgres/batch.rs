@@ -131,7 +131,7 @@ impl Operations {
             (&age, Type::INT8),
         ]);
         let answer = reply_timeout(RetryPolicy::Worker, lost);
-        let rows = self.link.once(answer, true, &self.statements.batch, &params).await?;
+        let rows = self.link.once(answer, true, &self.batch, &params).await?;
         let address = self.link.address();
         let replies = rows.iter().zip(operations());
         let replies = replies.map(|(row, operation)| reply(row, &operation.id, address));

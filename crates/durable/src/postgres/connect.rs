@@ -6,7 +6,8 @@ use super::floors::{Beats, Floors};
 use super::held::HeldIds;
 use super::link::Link;
 use super::operation::HELD;
-use super::operations::{Operations, Statements};
+use super::operations::Operations;
+use super::rows::batch_statement;
 use super::schema::Schema;
 use super::{Postgres, PostgresOptions, server};
 use crate::error::{DurableError, scheme_of};
@@ -69,7 +70,7 @@ impl Postgres {
         schema.open(&link).await?;
         let operations = Arc::new(Operations {
             link,
-            statements: Statements::new(&schema),
+            batch: schema.sql(&batch_statement()),
             schema,
             clock,
             bounds,

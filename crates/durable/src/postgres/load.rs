@@ -91,7 +91,8 @@ impl Operations {
             (&most, Type::INT4),
             (&at, Type::INT8),
         ];
-        let rows = self.link.query(RetryPolicy::Worker, &self.statements.load, &params).await?;
+        let sql = "SELECT * FROM tb.load($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+        let rows = self.read(RetryPolicy::Worker, sql, &params).await?;
         page(Reader::first(&rows)?, limit)
     }
 

@@ -6,7 +6,7 @@
 use super::held::HeldIds;
 use super::link::{Link, Param};
 use super::operation::{Body, LOCKED, Operation, Reply};
-use super::rows::{self, RECORD, Reader, named_record, signed, storable};
+use super::rows::{RECORD, Reader, named_record, signed, storable};
 use super::schema::Schema;
 use crate::error::DurableError;
 use crate::model::bounds::LetterBounds;
@@ -30,7 +30,8 @@ const NOTIFY_AHEAD: Millis = 12_000;
 pub(super) struct Operations {
     pub(super) link: Link,
     pub(super) schema: Schema,
-    pub(super) statements: Statements,
+    /// The statement that executes a batch.
+    pub(super) batch: String,
     pub(super) clock: Option<Arc<dyn StoreClock>>,
     pub(super) bounds: LetterBounds,
     pub(super) ownership: Ownership,
@@ -43,25 +44,6 @@ pub(super) struct Operations {
     pub(super) late: [super::floors::LateChecks; 3],
     pub(super) floors: super::floors::Floors,
     pub(super) beats: super::floors::Beats,
-}
-
-/// The statements that are used often, with the name of the schema.
-pub(super) struct Statements {
-    pub(super) batch: String,
-    pub(super) load: String,
-    get: String,
-    now: String,
-}
-
-impl Statements {
-    pub(super) fn new(schema: &Schema) -> Self {
-        Self {
-            batch: schema.sql(&rows::batch_statement()),
-            load: schema.sql("SELECT * FROM tb.load($1, $2, $3, $4, $5, $6, $7, $8, $9)"),
-            get: schema.sql(&format!("SELECT id, {RECORD} FROM tb.records WHERE id = $1")),
-            now: schema.sql("SELECT tb.clock()"),
-        }
-    }
 }
 
 impl Operations {
@@ -104,7 +86,7 @@ impl Operations {
         if let Some(clock) = &self.clock {
             return Ok(present(clock.now()));
         }
-        let rows = self.link.query(RetryPolicy::Caller, &self.statements.now, &[]).await?;
+        let rows = self.read(RetryPolicy::Caller, "SELECT tb.clock()", &[]).await?;
         Reader::first(&rows)?.number()
     }
 
@@ -166,10 +148,8 @@ impl Operations {
         if id.contains('\0') {
             return Ok(None);
         }
-        let rows = self
-            .link
-            .query(RetryPolicy::Caller, &self.statements.get, &[(&id, Type::TEXT)])
-            .await?;
+        let sql = format!("SELECT id, {RECORD} FROM tb.records WHERE id = $1");
+        let rows = self.read(RetryPolicy::Caller, &sql, &[(&id, Type::TEXT)]).await?;
         let record = rows.first().map(|row| named_record(row, self.link.address())).transpose()?;
         record.map(|(_, record)| record).transpose()
     }
