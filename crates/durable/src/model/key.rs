@@ -14,6 +14,11 @@ pub(crate) fn first_from(due: Millis) -> Key {
     (due, Arc::from(""))
 }
 
+/// Returns the lowest possible key after a key.
+pub(crate) fn first_after((due, id): &Key) -> Key {
+    (*due, Arc::from(format!("{id}\0")))
+}
+
 /// A page of loaded keys.
 #[derive(Debug, Default)]
 pub(crate) struct Page {

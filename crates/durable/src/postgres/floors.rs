@@ -4,10 +4,10 @@
 #![forbid(unsafe_code)]
 
 use crate::model::clock::Millis;
-use crate::model::key::{Key, Page, first_from};
+use crate::model::key::{Key, Page, first_after, first_from};
 use crate::panics::ignore_poison;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// The time between two checks for overdue keys, as a multiple of a check's duration. While a
@@ -81,7 +81,7 @@ impl LateChecks {
         let rest = (now.saturating_duration_since(begun) * REST).max(MIN_REST);
         let known = found.iter().cloned().collect();
         let last = found.last().filter(|_| found.len() >= most);
-        let position = last.map(|(due, id)| (*due, Arc::from(format!("{id}\0"))));
+        let position = last.map(first_after);
         *check = LateCheck { next: Some(now + rest), running: false, found, known, position };
         is_new
     }
@@ -159,6 +159,7 @@ impl Floors {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
     use tourbillon::{Clock, MonotonicClock};
 
     #[test]

@@ -8,13 +8,12 @@ use super::operations::{Operations, text};
 use super::pages::{merged, share};
 use crate::error::DurableError;
 use crate::model::clock::Millis;
-use crate::model::key::Key;
+use crate::model::key::{Key, first_after};
 use crate::store::remote::retry::RetryPolicy;
 use crate::store::{Found, Letters, MAX_LIST_BYTES};
 use futures_util::future::try_join_all;
 use redis::{FromRedisValue, Script, cmd};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// A record and its long payloads.
 type Fields = (Vec<u8>, Vec<u8>, Vec<u8>);
@@ -32,7 +31,7 @@ impl Operations {
         let pages = (0..partitions)
             .map(|partition| self.read_keys(partition, &from, until, share, RetryPolicy::Caller));
         let (mut keys, end) = merged(try_join_all(pages).await?);
-        let mut next = end.map(|(time, id)| (time, Arc::from(format!("{id}\0"))));
+        let mut next = end.as_ref().map(first_after);
         if keys.len() > limit {
             next = Some(keys.split_off(limit).swap_remove(0));
         }

@@ -12,12 +12,11 @@ use super::operations::{Operations, text};
 use crate::error::DurableError;
 use crate::model::check::{Checked, Cursor, Finding, FoundLeases, LeaseCounter};
 use crate::model::clock::LATEST;
-use crate::model::key::Key;
+use crate::model::key::{Key, first_after, first_from};
 use crate::model::record::PARKED;
 use crate::store::MAX_LIST_BYTES;
 use crate::store::remote::notices::Listener;
 use crate::store::remote::retry::RetryPolicy;
-use std::sync::Arc;
 
 /// The number of records or keys in a step.
 const STEP: usize = 1000;
@@ -95,7 +94,7 @@ impl Operations {
                 checked.findings.push(Finding::Unindexed { id });
             }
         }
-        Ok((checked, u64::try_from(next).ok().map(|bucket| (bucket, Arc::from("")))))
+        Ok((checked, u64::try_from(next).ok().map(first_from)))
     }
 
     /// Checks keys of the index.
@@ -115,8 +114,7 @@ impl Operations {
         let strays: Vec<u8> = self.call(&self.scripts.strays, partition, &args, retry).await?;
         let found = page.keys.iter().zip(strays).filter(|(_, stray)| *stray == 1);
         let findings = found.map(|((due, id), _)| Finding::stray(*due, id)).collect();
-        let last = page.keys.last().filter(|_| page.more);
-        let next = last.map(|(due, id)| (*due, Arc::from(format!("{id}\0"))));
+        let next = page.keys.last().filter(|_| page.more).map(first_after);
         Ok((Checked { keys: page.keys.len() as u64, findings, ..Checked::default() }, next))
     }
 }

@@ -30,14 +30,14 @@
 #![forbid(unsafe_code)]
 
 use crate::model::clock::{Millis, whole_millis};
-use crate::model::key::{Change, Key, Page, first_from};
+use crate::model::key::{Change, Key, Page, first_after, first_from};
 use crate::panics::ignore_poison;
 use futures_util::task::AtomicWaker;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Mutex, MutexGuard, Weak};
 use std::task::Context;
 use std::time::{Duration, Instant};
 use tourbillon::TimerId;
@@ -164,10 +164,7 @@ impl Window {
             return;
         }
         let last = page.keys.last().filter(|_| page.more);
-        let low_watermark = match last {
-            Some((due, id)) => (*due, Arc::from(format!("{id}\0"))),
-            None => first_from(page.until + 1),
-        };
+        let low_watermark = last.map_or_else(|| first_from(page.until + 1), first_after);
         loaded.low_watermark = low_watermark.max(from.clone());
         for key in page.keys {
             loaded.put(key);

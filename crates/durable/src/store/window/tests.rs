@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::*;
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 use tourbillon::future::{DelayQueue, SleepWaker, Timer};
 use tourbillon::{Builder, ManualClock, Sweeper};
