@@ -23,6 +23,7 @@
 use super::link::reply_timeout;
 use super::operation::{ALONE, HELD, LANES, LOCKED, Operation, Reply, ZERO};
 use super::operations::Operations;
+use super::params::params;
 use super::rows::{Columns, reply};
 use crate::error::DurableError;
 use crate::store::remote::error::{Kind, RequestError};
@@ -33,7 +34,6 @@ use crate::store::remote::sender::{Batch, Engine, Replies, RequestOf, Sender, Tr
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use tokio::runtime::Handle;
-use tokio_postgres::types::Type;
 
 /// The maximum number of operations in a batch.
 const MAX_OPERATIONS: usize = 256;
@@ -120,16 +120,8 @@ impl Operations {
         let (process, number) = (queue.process.cast_signed(), number.cast_signed());
         let at = self.at();
         let (most, age) = self.bounds();
-        let params = columns.params([
-            (&self.process, Type::INT8),
-            (&process, Type::INT8),
-            (&number, Type::INT8),
-            (&settles, Type::BOOL),
-            (&careful, Type::BOOL),
-            (&at, Type::INT8),
-            (&most, Type::INT8),
-            (&age, Type::INT8),
-        ]);
+        let first = params![self.process, process, number, settles, careful, at, most, age];
+        let params = columns.params(first);
         let answer = reply_timeout(RetryPolicy::Worker, lost);
         let rows = self.link.once(answer, true, &self.batch, &params).await?;
         let address = self.link.address();

@@ -13,8 +13,9 @@
 
 #![forbid(unsafe_code)]
 
-use super::link::{Link, Param};
+use super::link::Link;
 use super::operations::Operations;
+use super::params::params;
 use crate::model::key::Change;
 use crate::store::ownership::Ownership;
 use crate::store::remote::notices::{Listener, PING};
@@ -25,7 +26,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
-use tokio_postgres::types::Type;
 use tokio_postgres::{AsyncMessage, Client};
 use tourbillon::{Clock, MonotonicClock};
 
@@ -154,7 +154,7 @@ impl Echo {
     async fn send(&mut self, link: &Link, channel: &str) {
         let number = fastrand::u64(..);
         let payload = format!("echo:{number}");
-        let params: [Param<'_>; 2] = [(&channel, Type::TEXT), (&&*payload, Type::TEXT)];
+        let params = params![channel, payload];
         let sql = "SELECT pg_catalog.pg_notify($1, $2)";
         let sent = timeout(ECHOES, link.query(RetryPolicy::Caller, sql, &params)).await;
         let now = MonotonicClock.now();

@@ -4,6 +4,7 @@
 
 use super::load::bounded;
 use super::operations::Operations;
+use super::params::params;
 use super::rows::{LETTER, RECORD, Reader, letter, named_record, signed};
 use crate::error::DurableError;
 use crate::model::check::{Checked, Cursor, Finding};
@@ -14,7 +15,6 @@ use crate::model::stats::Counts;
 use crate::store::remote::retry::RetryPolicy;
 use crate::store::{Found, Letters, MAX_LIST_BYTES};
 use std::sync::Arc;
-use tokio_postgres::types::Type;
 
 /// The maximum number of rows that one step of a check reads.
 const STEP: i64 = 1000;
@@ -47,9 +47,7 @@ impl Operations {
         // the ids after the part before it.
         let after = after.as_deref().and_then(|id| id.split('\0').next()).unwrap_or_default();
         let (limit, longest) = (limit_of(limit), limit_of(MAX_LIST_BYTES));
-        let params: [super::link::Param<'_>; 3] =
-            [(&after, Type::TEXT), (&limit, Type::INT8), (&longest, Type::INT8)];
-        let rows = self.read(RetryPolicy::Caller, &sql, &params).await?;
+        let rows = self.read(RetryPolicy::Caller, &sql, &params![after, limit, longest]).await?;
         let address = self.link.address();
         let record = |row| {
             let (id, record) = named_record(row, address)?;
@@ -82,14 +80,7 @@ impl Operations {
         );
         let (until, longest) = (signed(until), limit_of(MAX_LIST_BYTES));
         let limit = i32::try_from(limit.saturating_add(1)).unwrap_or(i32::MAX);
-        let params: [super::link::Param<'_>; 6] = [
-            (&due, Type::INT8),
-            (&id, Type::TEXT),
-            (&after, Type::BOOL),
-            (&until, Type::INT8),
-            (&limit, Type::INT4),
-            (&longest, Type::INT8),
-        ];
+        let params = params![due, id, after, until, limit, longest];
         let rows = self.read(RetryPolicy::Caller, &sql, &params).await?;
         let mut found = Found::default();
         let fields = RECORD.split(", ").count();
@@ -118,7 +109,7 @@ impl Operations {
 
     pub(super) async fn stats(&self) -> Result<Counts, DurableError> {
         let sql = "SELECT * FROM tb.stats($1)";
-        let rows = self.read(RetryPolicy::Count, sql, &[(&self.at(), Type::INT8)]).await?;
+        let rows = self.read(RetryPolicy::Count, sql, &params![self.at()]).await?;
         let mut reader = Reader::first(&rows)?;
         Ok(Counts {
             now: reader.number()?,
@@ -154,15 +145,13 @@ impl Operations {
             SELECT {LETTER} FROM page JOIN tb.letters ON number = of WHERE length < $3 ORDER BY {order}"
         );
         let (limit, longest) = (limit_of(limit), limit_of(MAX_LIST_BYTES));
-        let params: [super::link::Param<'_>; 3] =
-            [(&from, Type::INT8), (&limit, Type::INT8), (&longest, Type::INT8)];
-        let rows = self.read(RetryPolicy::Caller, &sql, &params).await?;
+        let rows = self.read(RetryPolicy::Caller, &sql, &params![from, limit, longest]).await?;
         rows.iter().map(|row| letter(row, self.link.address())).collect()
     }
 
     pub(super) async fn letter(&self, number: u64) -> Result<Option<Dead>, DurableError> {
         let sql = format!("SELECT {LETTER} FROM tb.letters WHERE number = $1");
-        let rows = self.read(RetryPolicy::Caller, &sql, &[(&signed(number), Type::INT8)]).await?;
+        let rows = self.read(RetryPolicy::Caller, &sql, &params![signed(number)]).await?;
         rows.first().map(|row| Ok(letter(row, self.link.address())?.1)).transpose()
     }
 
@@ -173,8 +162,7 @@ impl Operations {
     ) -> Result<Vec<(u64, Millis)>, DurableError> {
         let sql = "SELECT number, died FROM tb.letters WHERE number > $1 ORDER BY number LIMIT $2";
         let (after, limit) = (after.map_or(-1, signed), limit_of(limit));
-        let params: [super::link::Param<'_>; 2] = [(&after, Type::INT8), (&limit, Type::INT8)];
-        let rows = self.read(RetryPolicy::Caller, sql, &params).await?;
+        let rows = self.read(RetryPolicy::Caller, sql, &params![after, limit]).await?;
         let age = |row| {
             let mut reader = Reader::new(row, 0);
             Ok((reader.number()?, reader.number()?))
@@ -195,8 +183,7 @@ impl Operations {
                 WHERE state.id > $1 ORDER BY state.id LIMIT $2"
                 .to_owned(),
         };
-        let params: [super::link::Param<'_>; 2] = [(&&*after, Type::TEXT), (&STEP, Type::INT8)];
-        let rows = self.read(RetryPolicy::Count, &sql, &params).await?;
+        let rows = self.read(RetryPolicy::Count, &sql, &params![&*after, STEP]).await?;
         let (mut checked, mut last) = (Checked::default(), None);
         for row in &rows {
             let id = if part == TIMERS {

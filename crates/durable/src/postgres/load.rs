@@ -3,8 +3,8 @@
 #![forbid(unsafe_code)]
 
 use super::floors::Late;
-use super::link::Param;
 use super::operations::Operations;
+use super::params::params;
 use super::rows::{Reader, signed};
 use crate::error::DurableError;
 use crate::model::clock::Millis;
@@ -12,7 +12,6 @@ use crate::model::key::{Key, Page, first_from};
 use crate::store::remote::retry::RetryPolicy;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use tokio_postgres::types::Type;
 use tourbillon::{Clock, MonotonicClock};
 
 /// The number of parts.
@@ -39,8 +38,7 @@ impl Operations {
         self.floors.remove(worker);
         self.beats.remove(worker);
         let (sql, at) = ("SELECT FROM tb.leave($1, $2)", self.at());
-        let params: [Param<'_>; 2] = [(&signed(worker), Type::INT8), (&at, Type::INT8)];
-        self.read(RetryPolicy::Caller, sql, &params).await.map(drop)
+        self.read(RetryPolicy::Caller, sql, &params![signed(worker), at]).await.map(drop)
     }
 
     pub(super) async fn load(
@@ -80,17 +78,7 @@ impl Operations {
         let (due, id, after) = bounded(from);
         let (worker, at, until) = (signed(worker), self.at(), signed(until));
         let most = i32::try_from(limit).unwrap_or(i32::MAX);
-        let params: [Param<'_>; 9] = [
-            (&worker, Type::INT8),
-            (&self.process, Type::INT8),
-            (&self.listens, Type::BOOL),
-            (&due, Type::INT8),
-            (&id, Type::TEXT),
-            (&after, Type::BOOL),
-            (&until, Type::INT8),
-            (&most, Type::INT4),
-            (&at, Type::INT8),
-        ];
+        let params = params![worker, self.process, self.listens, due, id, after, until, most, at];
         let sql = "SELECT * FROM tb.load($1, $2, $3, $4, $5, $6, $7, $8, $9)";
         let rows = self.read(RetryPolicy::Worker, sql, &params).await?;
         page(Reader::first(&rows)?, limit)
@@ -141,16 +129,7 @@ impl Operations {
         let (due, id, after) = bounded(&from);
         let (until, age, at) = (signed(until), signed(age), self.at());
         let limit = i32::try_from(most).unwrap_or(i32::MAX);
-        let params: [Param<'_>; 8] = [
-            (&due, Type::INT8),
-            (&id, Type::TEXT),
-            (&after, Type::BOOL),
-            (&until, Type::INT8),
-            (&age, Type::INT8),
-            (&limit, Type::INT4),
-            (&parts, Type::INT4_ARRAY),
-            (&at, Type::INT8),
-        ];
+        let params = params![due, id, after, until, age, limit, parts, at];
         let sql = "SELECT * FROM tb.late($1, $2, $3, $4, $5, $6, $7, $8)";
         let rows = self.read(RetryPolicy::Count, sql, &params).await.unwrap_or_default();
         let found = Reader::first(&rows).and_then(|mut reader| keys(&mut reader));

@@ -48,6 +48,7 @@ mod load;
 mod operation;
 mod operations;
 mod options;
+mod params;
 mod rows;
 mod schema;
 mod server;

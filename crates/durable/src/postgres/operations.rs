@@ -6,6 +6,7 @@
 use super::held::HeldIds;
 use super::link::{Link, Param};
 use super::operation::{Body, LOCKED, Operation, Reply};
+use super::params::params;
 use super::rows::{RECORD, Reader, named_record, signed, storable};
 use super::schema::Schema;
 use crate::error::DurableError;
@@ -21,7 +22,6 @@ use crate::store::remote::sender::Engine;
 use crate::store::{Cancelled, Due, Finish, Finished, Insert, Inserted, Lease, Leasing, Renewed};
 use std::sync::Arc;
 use tokio_postgres::Row;
-use tokio_postgres::types::Type;
 
 /// How far ahead a change may be due for the workers of this process to be notified of it. It
 /// equals the bound in `sql/batch.sql` for other processes.
@@ -134,7 +134,7 @@ impl Operations {
 
     pub(super) async fn pause(&self, pauses: bool) -> Result<(), DurableError> {
         let sql = "SELECT FROM tb.pause_store($1)";
-        self.read(RetryPolicy::Caller, sql, &[(&pauses, Type::BOOL)]).await?;
+        self.read(RetryPolicy::Caller, sql, &params![pauses]).await?;
         self.ownership.request_checks();
         Ok(())
     }
@@ -149,7 +149,7 @@ impl Operations {
             return Ok(None);
         }
         let sql = format!("SELECT id, {RECORD} FROM tb.records WHERE id = $1");
-        let rows = self.read(RetryPolicy::Caller, &sql, &[(&id, Type::TEXT)]).await?;
+        let rows = self.read(RetryPolicy::Caller, &sql, &params![id]).await?;
         let record = rows.first().map(|row| named_record(row, self.link.address())).transpose()?;
         record.map(|(_, record)| record).transpose()
     }

@@ -8,6 +8,7 @@
 
 use super::link::Param;
 use super::operation::{Operation, Reply};
+use super::params::Typed;
 use crate::error::DurableError;
 use crate::model::backoff::Backoff;
 use crate::model::clock::{Millis, whole_millis};
@@ -92,29 +93,27 @@ impl<'a> Columns<'a> {
         };
         let rows: Vec<_> = operations.map(row).collect();
         Self(vec![
-            column(&rows, Type::TEXT_ARRAY, |(op, ..)| op.kind),
-            column(&rows, Type::TEXT_ARRAY, |(op, ..)| &*op.id),
-            column(&rows, Type::INT8_ARRAY, |(op, ..)| op.due.map(signed)),
-            column(&rows, Type::INT8_ARRAY, |(op, ..)| {
-                op.wait.map(|wait| signed(wait.min(1 << 60)))
-            }),
-            column(&rows, Type::INT8_ARRAY, |(op, ..)| op.fence.map(signed)),
-            column(&rows, Type::TEXT_ARRAY, |(op, ..)| op.how),
-            column(&rows, Type::TEXT_ARRAY, |(op, ..)| op.note.as_deref()),
-            column(&rows, Type::BOOL_ARRAY, |(op, ..)| op.flag),
-            column(&rows, Type::INT4_ARRAY, |(op, ..)| op.reason),
-            column(&rows, Type::INT8_ARRAY, |(_, of, _)| of.map(|of| duration(of.backoff.first))),
-            column(&rows, Type::INT8_ARRAY, |(_, of, _)| of.map(|of| duration(of.backoff.most))),
-            column(&rows, Type::INT8_ARRAY, |(.., split)| split.as_ref()?.every),
-            column(&rows, Type::INT8_ARRAY, |(_, of, _)| of.as_ref()?.time_to_live.map(duration)),
-            column(&rows, Type::INT8_ARRAY, |(_, of, _)| of.as_ref()?.window.map(duration)),
-            column(&rows, Type::INT8_ARRAY, |(_, of, _)| of.map(|of| i64::from(of.attempts))),
-            column(&rows, Type::INT4_ARRAY, |(.., split)| Some(split.as_ref()?.lease)),
-            column(&rows, Type::BOOL_ARRAY, |(_, of, _)| of.map(|of| of.backoff.jitter)),
-            column(&rows, Type::TEXT_ARRAY, |(.., split)| split.as_ref()?.cron),
-            column(&rows, Type::TEXT_ARRAY, |(.., split)| split.as_ref()?.zone),
-            column(&rows, Type::TEXT_ARRAY, |(.., split)| split.as_ref()?.headers.clone()),
-            column(&rows, Type::BYTEA_ARRAY, |(op, ..)| Some(&op.body.as_ref()?.payload[..])),
+            column(&rows, |(op, ..)| op.kind),
+            column(&rows, |(op, ..)| &*op.id),
+            column(&rows, |(op, ..)| op.due.map(signed)),
+            column(&rows, |(op, ..)| op.wait.map(|wait| signed(wait.min(1 << 60)))),
+            column(&rows, |(op, ..)| op.fence.map(signed)),
+            column(&rows, |(op, ..)| op.how),
+            column(&rows, |(op, ..)| op.note.as_deref()),
+            column(&rows, |(op, ..)| op.flag),
+            column(&rows, |(op, ..)| op.reason),
+            column(&rows, |(_, settings, _)| settings.map(|of| duration(of.backoff.first))),
+            column(&rows, |(_, settings, _)| settings.map(|of| duration(of.backoff.most))),
+            column(&rows, |(.., split)| split.as_ref()?.every),
+            column(&rows, |(_, settings, _)| settings.as_ref()?.time_to_live.map(duration)),
+            column(&rows, |(_, settings, _)| settings.as_ref()?.window.map(duration)),
+            column(&rows, |(_, settings, _)| settings.map(|of| i64::from(of.attempts))),
+            column(&rows, |(.., split)| Some(split.as_ref()?.lease)),
+            column(&rows, |(_, settings, _)| settings.map(|of| of.backoff.jitter)),
+            column(&rows, |(.., split)| split.as_ref()?.cron),
+            column(&rows, |(.., split)| split.as_ref()?.zone),
+            column(&rows, |(.., split)| split.as_ref()?.headers.clone()),
+            column(&rows, |(op, ..)| Some(&op.body.as_ref()?.payload[..])),
         ])
     }
 
@@ -126,12 +125,8 @@ impl<'a> Columns<'a> {
     }
 }
 
-fn column<'a, R, T: ToSql + Send + Sync + 'a>(
-    rows: &[R],
-    kind: Type,
-    value: impl Fn(&R) -> T,
-) -> Column<'a> {
-    (Box::new(rows.iter().map(value).collect::<Vec<T>>()), kind)
+fn column<'a, R, T: Typed + 'a>(rows: &[R], value: impl Fn(&R) -> T) -> Column<'a> {
+    (Box::new(rows.iter().map(value).collect::<Vec<T>>()), T::ARRAY)
 }
 
 /// The statement that executes a batch.
