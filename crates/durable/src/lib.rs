@@ -80,6 +80,8 @@ pub mod text;
 pub use api::copy::CopyProgress;
 pub use api::dead_letters::{DeadLetter, Redriven};
 pub use api::lists::ListPosition;
+#[cfg(feature = "log")]
+pub use api::log::AttemptLog;
 pub use api::timer::{DurableTimer, TimerState};
 pub use api::timers::DurableTimers;
 pub use api::worker::Worker;
@@ -95,6 +97,8 @@ pub use model::check::{CheckReport, Finding};
 pub use model::clock::{StoreClock, SystemClock};
 pub use model::durability::{Durability, Loss};
 pub use model::event::{Attempt, Event, LeaseLoss, Outcome, Wait};
+#[cfg(feature = "log")]
+pub use model::log::{LogBounds, LoggedAttempt};
 pub use model::options::{Existing, Options, When};
 pub use model::record::DeadReason;
 pub use model::rule::{Misfire, Rule};

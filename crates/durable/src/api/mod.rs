@@ -7,6 +7,8 @@ pub(crate) mod check;
 pub(crate) mod copy;
 pub(crate) mod dead_letters;
 pub(crate) mod lists;
+#[cfg(feature = "log")]
+pub(crate) mod log;
 pub(crate) mod pause;
 pub(crate) mod timer;
 pub(crate) mod timers;

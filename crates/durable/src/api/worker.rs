@@ -5,6 +5,8 @@
 use crate::api::timers::DurableTimers;
 use crate::delivery::attempt::{Attempts, Delivery, STALLED};
 use crate::delivery::feed::{Condition, Feed};
+#[cfg(feature = "log")]
+use crate::delivery::log::LogWriter;
 use crate::delivery::permits::Permits;
 use crate::delivery::ready::Registration;
 use crate::delivery::report::Reporter;
@@ -98,7 +100,7 @@ pub struct Worker {
     until: Fuse<BoxFuture<'static, ()>>,
     /// The time from the request to end until the run ends, even if handlers are still running.
     within: Option<Duration>,
-    reporter: Reporter,
+    pub(super) reporter: Reporter,
 }
 
 impl DurableTimers {
@@ -244,6 +246,7 @@ impl Worker {
     /// - `tourbillon_durable_leases_lost_total`, by [`reason`](crate::LeaseLoss::name)
     /// - `tourbillon_durable_waits_total` and `tourbillon_durable_wait_duration_seconds`, by
     ///   [`reason`](crate::Wait::name)
+    /// - `tourbillon_durable_attempts_not_logged_total`, with the feature `log`
     /// - `tourbillon_durable_notices_lost_total`, `tourbillon_durable_emptied_total`,
     ///   `tourbillon_durable_partitions_gained_total` and
     ///   `tourbillon_durable_partitions_lost_total`, which only a store in Redis increments
@@ -289,6 +292,11 @@ impl Worker {
     {
         let Self { timers, concurrency, time_limit, until, within, reporter } = self;
         let feed = Feed::join(&timers.store, &timers.timer, &timers.feed).await?;
+        #[cfg(feature = "log")]
+        let log = reporter.log.as_ref().map(|queue| {
+            let (store, timer) = (Arc::clone(&timers.store), timers.timer.clone());
+            LogWriter::new(Arc::clone(queue), store, timer)
+        });
         let handle = move |delivery: Delivery| -> BoxFuture<'static, Verdict> {
             Box::pin(handler(delivery).map(Into::into))
         };
@@ -316,6 +324,9 @@ impl Worker {
             cut: Some(cut),
             within,
             limit: None,
+            over: false,
+            #[cfg(feature = "log")]
+            log,
             leaving: None,
             checks: 0,
             wait: None,
@@ -353,6 +364,10 @@ struct Run {
     /// The sleep until handlers are stopped, and then the sleep until the run waits for nothing
     /// more.
     limit: Option<Sleep>,
+    /// Set once only the log is waited for.
+    over: bool,
+    #[cfg(feature = "log")]
+    log: Option<LogWriter>,
     /// Reports to the store that the worker is ending. Set once it is.
     leaving: Option<Fuse<BoxFuture<'static, ()>>>,
     /// The number of checks of the store when the wait was last determined.
@@ -364,6 +379,14 @@ struct Run {
 impl Run {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), DurableError>> {
         loop {
+            if self.over {
+                #[cfg(feature = "log")]
+                if let Some(log) = &mut self.log {
+                    let report = |event| self.attempts.reporter.report(&event);
+                    std::task::ready!(log.poll_last(context, report));
+                }
+                return Poll::Ready(Ok(()));
+            }
             if self.until.poll_unpin(context).is_ready() {
                 self.end = None;
                 let timer = &self.attempts.timer;
@@ -378,7 +401,9 @@ impl Run {
                 && let Poll::Ready(Ok(())) = Pin::new(limit).poll(context)
             {
                 if self.cut.take().is_none() {
-                    return Poll::Ready(Ok(()));
+                    self.running = FuturesUnordered::new();
+                    self.over = true;
+                    continue;
                 }
                 self.limit = Some(self.attempts.timer.sleep(GIVE_BACK));
                 continue;
@@ -388,13 +413,19 @@ impl Run {
                 // If the report to the store fails, the store notices in the end.
                 let left = leaving.is_terminated() || leaving.poll_unpin(context).is_ready();
                 if left && self.running.is_empty() {
-                    return Poll::Ready(Ok(()));
+                    self.over = true;
+                    continue;
                 }
             } else {
                 moved |= self.poll_feed(context)?;
                 moved |= self.begin();
             }
             if !moved {
+                #[cfg(feature = "log")]
+                if let Some(log) = &mut self.log {
+                    let report = |event| self.attempts.reporter.report(&event);
+                    let _ = log.poll(context, report);
+                }
                 return Poll::Pending;
             }
         }

@@ -34,8 +34,11 @@ const LOST: Described =
 const EMPTIED: Described =
     ("tourbillon_durable_emptied_total", "Times that the store was emptied while in use.");
 
-const COUNTERS: [Described; 7] =
-    [ATTEMPTS, LEASES_LOST, WAITS, NOTICES_LOST, GAINED, LOST, EMPTIED];
+const NOT_LOGGED: Described =
+    ("tourbillon_durable_attempts_not_logged_total", "Attempts that are missing in the log.");
+
+const COUNTERS: [Described; 8] =
+    [ATTEMPTS, LEASES_LOST, WAITS, NOTICES_LOST, GAINED, LOST, EMPTIED, NOT_LOGGED];
 const HISTOGRAMS: [Described; 3] = [LATENESS, DURATION, WAIT_DURATION];
 
 const TIMERS: Described = ("tourbillon_durable_timers", "Timers, by state.");
@@ -72,6 +75,7 @@ pub(crate) struct WorkerMetrics {
     gained: Counter,
     lost: Counter,
     emptied: Counter,
+    not_logged: Counter,
 }
 
 impl WorkerMetrics {
@@ -102,6 +106,7 @@ impl WorkerMetrics {
             gained: count(GAINED),
             lost: count(LOST),
             emptied: count(EMPTIED),
+            not_logged: count(NOT_LOGGED),
         }
     }
 
@@ -124,7 +129,8 @@ impl WorkerMetrics {
                 }
             }
             Event::NoticesLost => self.notices_lost.increment(1),
-            Event::NoticesRestored => {}
+            Event::NoticesRestored | Event::LogSetAside { .. } => {}
+            Event::LogFailed { lost, .. } => self.not_logged.increment(*lost),
             Event::PartitionsGained { partitions } => {
                 self.gained.increment(partitions.len() as u64);
             }

@@ -86,6 +86,8 @@ struct State {
     expires: Instant,
     cancelled: bool,
     lost: bool,
+    /// The status that the handler has noted.
+    status: Option<u16>,
 }
 
 impl DeliveryLease {
@@ -125,6 +127,11 @@ impl DeliveryLease {
         self.revoked.clone().map(drop)
     }
 
+    /// Notes the status of the attempt.
+    pub(super) fn note_status(&self, status: u16) {
+        self.lock().status = Some(status);
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         ignore_poison(self.state.lock())
     }
@@ -141,7 +148,7 @@ impl Eq for DeliveryLease {}
 
 impl fmt::Debug for DeliveryLease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let State { expires, cancelled, lost } = &*self.lock();
+        let State { expires, cancelled, lost, .. } = &*self.lock();
         f.debug_struct("DeliveryLease")
             .field("deadline", &self.deadline)
             .field("expires", expires)
@@ -173,7 +180,8 @@ impl HeldLease {
     /// Creates the state of a lease of this length that was requested at `asked`.
     pub(crate) fn new(asked: Instant, length: Duration, deadline: Instant) -> Self {
         let (revoke, revoked) = oneshot::channel();
-        let state = State { expires: asked + length, cancelled: false, lost: false };
+        let expires = asked + length;
+        let state = State { expires, cancelled: false, lost: false, status: None };
         let (state, revoked) = (Arc::new(Mutex::new(state)), revoked.shared());
         let handle = DeliveryLease { state, deadline, revoked };
         Self { handle, revoke: Some(revoke), length }
@@ -185,6 +193,10 @@ impl HeldLease {
 
     pub(crate) fn expires(&self) -> Instant {
         self.handle.expires()
+    }
+
+    pub(crate) fn status(&self) -> Option<u16> {
+        self.handle.lock().status
     }
 
     /// Renews the lease with `renew` until it has run out or the deadline has passed. A lease that

@@ -7,6 +7,8 @@ pub(crate) mod attempt;
 pub(crate) mod export;
 pub(crate) mod feed;
 pub(crate) mod lease;
+#[cfg(feature = "log")]
+pub(crate) mod log;
 pub(crate) mod permits;
 pub(crate) mod ready;
 pub(crate) mod report;

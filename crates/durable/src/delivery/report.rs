@@ -4,9 +4,13 @@
 
 #[cfg(feature = "metrics")]
 use crate::delivery::export::WorkerMetrics;
+#[cfg(feature = "log")]
+use crate::delivery::log::LogQueue;
 use crate::delivery::trace;
 use crate::model::event::Event;
 use crate::panics::quietly;
+#[cfg(feature = "log")]
+use std::sync::Arc;
 
 /// Receives events.
 pub(crate) type Observe = dyn Fn(&Event) + Send + Sync;
@@ -17,6 +21,8 @@ pub(crate) struct Reporter {
     pub(crate) observe: Option<Box<Observe>>,
     #[cfg(feature = "metrics")]
     pub(crate) metrics: Option<WorkerMetrics>,
+    #[cfg(feature = "log")]
+    pub(crate) log: Option<Arc<LogQueue>>,
 }
 
 impl Reporter {
@@ -26,6 +32,10 @@ impl Reporter {
         #[cfg(feature = "metrics")]
         if let Some(metrics) = &self.metrics {
             quietly(|| metrics.record(event));
+        }
+        #[cfg(feature = "log")]
+        if let (Some(log), Event::Attempt(attempt)) = (&self.log, event) {
+            log.record(attempt);
         }
         if let Some(observe) = &self.observe {
             quietly(|| observe(event));

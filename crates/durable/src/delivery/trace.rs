@@ -69,7 +69,8 @@ mod enabled {
             },
             Event::Waiting { reason: Wait::StorePaused | Wait::Busy, .. } => Level::INFO,
             Event::Waiting { .. } | Event::LeaseLost { .. } | Event::NoticesLost => Level::WARN,
-            Event::Emptied => Level::ERROR,
+            Event::LogFailed { .. } => Level::WARN,
+            Event::Emptied | Event::LogSetAside { .. } => Level::ERROR,
             _ => Level::INFO,
         }
     }
@@ -124,6 +125,13 @@ mod enabled {
                 at!(level, ?partitions, "other workers have taken over partitions");
             }
             Event::Emptied => at!(level, "the store was emptied"),
+            Event::LogFailed { lost, error } => {
+                let error = error.as_ref().map(field::display);
+                at!(level, lost, error, "attempts are not logged");
+            }
+            Event::LogSetAside { file } => {
+                at!(level, file = %file.display(), "the log is damaged and was set aside");
+            }
         }
     }
 }

@@ -47,7 +47,10 @@ fn convert(error: redb::Error) -> DurableError {
             "another process, or another handle of this one, has the file open".to_owned(),
         ),
         redb::Error::Corrupted(_)
+        | redb::Error::UpgradeRequired(_)
         | redb::Error::TableTypeMismatch { .. }
+        | redb::Error::TableIsMultimap(_)
+        | redb::Error::TypeDefinitionChanged { .. }
         | redb::Error::TableDoesNotExist(_) => DurableError::corrupt(error.to_string()),
         redb::Error::PreviousIo => DurableError::Io("an earlier read or write failed".to_owned()),
         redb::Error::Io(error) => {

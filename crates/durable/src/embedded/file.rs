@@ -123,7 +123,7 @@ fn make(
 
 /// Returns options for a file that only its owner can read as soon as it exists.
 /// Payloads and headers may contain credentials.
-fn private() -> OpenOptions {
+pub(super) fn private() -> OpenOptions {
     let mut options = std::fs::File::options();
     options.read(true).write(true);
     #[cfg(unix)]

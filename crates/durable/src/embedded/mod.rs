@@ -11,6 +11,8 @@ mod error;
 mod file;
 mod letters;
 mod lists;
+#[cfg(feature = "log")]
+mod log;
 mod mend;
 mod reopen;
 mod snapshot;
@@ -25,7 +27,11 @@ use crate::model::check::{Checked, Cursor};
 use crate::model::clock::{Millis, Present, StoreClock, SystemClock, present};
 use crate::model::condition::Condition;
 use crate::model::durability::{Durability, Loss};
+#[cfg(feature = "log")]
+use crate::model::event::Event;
 use crate::model::key::{Key, Page};
+#[cfg(feature = "log")]
+use crate::model::log::{LogBounds, LoggedAttempt};
 use crate::model::record::{Dead, Record};
 use crate::model::stats::Counts;
 use crate::panics::ignore_poison;
@@ -37,6 +43,8 @@ use crate::store::{
 };
 use error::TransitionError;
 use file::{File, Opener};
+#[cfg(feature = "log")]
+use log::LogFile;
 use reopen::ReopeningFile;
 use snapshot::Snapshot;
 use std::fmt;
@@ -80,6 +88,12 @@ use threads::{Calls, OnFailure, Trouble, reader, writer};
 pub struct Embedded {
     /// `None` only while the store is being dropped.
     calls: Option<(Calls<Transaction>, Calls<Snapshot>)>,
+    /// `None` only while the store is being dropped.
+    #[cfg(feature = "log")]
+    log: Option<Calls<LogFile>>,
+    /// The new names of damaged files of the log, until a worker reports them.
+    #[cfg(feature = "log")]
+    aside: log::SetAside,
     threads: Vec<JoinHandle<()>>,
     watchers: Arc<Watchers>,
     clock: Arc<dyn StoreClock>,
@@ -168,17 +182,17 @@ impl Embedded {
         options: impl Into<EmbeddedOptions>,
     ) -> Result<Self, DurableError> {
         let (path, options) = (file.as_ref(), options.into());
-        let name: Arc<str> = path.display().to_string().into();
         let (opener, opened) = Opener::first(path, options.cache)?;
-        Self::start(opener, opened, name, options)
+        Self::start(opener, opened, path, options)
     }
 
     fn start(
         opener: Opener,
         opened: File,
-        name: Arc<str>,
+        path: &Path,
         options: EmbeddedOptions,
     ) -> Result<Self, DurableError> {
+        let name: Arc<str> = path.display().to_string().into();
         let watchers = Arc::new(Watchers::default());
         let store_file = Arc::new(ReopeningFile::new(opener, opened, Arc::clone(&watchers)));
         let thread =
@@ -191,7 +205,25 @@ impl Embedded {
         let StoreOptions { bounds, clock } = options.store;
         let clock = clock.unwrap_or_else(|| Arc::new(SystemClock));
         let (calls, threads) = (Some((writes, reads)), vec![reader, writer]);
-        Ok(Self { calls, threads, watchers, clock, bounds, trouble })
+        #[cfg(feature = "log")]
+        let (log, aside, threads) = {
+            let aside = log::SetAside::default();
+            let (log, logger) =
+                threads::logger(LogFile::new(path, Arc::clone(&aside))).map_err(thread)?;
+            (Some(log), aside, threads.into_iter().chain([logger]).collect())
+        };
+        Ok(Self {
+            calls,
+            #[cfg(feature = "log")]
+            log,
+            #[cfg(feature = "log")]
+            aside,
+            threads,
+            watchers,
+            clock,
+            bounds,
+            trouble,
+        })
     }
 
     fn write<R: Send + 'static>(
@@ -219,6 +251,17 @@ impl Embedded {
             Some((_, reads)) => {
                 reads.ask(on_failure, move |snapshot| call(snapshot, present(clock.now())))
             }
+            None => Box::pin(std::future::ready(Err(DurableError::Closed))),
+        }
+    }
+
+    #[cfg(feature = "log")]
+    fn log<R: Send + 'static>(
+        &self,
+        mut call: impl FnMut(&mut LogFile) -> Result<R, DurableError> + Send + 'static,
+    ) -> Answer<R> {
+        match &self.log {
+            Some(log) => log.ask(OnFailure::Report, move |log| Ok(call(log)?)),
             None => Box::pin(std::future::ready(Err(DurableError::Closed))),
         }
     }
@@ -389,6 +432,22 @@ impl Store for Embedded {
     fn repair(&self) -> Answer<()> {
         self.write(OnFailure::Report, |transaction, _| transaction.repair())
     }
+
+    #[cfg(feature = "log")]
+    fn log_add(&self, attempts: Vec<LoggedAttempt>, bounds: LogBounds) -> Answer<()> {
+        self.log(move |log| log.add(&attempts, bounds))
+    }
+
+    #[cfg(feature = "log")]
+    fn log_latest(&self, id: Option<String>, limit: usize) -> Answer<Vec<LoggedAttempt>> {
+        self.log(move |log| log.latest(id.as_deref(), limit))
+    }
+
+    #[cfg(feature = "log")]
+    fn take_events(&self, _worker: u64) -> Vec<Event> {
+        let aside = std::mem::take(&mut *ignore_poison(self.aside.lock()));
+        aside.into_iter().map(|file| Event::LogSetAside { file }).collect()
+    }
 }
 
 /// Opens a store in the database that `open` opens, or creates if its argument is `true`. Disk
@@ -400,7 +459,7 @@ pub fn open_database(
 ) -> Result<Embedded, DurableError> {
     let opener = Opener::new(open);
     let file = opener.open(true)?;
-    Embedded::start(opener, file, name.into(), EmbeddedOptions::new())
+    Embedded::start(opener, file, Path::new(name), EmbeddedOptions::new())
 }
 
 /// Requests a lease, as a worker does. Returns its fencing token.
@@ -439,6 +498,10 @@ impl From<Embedded> for AnyStore {
 impl Drop for Embedded {
     fn drop(&mut self) {
         self.calls = None;
+        #[cfg(feature = "log")]
+        {
+            self.log = None;
+        }
         for thread in self.threads.drain(..) {
             // A waker may drop the last future of a worker on one of these threads.
             if thread.thread().id() != std::thread::current().id() {

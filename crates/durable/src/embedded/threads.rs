@@ -13,6 +13,8 @@
 
 use super::error::{TransitionError, ambiguous, asserted, not_executed};
 use super::file::File;
+#[cfg(feature = "log")]
+use super::log::LogFile;
 use super::reopen::ReopeningFile;
 use super::snapshot::Snapshot;
 use super::tables::{Changes, Transaction};
@@ -255,6 +257,19 @@ fn rest<T>(
             Err(RecvTimeoutError::Disconnected) => return false,
         }
     }
+}
+
+/// Starts the thread of the log, which executes calls one by one. It has its own file, so a slow log
+/// delays no timer.
+#[cfg(feature = "log")]
+pub(super) fn logger(mut log: LogFile) -> io::Result<(Calls<LogFile>, JoinHandle<()>)> {
+    let name = log.name().into();
+    start("timers-log", name, move |works: Works<LogFile>| {
+        for mut work in works {
+            let done = work.apply(&mut log);
+            quietly(|| work.answer(done));
+        }
+    })
 }
 
 /// Starts a thread that executes calls until all senders are gone.

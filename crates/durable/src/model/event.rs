@@ -5,6 +5,7 @@
 use crate::error::DurableError;
 use crate::model::record::DeadReason;
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 /// An event of a worker, as received by [`Worker::observe`](crate::Worker::observe).
@@ -94,6 +95,19 @@ pub enum Event {
     /// The store in Redis was emptied while it was in use. The run then ends with
     /// [`DurableError::Emptied`].
     Emptied,
+    /// The log of attempts (feature `log`) failed. Timers are delivered nevertheless. The worker
+    /// also reports this at its start if the log cannot be opened.
+    LogFailed {
+        /// The number of ended attempts that are not in the log because of this.
+        lost: u64,
+        /// The error, or `None` if the attempts ended faster than they could be written.
+        error: Option<DurableError>,
+    },
+    /// The file with the log of attempts (feature `log`) was damaged, and a new file was begun.
+    LogSetAside {
+        /// The present name of the damaged file.
+        file: PathBuf,
+    },
 }
 
 /// An attempt that has ended.
@@ -115,6 +129,8 @@ pub struct Attempt {
     pub lateness: Duration,
     /// The duration of the handler, or `None` if it was not called.
     pub duration: Option<Duration>,
+    /// The status that the handler has noted ([`Delivery::note_status`](crate::Delivery::note_status)).
+    pub status: Option<u16>,
 }
 
 /// The reason why a worker waits.

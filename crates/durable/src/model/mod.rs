@@ -12,6 +12,8 @@ pub(crate) mod durability;
 pub(crate) mod event;
 pub(crate) mod json;
 pub(crate) mod key;
+#[cfg(feature = "log")]
+pub(crate) mod log;
 pub(crate) mod options;
 pub(crate) mod record;
 pub(crate) mod rule;

@@ -287,6 +287,17 @@ pub enum DeadReason {
 }
 
 impl DeadReason {
+    /// Returns the name of the variant in snake case, such as `expired`, for logs and labels.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Attempts => "attempts",
+            Self::Failed => "failed",
+            Self::Expired => "expired",
+            Self::Rule => "rule",
+        }
+    }
+
     /// Returns the number that encodes the reason in each store.
     pub(crate) fn number(self) -> u8 {
         match self {

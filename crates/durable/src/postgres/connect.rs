@@ -82,6 +82,8 @@ impl Postgres {
             late: Default::default(),
             floors: Floors::default(),
             beats: Beats::default(),
+            #[cfg(feature = "log")]
+            log: Default::default(),
         });
         let listener = Arc::clone(&operations);
         Ok(Self(match polls {

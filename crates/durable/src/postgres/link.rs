@@ -192,6 +192,24 @@ impl Link {
         retry(&Handle::current(), (policy, self.call_timeout), once, || self.silence()).await
     }
 
+    /// Sends a statement of the log once. Its failure affects no other request.
+    #[cfg(feature = "log")]
+    pub(super) async fn aside(
+        &self,
+        sql: &str,
+        params: &[Param<'_>],
+    ) -> Result<Vec<Row>, DurableError> {
+        let connection = self.connection().await.map_err(|failed| failed.error)?;
+        match timeout(REPLY_TIMEOUT, connection.query_typed(sql, params)).await {
+            Ok(Ok(rows)) => Ok(rows),
+            Ok(Err(error)) => Err(self.failed(connection, &error)),
+            Err(_) => {
+                drop(Object::take(connection));
+                Err(self.silence())
+            }
+        }
+    }
+
     /// Closes a connection whose statement has failed, and returns the error.
     pub(super) fn failed(&self, connection: Object, error: &Error) -> DurableError {
         drop(Object::take(connection));

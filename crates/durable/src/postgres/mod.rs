@@ -45,6 +45,8 @@ mod link;
 mod listen;
 mod lists;
 mod load;
+#[cfg(feature = "log")]
+mod log;
 mod operation;
 mod operations;
 mod options;

@@ -44,6 +44,9 @@ pub(super) struct Operations {
     pub(super) late: [super::floors::LateChecks; 3],
     pub(super) floors: super::floors::Floors,
     pub(super) beats: super::floors::Beats,
+    /// Held while the log uses a connection.
+    #[cfg(feature = "log")]
+    pub(super) log: futures_util::lock::Mutex<()>,
 }
 
 impl Operations {

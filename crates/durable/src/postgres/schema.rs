@@ -22,7 +22,7 @@ use tokio_postgres::error::SqlState;
 const LAYOUT: i32 = 1;
 
 /// The version of the functions. Functions of a greater version work for this version, too.
-const REVISION: i32 = 4;
+const REVISION: i32 = 5;
 
 /// The maximum number of attempts to open a store that other processes are creating.
 const ATTEMPTS: u32 = 10;
@@ -46,6 +46,7 @@ const FUNCTIONS: &str = concat!(
     include_str!("sql/count.sql"),
     include_str!("sql/batch.sql"),
     include_str!("sql/schedule.sql"),
+    include_str!("sql/log.sql"),
 );
 
 const OWNERS: &str = include_str!("sql/owners.sql");

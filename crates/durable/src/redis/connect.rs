@@ -219,6 +219,8 @@ impl Redis {
             engine,
             identity,
             damaged,
+            #[cfg(feature = "log")]
+            log: super::log::Log::default(),
         });
         let (opened, listens) =
             (Arc::clone(&operations), listen(Arc::clone(&operations), Some(subscription)));

@@ -5,6 +5,7 @@
 //! | `{tb:NAME}` | hash | layout, number of partitions, `paused` |
 //! | `{tb:NAME}:workers` | sorted set | workers, by the time of their last heartbeat |
 //! | `{tb:NAME}:owners` | hash | partition → worker |
+//! | `{tb:NAME}:log` | stream | the log of attempts |
 //! | `{tb:NAME:p}:b:BUCKET` | hash | id → record; byte 255 and id → long payload; byte 254 and id → long payload of the next delivery |
 //! | `{tb:NAME:p}:s:SLICE` | sorted set | ids by due time, those of ten minutes |
 //! | `{tb:NAME:p}:slices` | sorted set | the slices that are not empty |
@@ -79,6 +80,12 @@ impl Keys {
     /// Returns the key of this store's description.
     pub(super) fn description(&self) -> String {
         Self::store(&self.name)
+    }
+
+    /// Returns the key of the log of attempts.
+    #[cfg(feature = "log")]
+    pub(super) fn log(&self) -> String {
+        Self::store(&self.name) + ":log"
     }
 
     /// Returns the channel of the notices.

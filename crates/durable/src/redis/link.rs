@@ -10,6 +10,8 @@ use super::cluster::Cluster;
 use super::errors::{Setting, classified, refused};
 use super::node::{CONNECT_TIMEOUT, Connection, Node, Origin};
 use crate::error::DurableError;
+#[cfg(feature = "log")]
+use crate::store::remote::error::Kind;
 use crate::store::remote::error::RequestError;
 use crate::store::remote::retry::{RetryPolicy, retry};
 use futures_util::future::BoxFuture;
@@ -48,6 +50,17 @@ impl Link {
         })
     }
 
+    /// Connects to the same node or cluster once more.
+    #[cfg(feature = "log")]
+    pub(super) fn again(&self) -> BoxFuture<'static, Result<Self, DurableError>> {
+        match self {
+            Self::Node(node) => Self::node(node.origin().clone()),
+            Self::Cluster(cluster) => {
+                Self::cluster(cluster.nodes().iter().map(|node| node.origin().clone()).collect())
+            }
+        }
+    }
+
     /// Returns how long a call is retried.
     fn call_timeout(&self) -> Duration {
         match self {
@@ -78,6 +91,34 @@ impl Link {
     ) -> Result<T, DurableError> {
         let said = self.ask_by(|| self.connection(key), policy, ask).await?;
         understood(said, key).map_err(|error| error.at(&self.connection(key).node.address()))
+    }
+
+    /// Calls a script with side effects on the node of a key, which is executed at most once. A read
+    /// before it finds out whether the connection has broken.
+    #[cfg(feature = "log")]
+    pub(super) async fn call_once<T: FromRedisValue>(
+        &self,
+        key: &str,
+        script: &redis::Script,
+        call: &Cmd,
+    ) -> Result<T, DurableError> {
+        let once = |_| async {
+            let connection = self.connection(key);
+            let mut read = cmd("EXISTS");
+            read.arg(key);
+            let found = connection.clone().command(read).await;
+            found.map_err(|error| self.failed(&connection, &error))?;
+            let said = connection.clone().evaluate(script, call.clone()).await;
+            said.map_err(|error| match self.failed(&connection, &error) {
+                RequestError { kind: Kind::Ambiguous, error } => {
+                    RequestError { kind: Kind::Fatal, error }
+                }
+                error => error,
+            })
+        };
+        let policy = (RetryPolicy::Caller, self.call_timeout());
+        let said = retry(&Handle::current(), policy, once, || self.silence(key)).await?;
+        understood(said, key)
     }
 
     async fn ask_by<F: Future<Output = RedisResult<Value>>>(

@@ -36,6 +36,8 @@ mod leases;
 mod letters;
 mod link;
 mod load;
+#[cfg(feature = "log")]
+mod log;
 mod mend;
 mod node;
 mod operation;

@@ -38,6 +38,8 @@ pub(super) struct Operations {
     pub(super) engine: Engine<Self>,
     pub(super) identity: Identity,
     pub(super) damaged: Damaged,
+    #[cfg(feature = "log")]
+    pub(super) log: super::log::Log,
 }
 
 pub(super) fn text(value: impl ToString) -> Vec<u8> {

@@ -5,15 +5,16 @@
 use redis::Script;
 
 macro_rules! scripts {
-    ($($(#[$doc:meta])? $name:ident: $($file:literal)+;)*) => {
+    ($($(#[$of:meta])? $name:ident: $($file:literal)+;)*) => {
         /// All scripts of a store, each of one or several files.
         pub(super) struct Scripts {
-            $($(#[$doc])? pub(super) $name: Script,)*
+            $($(#[$of])? pub(super) $name: Script,)*
         }
 
         impl Scripts {
             pub(super) fn new() -> Self {
                 Self {$(
+                    $(#[$of])?
                     $name: Script::new(concat!(
                         $(include_str!(concat!("scripts/", $file, ".lua")), "\n"),+
                     )),
@@ -37,7 +38,9 @@ scripts! {
     beat: "common" "beat";
     leave: "common" "leave";
     hold: "common" "hold";
-    /// The script with all changing operations.
+    #[cfg(feature = "log")]
+    log: "log";
+    // All changing operations.
     batch: "common" "change" "insert" "cancel" "reset" "lease" "renew" "finish" "redrive"
         "delete_letter" "discard" "restore" "update" "pause" "copy" "batch";
 }

@@ -29,6 +29,8 @@ use crate::model::condition::Condition;
 use crate::model::durability::Durability;
 use crate::model::event::Event;
 use crate::model::key::{Key, Page};
+#[cfg(feature = "log")]
+use crate::model::log::{LogBounds, LoggedAttempt};
 use crate::model::record::{Dead, DeadReason, Record, Settings};
 use crate::model::stats::Counts;
 use crate::store::window::Window;
@@ -203,6 +205,15 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Rebuilds the index from the records, and moves records under a damaged id back to their own
     /// id. Unreadable records stay, with their keys.
     fn repair(&self) -> Answer<()>;
+
+    /// Adds attempts to the log, in order, and deletes the oldest attempts beyond the bounds. Delays
+    /// no other operation. If it fails, the attempts may be in the log.
+    #[cfg(feature = "log")]
+    fn log_add(&self, attempts: Vec<LoggedAttempt>, bounds: LogBounds) -> Answer<()>;
+
+    /// Returns up to `limit` attempts of the log, of one timer or of all, latest first.
+    #[cfg(feature = "log")]
+    fn log_latest(&self, id: Option<String>, limit: usize) -> Answer<Vec<LoggedAttempt>>;
 }
 
 /// The dead letters from a position on, in one of the two orders of their numbers.

@@ -369,10 +369,5 @@ pub fn parse_state(name: &str) -> Result<TimerState, TextError> {
 /// Returns the name of a reason in JSON.
 #[must_use]
 pub fn reason_name(reason: DeadReason) -> &'static str {
-    match reason {
-        DeadReason::Attempts => "attempts",
-        DeadReason::Failed => "failed",
-        DeadReason::Expired => "expired",
-        DeadReason::Rule => "rule",
-    }
+    reason.name()
 }

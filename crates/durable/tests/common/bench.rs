@@ -88,7 +88,7 @@ pub(crate) fn clock() -> ManualClock {
     clock
 }
 
-/// A file that is removed with its test.
+/// A file that is removed with its test, and with its log of attempts.
 pub(crate) struct TempFile(pub(crate) PathBuf);
 
 impl TempFile {
@@ -102,6 +102,7 @@ impl TempFile {
 impl Drop for TempFile {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
+        let _ = std::fs::remove_file(self.0.with_extension("history"));
     }
 }
 

@@ -12,6 +12,8 @@ mod common;
 mod encrypted;
 mod interleavings;
 mod late;
+#[cfg(feature = "log")]
+mod log;
 mod parts;
 mod pooler;
 mod processes;

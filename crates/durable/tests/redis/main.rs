@@ -8,6 +8,8 @@ mod cluster;
 #[path = "../common/mod.rs"]
 mod common;
 mod damage;
+#[cfg(feature = "log")]
+mod log;
 mod nested;
 mod notices;
 mod owners;

@@ -76,6 +76,8 @@ fn timers_go_through_tls_with_certificates_on_both_sides() {
         assert!(server.say(&format!("CLIENT KILL TYPE {kind}")).is_some());
     }
     all_are_acknowledged_once(&process.timers, vec![work], all);
+    #[cfg(feature = "log")]
+    assert_eq!(wait(process.timers.attempt_log(Default::default()).latest(None, 1)), Ok(vec![]));
 }
 
 #[test]
@@ -127,4 +129,6 @@ fn the_nodes_that_a_cluster_lists_are_reached_by_tls() {
         wait(process.timers.insert(id, "", SECOND, quick())).unwrap();
     }
     all_are_acknowledged_once(&process.timers, vec![work], all);
+    #[cfg(feature = "log")]
+    assert_eq!(wait(process.timers.attempt_log(Default::default()).latest(None, 1)), Ok(vec![]));
 }

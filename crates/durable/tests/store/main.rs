@@ -18,6 +18,8 @@ mod hosts;
 mod leases;
 mod letters;
 mod lists;
+#[cfg(feature = "log")]
+mod log;
 mod pause;
 mod payloads;
 mod power;

@@ -120,6 +120,12 @@ impl Delivery {
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, DurableError> {
         json::read(&self.payload)
     }
+
+    /// Notes a status of this attempt, such as the status of an HTTP response, for the [`Attempt`]
+    /// that is reported and for the log. The last note counts.
+    pub fn note_status(&self, status: u16) {
+        self.lease.note_status(status);
+    }
 }
 
 impl fmt::Debug for Delivery {
@@ -207,10 +213,9 @@ impl Attempts {
             Some(Finished::Locked) | None => Outcome::Unanswered,
         };
         let Record { planned, attempt, .. } = lease.record;
-        let (lateness, duration) = (course.lateness, course.duration);
-        let (planned, due) = (system(planned), system(lease.due));
-        let attempt =
-            Attempt { id: id.to_string(), planned, due, attempt, outcome, lateness, duration };
+        let Course { lateness, duration, status, .. } = course;
+        let (id, planned, due) = (id.to_string(), system(planned), system(lease.due));
+        let attempt = Attempt { id, planned, due, attempt, outcome, lateness, duration, status };
         self.report(&course, &Event::Attempt(attempt));
         Ok(())
     }
@@ -299,10 +304,16 @@ impl Attempts {
     /// Reports a timer that is due and cannot be read.
     pub(crate) fn report_unreadable(&self, id: &str, due: Millis, error: &DurableError) {
         let (planned, outcome) = (system(due), Outcome::Unreadable { error: error.to_string() });
-        let (id, lateness) = (id.to_owned(), Duration::ZERO);
-        let attempt =
-            Attempt { id, planned, due: planned, attempt: 0, outcome, lateness, duration: None };
-        self.reporter.report(&Event::Attempt(attempt));
+        self.reporter.report(&Event::Attempt(Attempt {
+            id: id.to_owned(),
+            planned,
+            due: planned,
+            attempt: 0,
+            outcome,
+            lateness: Duration::ZERO,
+            duration: None,
+            status: None,
+        }));
     }
 
     /// Reports an event within the span of its attempt.
@@ -379,6 +390,7 @@ impl Attempts {
             }
         };
         course.duration = Some(self.timer.now().saturating_duration_since(begun));
+        course.status = held.status();
         Ok((ended, held.expires()))
     }
 
@@ -418,6 +430,7 @@ struct Course {
     /// The time from the due time to the start of the handler, or to the lease.
     lateness: Duration,
     duration: Option<Duration>,
+    status: Option<u16>,
     /// Set once the loss of the lease was reported.
     lost: AtomicBool,
     /// The span of the handler.
@@ -433,6 +446,7 @@ impl Course {
             answered,
             lateness,
             duration: None,
+            status: None,
             lost: AtomicBool::new(false),
             span: AttemptSpan::none(),
         }

@@ -114,6 +114,17 @@ macro_rules! common {
             ) -> $crate::store::Found;
         }
 
+        #[cfg(feature = "log")]
+        $crate::store::remote::store::asked! {
+            fn log_add(
+                attempts: Vec<$crate::model::log::LoggedAttempt>,
+                bounds: $crate::model::log::LogBounds
+            ) -> ();
+            fn log_latest(
+                id: Option<String>, limit: usize
+            ) -> Vec<$crate::model::log::LoggedAttempt>;
+        }
+
         fn list(
             &self,
             after: Option<&str>,

@@ -1,0 +1,50 @@
+-- The log of attempts. It may be renamed or dropped, and is then created again.
+
+-- Creates the table of the log unless it exists. It belongs to the owner of the store, as all objects
+-- of a store do.
+CREATE OR REPLACE FUNCTION tb.create_log() RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM set_config('role', pg_get_userbyid(relowner), true) FROM pg_class
+    WHERE oid = 'tb.store'::regclass;
+  CREATE TABLE IF NOT EXISTS tb.attempt_log (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    ended bigint NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    attempt text NOT NULL,
+    UNIQUE (id, number)
+  );
+END $$;
+
+SELECT tb.create_log();
+
+-- Adds attempts to the log, and deletes the oldest beyond its bounds.
+--
+-- ids, ends, jsons: the attempts, by column, each with the time of its end
+-- most, age: the maximum number, and the maximum age in milliseconds
+CREATE OR REPLACE FUNCTION tb.log_add(
+  ids text[], ends bigint[], jsons text[], most bigint, age bigint
+) RETURNS void LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off
+SET lock_timeout = '1s' AS $$
+BEGIN
+  INSERT INTO tb.attempt_log (id, ended, attempt) SELECT * FROM unnest(ids, ends, jsons);
+  -- The oldest are found by their numbers, so neither query reads all rows.
+  DELETE FROM tb.attempt_log WHERE number <= (SELECT max(number) FROM tb.attempt_log) - most
+    OR number < (SELECT number FROM tb.attempt_log
+      WHERE ended >= (SELECT max(time) FROM unnest(ends) AS time) - age ORDER BY number LIMIT 1);
+END $$;
+
+-- Returns the latest attempts, of a timer or, with NULL, of all.
+CREATE OR REPLACE FUNCTION tb.log_latest(an_id text, most bigint) RETURNS SETOF text
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off
+SET lock_timeout = '1s' AS $$
+BEGIN
+  IF an_id IS NULL THEN
+    RETURN QUERY SELECT attempt FROM tb.attempt_log ORDER BY number DESC LIMIT most;
+  ELSE
+    RETURN QUERY SELECT attempt FROM tb.attempt_log WHERE id = an_id
+      ORDER BY number DESC LIMIT most;
+  END IF;
+END $$;

@@ -1,0 +1,115 @@
+//! The log of attempts in a table that is locked, missing, or something else.
+
+use crate::common::bench::wait;
+use crate::common::events::Observed;
+use crate::common::host::Host;
+use crate::common::postgres_server::PostgresServer;
+use crate::common::process::{Process, ids, quick};
+use std::future::ready;
+use std::time::Duration;
+use tourbillon_durable::{
+    AttemptLog, DurableError, DurableTimers, Event, LogBounds, PostgresOptions, Verdict,
+};
+
+fn logged(log: &AttemptLog) -> Vec<String> {
+    wait(log.latest(None, 99)).unwrap().into_iter().map(|attempt| attempt.id).collect()
+}
+
+fn begin(timers: &DurableTimers, log: &AttemptLog) -> Observed {
+    Observed::start(timers.worker().log(log), |_| ready(Verdict::Done))
+}
+
+/// Inserts timers that are due, and waits until they are delivered. Returns the failures of the log
+/// meanwhile.
+fn deliver(timers: &DurableTimers, worker: &Observed, ids: &[String]) -> Vec<Event> {
+    for id in ids {
+        wait(timers.insert(id, "", Duration::ZERO, quick())).unwrap();
+    }
+    let (mut delivered, mut failures) = (0, Vec::new());
+    while delivered < ids.len() {
+        match worker.next(|| {}) {
+            Event::Attempt(_) => delivered += 1,
+            failed @ Event::LogFailed { .. } => failures.push(failed),
+            _ => {}
+        }
+    }
+    failures
+}
+
+#[test]
+fn a_locked_log_delays_no_timer() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let options = PostgresOptions::new("timers").connections(2);
+    let process = Process::in_schema(&server.url(), options);
+    let timers = &process.timers;
+    let log = timers.attempt_log(LogBounds::new());
+    let worker = begin(timers, &log);
+    assert_eq!(deliver(timers, &worker, &["a".to_owned()]), []);
+    let mut holder = server.begin("begin; lock table timers.attempt_log; select pg_sleep(86400)");
+    let waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'";
+    let locks = "select count(*) from pg_locks where relation = 'timers.attempt_log'::regclass \
+                 and mode = 'AccessExclusiveLock' and granted";
+    server.wait_for("the lock", |server| server.order(locks) == "1");
+    let (mut failures, mut waited) = (Vec::new(), false);
+    for round in 0..1000 {
+        let ids: Vec<String> = (0..9).map(|number| format!("{round} {number}")).collect();
+        failures.extend(deliver(timers, &worker, &ids));
+        let waiting = server.order(waits);
+        assert!(["0", "1"].contains(&&*waiting), "{waiting} wait for the log");
+        waited |= waiting == "1";
+        if waited && failures.len() > 1 {
+            break;
+        }
+    }
+    let is_told = |event: &Event| matches!(event, Event::LogFailed { lost: 1.., error: Some(_) });
+    assert!(waited && failures.len() > 1 && failures.iter().all(is_told), "{failures:?}");
+    assert!(matches!(wait(log.latest(None, 9)), Err(DurableError::Unreachable(_))));
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    server.wait_for("the end of the lock", |server| server.order(locks) == "0");
+    deliver(timers, &worker, &["z".to_owned()]);
+    worker.stop();
+    assert_eq!(logged(&log)[0], "z");
+}
+
+#[test]
+fn a_log_that_was_renamed_begins_again() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    server.order("create role keeper login; create schema timers authorization keeper");
+    let process = server.process();
+    let timers = &process.timers;
+    let log = timers.attempt_log(LogBounds::new());
+    for (name, id) in [("first", "a"), ("second", "b"), ("third", "c")] {
+        let worker = begin(timers, &log);
+        assert_eq!(deliver(timers, &worker, &[id.to_owned()]), []);
+        assert_eq!(worker.stop(), []);
+        assert_eq!(logged(&log), [id]);
+        server.order(&format!("alter table timers.attempt_log rename to {name}"));
+    }
+    assert_eq!(server.order("select count(*) from timers.second"), "1");
+    let owner = "select relowner::regrole from pg_class where relname = 'third'";
+    assert_eq!(server.order(owner), "keeper", "all objects of a store have one owner");
+}
+
+#[test]
+fn a_sequence_in_place_of_the_log_stops_no_timer() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    let timers = &process.timers;
+    server.order("drop table timers.attempt_log; create sequence timers.attempt_log");
+    let log = timers.attempt_log(LogBounds::new());
+    let worker = begin(timers, &log);
+    deliver(timers, &worker, &ids(9));
+    worker.stop();
+    assert!(matches!(wait(log.latest(None, 9)), Err(DurableError::Io(_))));
+    server.order("drop sequence timers.attempt_log");
+    assert_eq!(logged(&log), [""; 0]);
+}
+
+#[test]
+fn an_id_that_no_timer_has_is_refused() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    let log = process.timers.attempt_log(LogBounds::new());
+    assert!(matches!(wait(log.latest(Some("\0"), 9)), Err(DurableError::Option(_))));
+}
