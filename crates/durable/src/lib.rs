@@ -122,6 +122,7 @@ pub mod guide {
         not(all(
             feature = "cron",
             feature = "file",
+            feature = "log",
             feature = "metrics",
             feature = "postgres-tls",
             feature = "redis-tls",
@@ -144,15 +145,9 @@ pub mod limits {}
 #[doc = include_str!("../docs/DESIGN.md")]
 pub mod design {}
 
-/// Internals for the tests of this crate and for `timerd`. Not part of the public interface.
+/// Internals for the tests of this crate. Not part of the public interface.
 #[doc(hidden)]
 pub mod __internals {
     #[cfg(feature = "file")]
     pub use crate::embedded::{lease, open_database, renew};
-    #[cfg(feature = "postgres")]
-    pub use crate::postgres::Connector;
-    #[cfg(feature = "redis")]
-    pub use crate::redis::Sentinels;
-    #[cfg(feature = "redis-tls")]
-    pub use crate::redis::certificates;
 }

@@ -16,7 +16,6 @@ mod fault;
 mod gate;
 mod guard;
 mod health;
-mod history;
 mod metrics;
 mod page;
 mod problem;

@@ -2,7 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-use super::history::HistoryError;
 use super::target::TargetError;
 use axum::Json;
 use axum::response::{IntoResponse, Response};
@@ -84,15 +83,6 @@ impl From<DurableError> for Problem {
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self::new(status, detail)
-    }
-}
-
-impl From<HistoryError> for Problem {
-    fn from(error: HistoryError) -> Self {
-        if let HistoryError::Id(_) = error {
-            return Self::invalid(error.to_string());
-        }
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()).after(1)
     }
 }
 

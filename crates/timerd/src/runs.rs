@@ -1,92 +1,87 @@
-//! [`Runs`], which records attempts in the history.
+//! [`History`], the log of the store, and [`Run`], an attempt as the API shows it.
 
 #![forbid(unsafe_code)]
 
-use super::history::{Recorder, Run};
+use super::config::HistoryBounds;
+use super::problem::Problem;
 use http::StatusCode;
-use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
-use tourbillon_durable::text::{reason_name, show_time};
-use tourbillon_durable::{Delivery, Event, Outcome};
+use serde::Serialize;
+use std::time::Duration;
+use tourbillon_durable::text::show_time;
+use tourbillon_durable::{
+    AttemptLog, DurableError, DurableTimers, Event, LogBounds, LoggedAttempt, Worker,
+};
+use utoipa::ToSchema;
 
-#[derive(Debug)]
-pub(crate) struct Runs {
-    /// `None` once the history is closed.
-    recorder: Mutex<Option<Recorder>>,
-    /// The statuses of calls whose attempts have not ended in the store yet.
-    statuses: Mutex<HashMap<Call, StatusCode>>,
+/// A run, that is, an attempt that has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct Run {
+    /// The id of the timer.
+    pub(crate) id: String,
+    /// The planned time of the delivery, RFC 3339.
+    pub(crate) planned: String,
+    /// The time when the run ended, RFC 3339.
+    pub(crate) ended: String,
+    /// The duration of the call in milliseconds.
+    pub(crate) millis: u64,
+    /// The number of the attempt.
+    pub(crate) attempt: u32,
+    /// `acknowledged`, `retry`, `again`, `dead`, `missed`, `cancelled`, `too_late`, `unanswered`
+    /// or `unreadable`.
+    pub(crate) outcome: String,
+    /// The status of the response, unless there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) status: Option<u16>,
+    /// The error of the attempt.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) error: String,
 }
 
-/// The id, the planned time and the number of an attempt.
-type Call = (String, SystemTime, u32);
-
-impl Runs {
-    pub(crate) fn new(recorder: Recorder) -> Self {
-        Self { recorder: Mutex::new(Some(recorder)), statuses: Mutex::default() }
-    }
-
-    /// Notes the status of a response until the end of the attempt is reported.
-    pub(crate) fn note(&self, delivery: &Delivery, status: StatusCode) {
-        let Delivery { id, planned, attempt, .. } = delivery;
-        self.statuses().insert((id.clone(), *planned, *attempt), status);
-    }
-
-    /// Forgets the calls of a worker that has failed, because their ends are not reported.
-    pub(crate) fn forget(&self) {
-        self.statuses().clear();
-    }
-
-    fn statuses(&self) -> MutexGuard<'_, HashMap<Call, StatusCode>> {
-        self.statuses.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Records an attempt that has ended.
-    pub(crate) fn report(&self, event: &Event) {
-        let Event::Attempt(attempt) = event else { return };
-        let call = (attempt.id.clone(), attempt.planned, attempt.attempt);
-        let status = self.statuses().remove(&call);
-        // No attempt was made, or it has not ended.
-        if matches!(attempt.outcome, Outcome::GivenBack) {
-            return;
+impl From<LoggedAttempt> for Run {
+    fn from(logged: LoggedAttempt) -> Self {
+        let millis = logged.duration.as_ref().map_or(0, Duration::as_millis);
+        Self {
+            id: logged.id,
+            planned: show_time(logged.planned),
+            ended: show_time(logged.ended),
+            millis: millis.try_into().unwrap_or(u64::MAX),
+            attempt: logged.attempt,
+            outcome: logged.outcome,
+            status: logged.status,
+            error: logged.error,
         }
-        let recorder = self.recorder.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(recorder) = &*recorder else { return };
-        let took = attempt.duration.unwrap_or_default();
-        let now = now();
-        let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-        recorder.record(Run {
-            id: attempt.id.clone(),
-            planned: show_time(attempt.planned),
-            ended: show_time(now),
-            ended_millis: since.as_millis().try_into().unwrap_or(u64::MAX),
-            millis: took.as_millis().try_into().unwrap_or(u64::MAX),
-            attempt: attempt.attempt,
-            outcome: attempt.outcome.name().to_owned(),
-            status: status.map(|status| status.as_u16()),
-            error: error_of(&attempt.outcome),
-        });
-    }
-
-    /// Ends the history, which then writes its last runs.
-    pub(crate) fn close(&self) {
-        self.recorder.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "the history has the times of this machine")]
-fn now() -> SystemTime {
-    SystemTime::now()
-}
+/// The runs of a store.
+#[derive(Clone, Debug)]
+pub(crate) struct History(AttemptLog);
 
-/// Returns the error of an attempt, or an empty string.
-fn error_of(outcome: &Outcome) -> String {
-    match outcome {
-        Outcome::Dead { reason, error } if error.is_empty() => reason_name(*reason).to_owned(),
-        Outcome::Retry { error, .. }
-        | Outcome::Dead { error, .. }
-        | Outcome::Cancelled { error }
-        | Outcome::Unreadable { error } => error.clone(),
-        _ => String::new(),
+impl History {
+    pub(crate) fn new(timers: &DurableTimers, bounds: &HistoryBounds) -> Self {
+        let bounds = LogBounds::new().max_attempts(bounds.most.get()).max_age(bounds.age);
+        Self(timers.attempt_log(bounds))
+    }
+
+    /// Makes a worker record its runs, and counts the runs that it could not record.
+    pub(crate) fn record(&self, worker: Worker) -> Worker {
+        let lost = metrics::counter!("timerd_runs_not_recorded_total");
+        worker.log(&self.0).observe(move |event| {
+            if let Event::LogFailed { lost: count, .. } = event {
+                lost.increment(*count);
+            }
+        })
+    }
+
+    /// Returns up to `limit` runs, of one timer or of all, latest first.
+    pub(crate) async fn latest(&self, id: Option<&str>, limit: usize) -> Result<Vec<Run>, Problem> {
+        match self.0.latest(id, limit).await {
+            Ok(attempts) => Ok(attempts.into_iter().map(Run::from).collect()),
+            Err(error @ DurableError::Option(_)) => Err(error.into()),
+            Err(error) => {
+                let detail = format!("the history failed: {error}");
+                Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).after(1))
+            }
+        }
     }
 }

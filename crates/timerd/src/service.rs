@@ -9,10 +9,9 @@ use super::error::StartError;
 use super::gate::{Gate, count};
 use super::guard::{Guard, Resolver, system_resolver};
 use super::health::Health;
-use super::history;
 use super::metrics;
 use super::page::{self, Sessions};
-use super::runs::Runs;
+use super::runs::History;
 use super::serve::{Bounds, Listener, Served, serve};
 use super::tasks::{keep, stopped};
 use super::tokens::{NewToken, TokenError, Tokens};
@@ -27,7 +26,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tourbillon_durable::text::{Address, AddressText};
-use tourbillon_durable::{DurableError, DurableTimers, StoreOptions};
+use tourbillon_durable::{Delivery, DurableError, DurableTimers, StoreOptions};
 
 /// The default store of a service.
 const STORE: &str = "timers.db";
@@ -38,8 +37,8 @@ const STOP: Duration = Duration::from_secs(10);
 /// How long a stopping service waits for the store to accept the outcomes of calls.
 const END: Duration = Duration::from_secs(13);
 
-/// How long a stopping service waits for its history.
-const RECORDED: Duration = Duration::from_secs(1);
+/// How long a stopping service waits for its health check.
+const UNMARKED: Duration = Duration::from_secs(1);
 
 /// The number of descriptors that are reserved for the store, the history and the process itself.
 const RESERVED: usize = 128;
@@ -58,8 +57,6 @@ pub struct Service {
     stop: watch::Sender<bool>,
     serving: JoinHandle<()>,
     working: JoinHandle<()>,
-    runs: Arc<Runs>,
-    recording: JoinHandle<()>,
     background: JoinSet<()>,
 }
 
@@ -117,7 +114,7 @@ impl Service {
         let caller = Caller::new(&config.webhooks, guard, secrets);
         let (pool, caller) = (Arc::clone(&caller.pool), Arc::new(caller));
         let (place, timers) = open_store(arguments, config).await?;
-        let history = history::open(&arguments.store, &place, config.history.clone());
+        let history = History::new(&timers, &config.history);
         let failed = |error| StartError::Listen(arguments.listen.clone(), error);
         let listener = TcpListener::bind(&arguments.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
@@ -132,14 +129,10 @@ impl Service {
         let store = place.label();
         watch_store(&mut background, &timers, &health, &metrics, &store, &stops);
 
-        let (recorder, queue) = history::recorder(Arc::clone(&history));
-        let recording = keep("history", stops.clone(), move || queue.clone().write());
-        let recording = tokio::spawn(recording);
-        let runs = Arc::new(Runs::new(recorder));
         let work = Work {
             timers: timers.clone(),
             caller: Arc::clone(&caller),
-            runs: Arc::clone(&runs),
+            history: history.clone(),
             store,
             concurrency: calls,
             stops: stops.clone(),
@@ -150,7 +143,7 @@ impl Service {
         let front = Front { app, sessions, own_token, calls };
         let (served, serves) = watch::channel(front.served(rules));
         let serving = tokio::spawn(serving(listener, serves, stops));
-        Ok(Self { address, front, served, stop, serving, working, runs, recording, background })
+        Ok(Self { address, front, served, stop, serving, working, background })
     }
 
     /// Returns the address that the service listens on.
@@ -195,12 +188,10 @@ impl Service {
                 "the store did not accept the outcomes of all calls in time"
             ),
         );
-        self.runs.close();
-        end(&mut self.recording, RECORDED, "the history may lack the last runs").await;
         self.background.shutdown().await;
         let App { timers, health, .. } = &self.front.app;
         // The health check may have been in the middle of a write.
-        let _ = tokio::time::timeout(RECORDED, health.unmark(timers)).await;
+        let _ = tokio::time::timeout(UNMARKED, health.unmark(timers)).await;
     }
 }
 
@@ -293,7 +284,7 @@ async fn end<T>(task: &mut JoinHandle<T>, limit: Duration, aborted: &str) {
 struct Work {
     timers: DurableTimers,
     caller: Arc<Caller>,
-    runs: Arc<Runs>,
+    history: History,
     /// The name of the store in metrics.
     store: String,
     concurrency: usize,
@@ -303,25 +294,21 @@ struct Work {
 impl Work {
     /// Calls due webhooks until the service stops.
     async fn run(self) -> Result<(), DurableError> {
-        let Self { timers, caller, runs, store, concurrency, stops } = self;
+        let Self { timers, caller, history, store, concurrency, stops } = self;
         let worker = timers.worker().concurrency(concurrency).metrics(&store);
         let worker = worker.time_limit(MAX_ATTEMPT);
         let worker = worker.until_within(stopped(stops), STOP);
-        runs.forget();
-        let noted = Arc::clone(&runs);
-        let worker = worker.observe(move |event| runs.report(event));
-        worker
-            .run(move |delivery| {
-                let (caller, runs) = (Arc::clone(&caller), Arc::clone(&noted));
-                async move {
-                    let (verdict, status) = caller.deliver(&delivery).await;
-                    if let Some(status) = status {
-                        runs.note(&delivery, status);
-                    }
-                    verdict
+        let called = move |delivery: Delivery| {
+            let caller = Arc::clone(&caller);
+            async move {
+                let (verdict, status) = caller.deliver(&delivery).await;
+                if let Some(status) = status {
+                    delivery.note_status(status.as_u16());
                 }
-            })
-            .await
+                verdict
+            }
+        };
+        history.record(worker).run(called).await
     }
 }
 

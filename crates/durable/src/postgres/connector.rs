@@ -12,7 +12,6 @@ use deadpool_postgres::Connect;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream};
-use std::fmt;
 use tokio::task::JoinHandle;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::tls::{MakeTlsConnect, NoTls, TlsConnect};
@@ -36,7 +35,7 @@ pub(super) type Messages = BoxStream<'static, AsyncMessage>;
 ///
 /// A certificate that is not trusted, or names another host, fails the handshake in any mode.
 #[derive(Clone)]
-pub struct Connector {
+pub(super) struct Connector {
     /// The credentials that override a configuration's.
     credentials: Option<Credentials>,
     #[cfg(feature = "postgres-tls")]
@@ -45,15 +44,9 @@ pub struct Connector {
 
 impl Connector {
     /// Returns the connector for a configuration. With certificates, the mode `prefer` becomes
-    /// `require`.
-    ///
-    /// # Errors
-    ///
-    /// - [`Tls`](DurableError::Tls) if a certificate is invalid.
-    /// - [`Address`](DurableError::Address) if the mode is `disable`, although there are
-    ///   certificates.
+    /// `require`. Fails if the mode is `disable`, although there are certificates.
     #[cfg(feature = "postgres-tls")]
-    pub fn new(config: &mut Config, tls: Option<&Tls>) -> Result<Self, DurableError> {
+    pub(super) fn new(config: &mut Config, tls: Option<&Tls>) -> Result<Self, DurableError> {
         let tls = match (config.get_ssl_mode(), tls) {
             (SslMode::Disable, None) => None,
             (SslMode::Disable, Some(_)) => {
@@ -69,13 +62,9 @@ impl Connector {
         Ok(Self { credentials: None, tls })
     }
 
-    /// Returns the connector for a configuration.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the configuration needs TLS.
+    /// Returns the connector for a configuration. Fails if the configuration needs TLS.
     #[cfg(not(feature = "postgres-tls"))]
-    pub fn new(config: &mut Config) -> Result<Self, DurableError> {
+    pub(super) fn new(config: &mut Config) -> Result<Self, DurableError> {
         if config.get_ssl_mode() == SslMode::Require {
             let what = "`sslmode=require` needs the feature `postgres-tls` of `tourbillon-durable`";
             return Err(DurableError::Address(what.to_owned()));
@@ -144,12 +133,6 @@ impl Connect for Connector {
             let reading = messages.for_each(|_| std::future::ready(()));
             Ok((client, tokio::spawn(reading)))
         })
-    }
-}
-
-impl fmt::Debug for Connector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connector").finish_non_exhaustive()
     }
 }
 

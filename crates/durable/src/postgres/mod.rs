@@ -65,7 +65,6 @@ use crate::store::{
     Answer, AnyStore, Cancelled, Due, Finish, Finished, Insert, Inserted, Leasing, Renewed, Store,
 };
 pub use call::PostgresInsert;
-pub use connector::Connector;
 use operations::Operations;
 pub use options::PostgresOptions;
 use std::fmt;

@@ -66,11 +66,8 @@ use crate::store::{
 };
 use operations::Operations;
 pub use options::RedisOptions;
-pub use sentinel::Sentinels;
 use std::fmt;
 use std::sync::Arc;
-#[cfg(feature = "redis-tls")]
-pub use tls::certificates;
 
 /// A store in Redis (7.0 or later) or Valkey, for any number of concurrent processes.
 ///

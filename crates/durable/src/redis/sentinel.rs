@@ -10,10 +10,9 @@
 use crate::error::DurableError;
 use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
 use redis::{Client, ConnectionAddr, ConnectionInfo, RedisResult, TlsMode};
-use std::fmt;
 
 /// The sentinels of a master.
-pub struct Sentinels {
+pub(super) struct Sentinels {
     addresses: Vec<ConnectionAddr>,
     user: Option<String>,
     password: Option<String>,
@@ -23,21 +22,10 @@ pub struct Sentinels {
     tls: Option<crate::store::tls::Tls>,
 }
 
-/// Without the password.
-impl fmt::Debug for Sentinels {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sentinels").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
 impl Sentinels {
     /// Describes the sentinels at these addresses. They share the user and password of the first
     /// address. The name of the master is in place of the host in its address.
-    ///
-    /// # Errors
-    ///
-    /// [`DurableError::Address`] if the address of the master has no host.
-    pub fn new(
+    pub(super) fn new(
         clients: &[Client],
         master: &ConnectionInfo,
         #[cfg(feature = "redis-tls")] tls: Option<crate::store::tls::Tls>,
@@ -62,11 +50,7 @@ impl Sentinels {
 
     /// Returns a client of the present master, with the database, the credentials and the
     /// certificates of `info`.
-    ///
-    /// # Errors
-    ///
-    /// The error of the last sentinel that was asked, or of the node that it named.
-    pub async fn master(&self, info: &ConnectionInfo) -> RedisResult<Client> {
+    pub(super) async fn master(&self, info: &ConnectionInfo) -> RedisResult<Client> {
         let mut builder = SentinelClientBuilder::new(
             self.addresses.iter().cloned(),
             &self.name,

@@ -7,8 +7,7 @@ use crate::store::tls::Tls;
 use redis::{Client, ClientTlsConfig, ConnectionInfo, TlsCertificates};
 
 /// Returns the certificates as the client's crate takes them.
-#[must_use]
-pub fn certificates(tls: &Tls) -> TlsCertificates {
+pub(super) fn certificates(tls: &Tls) -> TlsCertificates {
     let Tls { authority, client } = tls.clone();
     TlsCertificates {
         client_tls: client

@@ -45,11 +45,13 @@ fn a_locked_log_delays_no_timer() {
     let log = timers.attempt_log(LogBounds::new());
     let worker = begin(timers, &log);
     assert_eq!(deliver(timers, &worker, &["a".to_owned()]), []);
-    let mut holder = server.begin("begin; lock table timers.attempt_log; select pg_sleep(86400)");
+    let holds = "begin; lock table timers.attempt_log; select pg_sleep(86400)";
+    let mut holder = server.begin(holds);
     let waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'";
-    let locks = "select count(*) from pg_locks where relation = 'timers.attempt_log'::regclass \
+    let locks = "from pg_locks where relation = 'timers.attempt_log'::regclass \
                  and mode = 'AccessExclusiveLock' and granted";
-    server.wait_for("the lock", |server| server.order(locks) == "1");
+    let count = format!("select count(*) {locks}");
+    server.wait_for("the lock", |server| server.order(&count) == "1");
     let (mut failures, mut waited) = (Vec::new(), false);
     for round in 0..1000 {
         let ids: Vec<String> = (0..9).map(|number| format!("{round} {number}")).collect();
@@ -64,9 +66,9 @@ fn a_locked_log_delays_no_timer() {
     let is_told = |event: &Event| matches!(event, Event::LogFailed { lost: 1.., error: Some(_) });
     assert!(waited && failures.len() > 1 && failures.iter().all(is_told), "{failures:?}");
     assert!(matches!(wait(log.latest(None, 9)), Err(DurableError::Unreachable(_))));
-    holder.kill().unwrap();
+    server.order(&format!("select pg_terminate_backend(pid) {locks}"));
     holder.wait().unwrap();
-    server.wait_for("the end of the lock", |server| server.order(locks) == "0");
+    server.wait_for("the end of the lock", |server| server.order(&count) == "0");
     deliver(timers, &worker, &["z".to_owned()]);
     worker.stop();
     assert_eq!(logged(&log)[0], "z");
@@ -76,7 +78,8 @@ fn a_locked_log_delays_no_timer() {
 fn a_log_that_was_renamed_begins_again() {
     let Some(server) = PostgresServer::start(&[]) else { return };
     server.order("create role keeper login; create schema timers authorization keeper");
-    let process = server.process();
+    let options = PostgresOptions::new("timers").owner("keeper");
+    let process = Process::in_schema(&server.url(), options);
     let timers = &process.timers;
     let log = timers.attempt_log(LogBounds::new());
     for (name, id) in [("first", "a"), ("second", "b"), ("third", "c")] {

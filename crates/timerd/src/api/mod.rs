@@ -13,8 +13,8 @@ use super::call::Caller;
 use super::config::Limits;
 use super::gate::{Gate, pass};
 use super::health::Health;
-use super::history::History;
 use super::problem::{PROBLEM, Problem};
+use super::runs::History;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::middleware::from_fn_with_state;
 use axum::response::IntoResponse;
@@ -37,7 +37,7 @@ pub(crate) struct App {
     pub(crate) timers: DurableTimers,
     pub(crate) health: Arc<Health>,
     pub(crate) caller: Arc<Caller>,
-    pub(crate) history: Arc<dyn History>,
+    pub(crate) history: History,
     pub(crate) metrics: PrometheusHandle,
 }
 

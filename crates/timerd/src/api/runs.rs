@@ -4,8 +4,8 @@
 
 use super::App;
 use crate::extract::InQuery;
-use crate::history::Run;
 use crate::problem::Problem;
+use crate::runs::Run;
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
@@ -43,5 +43,5 @@ pub(super) async fn list(
     InQuery(which): InQuery<Which>,
 ) -> Result<Json<Latest>, Problem> {
     let limit = which.limit.unwrap_or(100).min(MAX_PAGE);
-    Ok(Json(Latest { runs: app.history.latest(which.id, limit).await? }))
+    Ok(Json(Latest { runs: app.history.latest(which.id.as_deref(), limit).await? }))
 }

@@ -196,7 +196,7 @@ async fn timer(
     InQuery(Search { id }): InQuery<Search>,
 ) -> Result<Html<String>, Problem> {
     let timer = pages.app.timers.get(&id).await?;
-    let runs = pages.app.history.latest(Some(id.clone()), ROWS).await?;
+    let runs = pages.app.history.latest(Some(&id), ROWS).await?;
     let mut letters = pages.app.timers.newest_dead_letters(None, SEARCHED).await?;
     letters.retain(|letter| letter.id == id);
     Ok(page(view::timer(&session.csrf, &id, timer.as_ref(), &letters, &runs)))
@@ -211,7 +211,7 @@ async fn letter(
     let found = pages.app.timers.dead_letter(number).await?;
     let missing = || Problem::not_found(format!("there is no dead letter {number}"));
     let letter = found.ok_or_else(missing)?;
-    let runs = pages.app.history.latest(Some(letter.id.clone()), ROWS).await?;
+    let runs = pages.app.history.latest(Some(&letter.id), ROWS).await?;
     Ok(page(view::letter(&session.csrf, &letter, &runs)))
 }
 

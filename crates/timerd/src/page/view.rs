@@ -3,8 +3,8 @@
 #![forbid(unsafe_code)]
 
 use super::address;
-use crate::history::Run;
 use crate::problem::Problem;
+use crate::runs::Run;
 use crate::webhook::Webhook;
 use maud::{DOCTYPE, Markup, html};
 use tourbillon_durable::text::{LetterView, TimerView, counted, printable};

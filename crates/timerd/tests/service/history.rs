@@ -101,12 +101,12 @@ async fn a_history_that_cannot_be_opened_is_opened_later() {
     let Some(server) = PostgresServer::start(&[]) else { return };
     let mut receiver = Receiver::with(&[]).await;
     Bench::at(&server.url(), allowing(receiver.port())).await.stop().await;
-    server.order("DROP TABLE IF EXISTS timers.timerd_runs; CREATE SEQUENCE timers.timerd_runs");
+    server.order("DROP TABLE IF EXISTS timers.attempt_log; CREATE SEQUENCE timers.attempt_log");
     let bench = Bench::at(&server.url(), allowing(receiver.port())).await;
     bench.api.put("a", &receiver.url("/"), json!({ "after": "0s" })).await.json(201);
     receiver.next().await;
     bench.api.get("/v1/runs").await.problem(503);
-    server.order("DROP SEQUENCE timers.timerd_runs");
+    server.order("DROP SEQUENCE timers.attempt_log");
     run_is_recorded(&bench, &mut receiver, "b").await;
     bench.stop().await;
 }
@@ -114,22 +114,20 @@ async fn a_history_that_cannot_be_opened_is_opened_later() {
 #[tokio::test]
 async fn runs_are_recorded_in_redis_within_bounds() {
     let Some(server) = Server::start(&[]) else { return };
-    // Redis removes whole nodes.
-    server.order("CONFIG SET stream-node-max-entries 1");
-    server.order("XADD tb:timers:history 5-1 run 1970");
+    server.order("XADD {tb:timers}:log 5-1 run 1970");
     let mut receiver = Receiver::with(&[500]).await;
     let mut config = allowing(receiver.port());
     config.history.most = NonZeroU64::new(4).unwrap();
     let bench = Bench::at(&server.url(), config).await;
     runs_are_recorded(&bench, &mut receiver).await;
-    let length = || server.order("XLEN tb:timers:history").trim().to_owned();
+    let length = || server.order("XLEN {tb:timers}:log").trim().to_owned();
     assert_eq!(length(), ":3", "the oldest is older than it may be");
     for id in ["c", "d"] {
         run_is_recorded(&bench, &mut receiver, id).await;
     }
     assert_eq!(length(), ":4", "there are as many as there may be");
     bench.stop().await;
-    assert!(server.order("TYPE tb:timers:history").contains("stream"));
+    assert!(server.order("TYPE {tb:timers}:log").contains("stream"));
 }
 
 #[tokio::test]
@@ -140,7 +138,7 @@ async fn runs_are_recorded_in_a_cluster() {
     let bench = Bench::at(&store, allowing(receiver.port())).await;
     runs_are_recorded(&bench, &mut receiver).await;
     bench.stop().await;
-    let length = cluster.owner("tb:timers:history").order("XLEN tb:timers:history");
+    let length = cluster.owner("{tb:timers}:log").order("XLEN {tb:timers}:log");
     assert_eq!(length.trim(), ":3");
 }
 
@@ -159,7 +157,7 @@ async fn runs_are_recorded_by_the_master_that_sentinels_know() {
     })
     .await;
     until("a run on the new master", async || {
-        let length = watched.replica.order("XLEN tb:timers:history");
+        let length = watched.replica.order("XLEN {tb:timers}:log");
         (length.trim() == ":4").then_some(())
     })
     .await;

@@ -86,7 +86,7 @@ async fn a_history_that_fails_without_a_log_goes_on() {
         let arguments = ["--token", "t", "--config", "timerd.toml", "--store", &store];
         let program = Program::start_with(&folder, &arguments, errors);
         let api = Api::of(&program.address, "t");
-        let history = format!("tb:s{number}:history");
+        let history = format!("{{tb:s{number}}}:log");
         server.order(&format!("SET {history} no-stream"));
         api.put("lost", &receiver.url("/"), json!({ "after": "0s" })).await.json(201);
         receiver.next().await;
