@@ -259,8 +259,7 @@ fn rest<T>(
     }
 }
 
-/// Starts the thread of the log, which executes calls one by one. It has its own file, so a slow log
-/// delays no timer.
+/// Starts the thread of the log, which executes calls one by one.
 #[cfg(feature = "log")]
 pub(super) fn logger(mut log: LogFile) -> io::Result<(Calls<LogFile>, JoinHandle<()>)> {
     let name = log.name().into();

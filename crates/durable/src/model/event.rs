@@ -129,7 +129,7 @@ pub struct Attempt {
     pub lateness: Duration,
     /// The duration of the handler, or `None` if it was not called.
     pub duration: Option<Duration>,
-    /// The status that the handler has noted ([`Delivery::note_status`](crate::Delivery::note_status)).
+    /// The status that the handler has [noted](crate::Delivery::note_status).
     pub status: Option<u16>,
 }
 

@@ -93,8 +93,8 @@ impl Link {
         understood(said, key).map_err(|error| error.at(&self.connection(key).node.address()))
     }
 
-    /// Calls a script with side effects on the node of a key, which is executed at most once. A read
-    /// before it finds out whether the connection has broken.
+    /// Calls a script on the node of a key, and executes it at most once. A read before the call
+    /// finds out if the connection has broken, because a call whose reply is lost is not repeated.
     #[cfg(feature = "log")]
     pub(super) async fn call_once<T: FromRedisValue>(
         &self,

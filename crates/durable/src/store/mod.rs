@@ -206,8 +206,8 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// id. Unreadable records stay, with their keys.
     fn repair(&self) -> Answer<()>;
 
-    /// Adds attempts to the log, in order, and deletes the oldest attempts beyond the bounds. Delays
-    /// no other operation. If it fails, the attempts may be in the log.
+    /// Adds attempts to the log, in order, and deletes the oldest attempts beyond the bounds. No
+    /// other operation waits for it. If it fails, the attempts may be in the log.
     #[cfg(feature = "log")]
     fn log_add(&self, attempts: Vec<LoggedAttempt>, bounds: LogBounds) -> Answer<()>;
 
