@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// and [reported](crate::Event::LogFailed). A damaged file is
 /// [set aside](crate::Event::LogSetAside). You can also delete or rename the log alone.
 ///
-/// Clones share the log.
+/// Clones share the log, and keep the store open.
 ///
 /// # Examples
 ///

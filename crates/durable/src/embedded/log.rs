@@ -265,11 +265,11 @@ mod tests {
         log.add(&attempts, bounds)?;
         assert_eq!(log.latest(None, 9)?.len(), 4);
         assert_eq!(log.latest(Some("a"), 9)?.len(), 2);
-        let [first, second] = [example("a", 1099), example("b", 1101)];
-        log.add(&[first.clone(), second.clone()], bounds)?;
-        assert_eq!(log.latest(Some("a"), 9)?, [first.clone()]);
-        assert_eq!(log.latest(None, 1)?, [second.clone()]);
-        assert_eq!(log.latest(None, 9)?, [second, first]);
+        log.add(&[example("a", 1099), example("b", 1101)], bounds)?;
+        let latest_first = [example("b", 1101), example("a", 1099)];
+        assert_eq!(log.latest(None, 9)?, latest_first);
+        assert_eq!(log.latest(None, 1)?, latest_first[..1]);
+        assert_eq!(log.latest(Some("a"), 9)?, latest_first[1..]);
         assert_eq!(log.latest(Some("aa"), 9)?, []);
         Ok(())
     }
