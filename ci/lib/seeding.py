@@ -43,7 +43,7 @@ pub(crate) fn seeded_script(script: &str) -> String {{
 """
 # The roots of the crates that compile the sources.
 ROOTS = ["src/lib.rs", "loom-tests/src/lib.rs",
-         *(f"{name}/src/{root}.rs" for name in sources.CRATES for root in ("lib", "main"))]
+         *(f"crates/{name}/src/{root}.rs" for name in sources.CRATES for root in ("lib", "main"))]
 
 
 class Seed(NamedTuple):
