@@ -220,7 +220,7 @@ impl Redis {
             identity,
             damaged,
             #[cfg(feature = "log")]
-            log: super::log::Log::default(),
+            log: Default::default(),
         });
         let (opened, listens) =
             (Arc::clone(&operations), listen(Arc::clone(&operations), Some(subscription)));

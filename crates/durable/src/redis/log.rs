@@ -1,4 +1,4 @@
-//! [`Log`], the log of attempts in a stream beside the keys of the store.
+//! The log of attempts in a stream beside the keys of the store.
 //!
 //! It has connections of its own, so that long requests and replies delay no timer.
 
@@ -10,7 +10,6 @@ use super::operations::Operations;
 use crate::error::DurableError;
 use crate::model::log::{LogBounds, LoggedAttempt};
 use crate::store::remote::retry::RetryPolicy;
-use futures_util::lock::Mutex;
 use redis::cmd;
 use std::collections::HashMap;
 
@@ -23,23 +22,17 @@ const PAGE: usize = 1000;
 /// An entry of a stream, its id and its fields.
 type Entry = (String, HashMap<String, Vec<u8>>);
 
-/// The connections of the log, once it is used.
-#[derive(Default)]
-pub(super) struct Log(Mutex<Option<Link>>);
-
-impl Log {
-    /// Returns the connections of the log of a store.
-    async fn link(&self, store: &Link) -> Result<Link, DurableError> {
-        let mut opened = self.0.lock().await;
+impl Operations {
+    /// Returns the connections of the log, which are opened when they are first used.
+    async fn log_link(&self) -> Result<Link, DurableError> {
+        let mut opened = self.log.lock().await;
         let link = match opened.take() {
             Some(link) => link,
-            None => store.again().await?,
+            None => self.link.again().await?,
         };
         Ok(opened.insert(link).clone())
     }
-}
 
-impl Operations {
     pub(super) async fn log_add(
         &self,
         attempts: Vec<LoggedAttempt>,
@@ -52,7 +45,7 @@ impl Operations {
         for attempt in &attempts {
             command.arg(attempt.ended()).arg(attempt.to_json());
         }
-        let link = self.log.link(&self.link).await?;
+        let link = self.log_link().await?;
         link.call_once(&key, script, &command).await
     }
 
@@ -62,7 +55,7 @@ impl Operations {
         limit: usize,
     ) -> Result<Vec<LoggedAttempt>, DurableError> {
         let key = self.keys.log();
-        let link = self.log.link(&self.link).await?;
+        let link = self.log_link().await?;
         let (mut found, mut searched, mut end) = (Vec::new(), 0, "+".to_owned());
         let most = if id.is_some() { SEARCHED } else { limit };
         while found.len() < limit && searched < most {

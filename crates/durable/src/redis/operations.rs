@@ -38,8 +38,9 @@ pub(super) struct Operations {
     pub(super) engine: Engine<Self>,
     pub(super) identity: Identity,
     pub(super) damaged: Damaged,
+    /// The connections of the log, once it is used.
     #[cfg(feature = "log")]
-    pub(super) log: super::log::Log,
+    pub(super) log: futures_util::lock::Mutex<Option<Link>>,
 }
 
 pub(super) fn text(value: impl ToString) -> Vec<u8> {

@@ -303,17 +303,11 @@ impl Attempts {
 
     /// Reports a timer that is due and cannot be read.
     pub(crate) fn report_unreadable(&self, id: &str, due: Millis, error: &DurableError) {
-        let (planned, outcome) = (system(due), Outcome::Unreadable { error: error.to_string() });
-        self.reporter.report(&Event::Attempt(Attempt {
-            id: id.to_owned(),
-            planned,
-            due: planned,
-            attempt: 0,
-            outcome,
-            lateness: Duration::ZERO,
-            duration: None,
-            status: None,
-        }));
+        let (id, planned, due) = (id.to_owned(), system(due), system(due));
+        let (attempt, lateness, duration, status) = (0, Duration::ZERO, None, None);
+        let outcome = Outcome::Unreadable { error: error.to_string() };
+        let attempt = Attempt { id, planned, due, attempt, outcome, lateness, duration, status };
+        self.reporter.report(&Event::Attempt(attempt));
     }
 
     /// Reports an event within the span of its attempt.
