@@ -8,7 +8,9 @@ use crate::common::sentinels::Watched;
 use crate::common::servers::Cluster;
 use std::future::ready;
 use std::time::Duration;
-use tourbillon_durable::{AttemptLog, DurableTimers, Event, LogBounds, Redis, Verdict};
+use tourbillon_durable::{
+    AttemptLog, DurableError, DurableTimers, Event, LogBounds, Redis, Verdict,
+};
 
 const KEY: &str = "{tb:timers}:log";
 
@@ -16,10 +18,19 @@ fn ids(log: &AttemptLog) -> Vec<String> {
     wait(log.latest(None, 9)).unwrap().into_iter().map(|attempt| attempt.id).collect()
 }
 
-/// Delivers a timer by a worker with a log. Returns the failures of the log.
-fn deliver(timers: &DurableTimers, log: &AttemptLog, id: &str) -> Vec<Event> {
-    let worker = Observed::start(timers.worker().log(log), |_| ready(Verdict::Done));
+/// Inserts a timer that is due.
+fn insert(timers: &DurableTimers, id: &str) {
     wait(timers.insert(id, "", Duration::ZERO, quick())).unwrap();
+}
+
+fn deliver(timers: &DurableTimers, log: &AttemptLog, id: &str) -> Vec<Event> {
+    insert(timers, id);
+    work(timers, log, id)
+}
+
+/// Delivers a timer by a worker with a log. Returns the failures of the log.
+fn work(timers: &DurableTimers, log: &AttemptLog, id: &str) -> Vec<Event> {
+    let worker = Observed::start(timers.worker().log(log), |_| ready(Verdict::Done));
     while !matches!(worker.next(|| {}), Event::Attempt(attempt) if attempt.id == id) {}
     let mut events = worker.stop();
     events.retain(|event| matches!(event, Event::LogFailed { .. }));
@@ -70,6 +81,23 @@ fn a_key_that_is_no_log_stops_no_timer() {
     // An entry of another program is left out.
     server.order(&format!("XADD {KEY} * attempt 1970"));
     server.order(&format!("XADD {KEY} * other 1970"));
+    assert_eq!(ids(&log), ["b"]);
+}
+
+#[test]
+fn a_full_memory_stops_no_timer_of_a_log() {
+    let Some(bench) = OneNode::start(&[]).map(Bench::new) else { return };
+    let (server, timers) = (&bench.place.server, bench.timers());
+    let log = timers.attempt_log(LogBounds::new());
+    insert(timers, "a");
+    server.order("CONFIG SET maxmemory 1");
+    let failures = work(timers, &log, "a");
+    let is_full = |event: &Event| {
+        matches!(event, Event::LogFailed { lost: 1, error: Some(DurableError::ReadOnly(_)) })
+    };
+    assert!(matches!(&failures[..], [failed] if is_full(failed)), "{failures:?}");
+    server.order("CONFIG SET maxmemory 0");
+    assert_eq!(deliver(timers, &log, "b"), []);
     assert_eq!(ids(&log), ["b"]);
 }
 
