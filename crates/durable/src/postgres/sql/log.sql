@@ -25,21 +25,22 @@ SELECT tb.create_log();
 CREATE OR REPLACE FUNCTION tb.log_add(
   ids text[], ends bigint[], jsons text[], most bigint, age bigint
 ) RETURNS void LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off
-SET lock_timeout = '1s' AS $$
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
+SET jit = off SET lock_timeout = '1s' AS $$
 BEGIN
   INSERT INTO tb.attempt_log (id, ended, attempt) SELECT * FROM unnest(ids, ends, jsons);
   -- The oldest are found by their numbers, so neither query reads all rows.
-  DELETE FROM tb.attempt_log WHERE number <= (SELECT max(number) FROM tb.attempt_log) - most
-    OR number < (SELECT number FROM tb.attempt_log
-      WHERE ended >= (SELECT max(time) FROM unnest(ends) AS time) - age ORDER BY number LIMIT 1);
+  DELETE FROM tb.attempt_log WHERE number < greatest(
+    (SELECT max(number) FROM tb.attempt_log) - most + 1,
+    (SELECT number FROM tb.attempt_log
+      WHERE ended >= (SELECT max(time) FROM unnest(ends) AS time) - age ORDER BY number LIMIT 1));
 END $$;
 
 -- Returns the latest attempts, of a timer or, with NULL, of all.
 CREATE OR REPLACE FUNCTION tb.log_latest(an_id text, most bigint) RETURNS SETOF text
 LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off
-SET lock_timeout = '1s' AS $$
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
+SET jit = off SET lock_timeout = '1s' AS $$
 BEGIN
   IF an_id IS NULL THEN
     RETURN QUERY SELECT attempt FROM tb.attempt_log ORDER BY number DESC LIMIT most;
