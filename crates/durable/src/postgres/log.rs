@@ -7,12 +7,12 @@
 
 use super::link::Param;
 use super::operations::Operations;
+use super::params::params;
 use super::rows::storable;
 use crate::error::DurableError;
 use crate::model::log::{LogBounds, LoggedAttempt};
 use std::borrow::Cow;
 use tokio_postgres::Row;
-use tokio_postgres::types::Type;
 
 impl Operations {
     pub(super) async fn log_add(
@@ -24,13 +24,9 @@ impl Operations {
         let ids: Vec<Cow<'_, str>> = attempts.iter().map(|attempt| storable(&attempt.id)).collect();
         let ends: Vec<i64> = attempts.iter().map(|attempt| signed(attempt.ended())).collect();
         let jsons: Vec<String> = attempts.iter().map(LoggedAttempt::to_json).collect();
-        let params: [Param<'_>; 5] = [
-            (&ids, Type::TEXT_ARRAY),
-            (&ends, Type::INT8_ARRAY),
-            (&jsons, Type::TEXT_ARRAY),
-            (&signed(bounds.most), Type::INT8),
-            (&signed(bounds.age), Type::INT8),
-        ];
+        let ids: Vec<&str> = ids.iter().map(|id| &**id).collect();
+        let (most, age) = (signed(bounds.most), signed(bounds.age));
+        let params = params![ids, ends, jsons, most, age];
         self.log_call("SELECT tb.log_add($1, $2, $3, $4, $5)", &params).await.map(drop)
     }
 
@@ -43,8 +39,7 @@ impl Operations {
             return Err(DurableError::Option("an id in PostgreSQL has no character U+0000"));
         }
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let params: [Param<'_>; 2] = [(&id, Type::TEXT), (&limit, Type::INT8)];
-        let rows = self.log_call("SELECT tb.log_latest($1, $2)", &params).await?;
+        let rows = self.log_call("SELECT tb.log_latest($1, $2)", &params![id, limit]).await?;
         let attempt =
             |row: &Row| LoggedAttempt::of_json(row.try_get::<_, &str>(0).ok()?.as_bytes());
         Ok(rows.iter().filter_map(attempt).collect())
