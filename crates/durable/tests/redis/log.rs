@@ -88,7 +88,10 @@ fn a_key_that_is_no_log_stops_no_timer() {
 fn a_full_memory_stops_no_timer_of_a_log() {
     let Some(bench) = OneNode::start(&[]).map(Bench::new) else { return };
     let (server, timers) = (&bench.place.server, bench.timers());
-    let log = timers.attempt_log(LogBounds::new());
+    for id in ["x", "y"] {
+        assert_eq!(deliver(timers, &timers.attempt_log(LogBounds::new()), id), []);
+    }
+    let log = timers.attempt_log(LogBounds::new().max_attempts(1));
     insert(timers, "a");
     server.order("CONFIG SET maxmemory 1");
     let failures = work(timers, &log, "a");
@@ -96,6 +99,7 @@ fn a_full_memory_stops_no_timer_of_a_log() {
         matches!(event, Event::LogFailed { lost: 1, error: Some(DurableError::ReadOnly(_)) })
     };
     assert!(matches!(&failures[..], [failed] if is_full(failed)), "{failures:?}");
+    assert_eq!(ids(&log), ["y"], "attempts beyond the bounds hold no memory");
     server.order("CONFIG SET maxmemory 0");
     assert_eq!(deliver(timers, &log, "b"), []);
     assert_eq!(ids(&log), ["b"]);
