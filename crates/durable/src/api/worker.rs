@@ -384,6 +384,7 @@ impl Run {
                 if let Some(log) = &mut self.log {
                     let report = |event| self.attempts.reporter.report(&event);
                     std::task::ready!(log.poll_last(context, report));
+                    self.report_events();
                 }
                 return Poll::Ready(Ok(()));
             }
@@ -441,11 +442,10 @@ impl Run {
     fn poll_feed(&mut self, context: &Context<'_>) -> Result<bool, DurableError> {
         let Some(Member { registration, feed }) = &self.member else { return Ok(false) };
         registration.register(context.waker());
-        let Attempts { store, worker, reporter, .. } = &*self.attempts;
         let polled = feed.poll();
-        store.take_events(*worker).iter().for_each(|event| reporter.report(event));
+        self.report_events();
         if matches!(polled, Err(DurableError::Emptied)) {
-            reporter.report(&Event::Emptied);
+            self.attempts.reporter.report(&Event::Emptied);
         }
         let polled = polled?;
         if let Some((due, id)) = polled.misplaced {
@@ -457,6 +457,12 @@ impl Run {
             self.set_wait(reason);
         }
         Ok(polled.moved)
+    }
+
+    /// Reports what the store has noticed.
+    fn report_events(&self) {
+        let Attempts { store, worker, reporter, .. } = &*self.attempts;
+        store.take_events(*worker).iter().for_each(|event| reporter.report(event));
     }
 
     /// Returns why the worker waits, while `ready` fired keys wait for a worker.

@@ -42,6 +42,8 @@ struct Waiting {
     attempts: VecDeque<LoggedAttempt>,
     /// The number of lost attempts that were not reported yet.
     lost: u64,
+    /// The number of workers that write these attempts.
+    writers: usize,
 }
 
 impl LogQueue {
@@ -73,6 +75,8 @@ pub(crate) struct LogWriter {
     store: Arc<dyn Store>,
     timer: Timer,
     step: Step,
+    /// The pause between two reports of lost attempts.
+    quiet: Option<Sleep>,
     /// The time limit of an ending worker.
     limit: Option<Sleep>,
 }
@@ -88,12 +92,14 @@ enum Step {
 impl LogWriter {
     pub(crate) fn new(queue: Arc<LogQueue>, store: Arc<dyn Store>, timer: Timer) -> Self {
         let step = Step::Opening(store.log_latest(None, 0));
-        Self { queue, store, timer, step, limit: None }
+        queue.lock().writers += 1;
+        Self { queue, store, timer, step, quiet: None, limit: None }
     }
 
     /// Writes what waits. Completes when nothing does.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>, report: impl Fn(Event)) -> Poll<()> {
         loop {
+            self.report_lost(context, &report);
             self.step = match &mut self.step {
                 Step::Opening(opened) => {
                     if let Err(error) = ready!(opened.poll_unpin(context)) {
@@ -103,13 +109,9 @@ impl LogWriter {
                 }
                 Step::Idle => {
                     let mut waiting = self.queue.lock();
-                    let lost = mem::take(&mut waiting.lost);
                     let count = waiting.attempts.len().min(BATCH);
                     let batch: Vec<LoggedAttempt> = waiting.attempts.drain(..count).collect();
                     drop(waiting);
-                    if lost > 0 {
-                        report(Event::LogFailed { lost, error: None });
-                    }
                     if batch.is_empty() {
                         return Poll::Ready(());
                     }
@@ -137,8 +139,20 @@ impl LogWriter {
         }
     }
 
+    /// Reports attempts that were lost, although a batch may still be written for long.
+    fn report_lost(&mut self, context: &mut Context<'_>, report: impl Fn(Event)) {
+        if self.quiet.as_mut().is_some_and(|quiet| quiet.poll_unpin(context).is_pending()) {
+            return;
+        }
+        let lost = mem::take(&mut self.queue.lock().lost);
+        self.quiet = (lost > 0).then(|| self.timer.sleep(INTERVAL));
+        if lost > 0 {
+            report(Event::LogFailed { lost, error: None });
+        }
+    }
+
     /// Writes what waits without pauses, for a worker that ends. Completes at the latest after
-    /// [`LAST`].
+    /// [`LAST`]. What then waits for no other worker is lost.
     pub(crate) fn poll_last(
         &mut self,
         context: &mut Context<'_>,
@@ -146,10 +160,30 @@ impl LogWriter {
     ) -> Poll<()> {
         let timer = &self.timer;
         let limit = self.limit.get_or_insert_with(|| timer.sleep(LAST));
-        if limit.poll_unpin(context).is_ready() {
-            return Poll::Ready(());
+        let done = match limit.poll_unpin(context) {
+            Poll::Pending => self.poll(context, &report),
+            Poll::Ready(_) => {
+                // Counts the attempts of a batch without a reply.
+                self.step = Step::Idle;
+                let mut waiting = self.queue.lock();
+                if waiting.writers == 1 {
+                    let left = mem::take(&mut waiting.attempts).len();
+                    waiting.lost += left as u64;
+                }
+                Poll::Ready(())
+            }
+        };
+        if done.is_ready() {
+            self.quiet = None;
+            self.report_lost(context, report);
         }
-        self.poll(context, report)
+        done
+    }
+}
+
+impl Drop for LogWriter {
+    fn drop(&mut self) {
+        self.queue.lock().writers -= 1;
     }
 }
 
@@ -172,18 +206,25 @@ mod tests {
     use crate::error::DurableError;
     use crate::model::clock::system;
     use pollster::block_on;
-    use std::future::poll_fn;
+    use std::future::{pending, poll_fn};
+    use std::path::PathBuf;
     use std::sync::mpsc::channel;
+    use std::task::Waker;
     use tourbillon::{Builder, ManualClock};
 
-    #[test]
-    fn attempts_that_are_not_written_are_counted() -> Result<(), DurableError> {
-        let path = std::env::temp_dir().join(format!("tourbillon-queue-{}", std::process::id()));
-        let store: Arc<dyn Store> = Arc::new(Embedded::open(&path)?);
-        let driver = Builder::new().clock(ManualClock::new()).driver();
-        let timer = Timer::spawn(driver).expect("a thread starts");
-        let queue = Arc::new(LogQueue::new(LogBounds::new()));
-        let attempt = |outcome| Attempt {
+    fn place(name: &str) -> Result<(PathBuf, Arc<dyn Store>), DurableError> {
+        let path = std::env::temp_dir().join(format!("tourbillon-{name}-{}", std::process::id()));
+        let store = Embedded::open(&path)?;
+        Ok((path, Arc::new(store)))
+    }
+
+    fn timer(clock: &ManualClock) -> Timer {
+        let driver = Builder::new().clock(clock.clone()).driver();
+        Timer::spawn(driver).expect("a thread starts")
+    }
+
+    fn attempt(outcome: Outcome) -> Attempt {
+        Attempt {
             id: "id".to_owned(),
             planned: system(7),
             due: system(7),
@@ -192,7 +233,47 @@ mod tests {
             lateness: Duration::ZERO,
             duration: None,
             status: None,
-        };
+        }
+    }
+
+    #[test]
+    fn a_batch_without_a_reply_hides_no_loss() -> Result<(), DurableError> {
+        let ((path, store), clock) = (place("silence")?, ManualClock::new());
+        let queue = Arc::new(LogQueue::new(LogBounds::new()));
+        let (send, events) = channel();
+        let report = |event| drop(send.send(event));
+        let lost = || events.try_iter().collect::<Vec<_>>();
+        let failed = |lost| [Event::LogFailed { lost, error: None }];
+        let mut writers = [(); 2].map(|()| {
+            let mut writer = LogWriter::new(Arc::clone(&queue), Arc::clone(&store), timer(&clock));
+            let unwritten = Unwritten { queue: Arc::clone(&queue), count: 5 };
+            writer.step = Step::Writing(unwritten, Box::pin(pending()));
+            writer
+        });
+        for _ in 0..WAITING + 3 {
+            queue.record(&attempt(Outcome::Acknowledged));
+        }
+        let context = &mut Context::from_waker(Waker::noop());
+        assert!(writers[0].poll(context, report).is_pending());
+        assert_eq!(lost(), failed(3), "the queue is full");
+        // The second has no other worker that could write what waits.
+        for (mut writer, expected) in writers.into_iter().zip([5, 5 + WAITING as u64]) {
+            assert!(writer.poll_last(context, report).is_pending());
+            clock.advance(LAST);
+            block_on(poll_fn(|context| writer.poll_last(context, report)));
+            assert_eq!(lost(), failed(expected));
+        }
+        drop(store);
+        let _ = std::fs::remove_file(path.with_extension("history"));
+        let _ = std::fs::remove_file(path);
+        Ok(())
+    }
+
+    #[test]
+    fn attempts_that_are_not_written_are_counted() -> Result<(), DurableError> {
+        let (path, store) = place("queue")?;
+        let timer = timer(&ManualClock::new());
+        let queue = Arc::new(LogQueue::new(LogBounds::new()));
         for _ in 0..WAITING + 3 {
             queue.record(&attempt(Outcome::GivenBack));
             queue.record(&attempt(Outcome::Acknowledged));

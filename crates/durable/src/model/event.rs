@@ -100,7 +100,8 @@ pub enum Event {
     LogFailed {
         /// The number of ended attempts that are not in the log because of this.
         lost: u64,
-        /// The error, or `None` if the attempts ended faster than they could be written.
+        /// The error, or `None` if the attempts ended faster than they could be written, or no
+        /// reply came before the worker ended.
         error: Option<DurableError>,
     },
     /// The file with the log of attempts (feature `log`) was damaged, and a new file was begun.
