@@ -102,7 +102,7 @@ const DIGITS: usize = 16;
 /// Creates a file with `build` under a temporary name until it is complete, so that a killed
 /// process leaves no partial store. Each start uses another temporary name and never continues with
 /// the remains of another.
-fn make(
+pub(super) fn make(
     path: &Path,
     build: impl FnOnce(&Path) -> Result<(), DurableError>,
 ) -> Result<(), DurableError> {
@@ -133,7 +133,7 @@ pub(super) fn private() -> OpenOptions {
 
 /// Removes the temporary files of starts that were interrupted. The store is open and locked, so
 /// none of these files can still become the store, even if another process is writing it.
-fn remove_leftovers(path: &Path) {
+pub(super) fn remove_leftovers(path: &Path) {
     let Some(name) = path.file_name() else { return };
     let entries = std::fs::read_dir(folder(path)).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| is_leftover(&entry.file_name(), name)) {

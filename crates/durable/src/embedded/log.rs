@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 use super::error::{TransitionError, asserted, io};
-use super::file::private;
+use super::file::{make, private, remove_leftovers};
 use crate::error::DurableError;
 use crate::model::log::{LogBounds, LoggedAttempt};
 use crate::panics::{ignore_poison, quietly};
@@ -103,7 +103,18 @@ impl LogFile {
     }
 }
 
+/// Opens the file. A new one has another name until it is complete, so an interrupted creation is
+/// never taken for damage.
 fn open(path: &Path) -> Result<Database, TransitionError> {
+    if !path.exists() {
+        make(path, |new| create(new).map(drop).map_err(DurableError::from))?;
+    }
+    let database = create(path)?;
+    remove_leftovers(path);
+    Ok(database)
+}
+
+fn create(path: &Path) -> Result<Database, TransitionError> {
     let file = private().create(true).open(path).map_err(io)?;
     let mut builder = Builder::new();
     builder.set_cache_size(CACHE).set_check_integrity_on_open(true);
@@ -311,6 +322,18 @@ mod tests {
         }
         // Most pages are in use.
         assert!(aside > pages / 2, "{aside} of {pages}");
+        Ok(())
+    }
+
+    #[test]
+    fn the_remains_of_a_creation_are_removed() -> Result<(), DurableError> {
+        let folder = Folder::new("log-remains");
+        let left = folder.0.join("timers.history.new-0123456789abcdef");
+        std::fs::write(&left, [0; 4096]).map_err(io)?;
+        folder.log().add(&[example("a", 1000)], LogBounds::new())?;
+        let names = std::fs::read_dir(&folder.0).map_err(io)?.flatten();
+        let names: Vec<_> = names.map(|entry| entry.file_name()).collect();
+        assert_eq!(names, ["timers.history"]);
         Ok(())
     }
 
