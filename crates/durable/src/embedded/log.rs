@@ -9,6 +9,7 @@
 use super::error::{TransitionError, asserted, io};
 use super::file::{make, private, remove_leftovers};
 use crate::error::DurableError;
+use crate::model::clock::Millis;
 use crate::model::log::{LogBounds, LoggedAttempt};
 use crate::panics::{ignore_poison, quietly};
 use redb::backends::FileBackend;
@@ -20,8 +21,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-/// The attempts by number, each with its end, its id, and its JSON. The end is not the key, because
-/// a clock that is set back would then reuse a key.
+/// The attempts by number, each with the time when it was added, its id, and its JSON. The time is
+/// not the key, because a clock that is set back would then reuse a key.
 const ATTEMPTS: TableDefinition<'_, u64, (u64, &str, &str)> = TableDefinition::new("attempts");
 
 /// The numbers of the attempts of each timer.
@@ -57,8 +58,9 @@ impl LogFile {
         &mut self,
         attempts: &[LoggedAttempt],
         bounds: LogBounds,
+        now: Millis,
     ) -> Result<(), DurableError> {
-        self.with(|database| add(database, attempts, bounds))
+        self.with(|database| add(database, attempts, bounds, now))
     }
 
     pub(super) fn latest(
@@ -142,17 +144,16 @@ fn add(
     database: &Database,
     added: &[LoggedAttempt],
     bounds: LogBounds,
+    now: Millis,
 ) -> Result<(), TransitionError> {
     let transaction = database.begin_write()?;
     {
         let mut attempts = transaction.open_table(ATTEMPTS)?;
         let mut of_timers = transaction.open_table(OF_TIMERS)?;
         let mut number = attempts.last()?.map_or(0, |(number, _)| number.value());
-        let mut now = 0;
         for attempt in added {
             number += 1;
-            now = now.max(attempt.ended());
-            attempts.insert(number, (attempt.ended(), &*attempt.id, &*attempt.to_json()))?;
+            attempts.insert(number, (now, &*attempt.id, &*attempt.to_json()))?;
             of_timers.insert((&*attempt.id, number), ())?;
         }
         let before = now.saturating_sub(bounds.age);
@@ -200,7 +201,7 @@ fn latest(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::clock::{Millis, system};
+    use crate::model::clock::system;
     use std::time::Duration;
 
     fn example(id: &str, ended: Millis) -> LoggedAttempt {
@@ -256,7 +257,7 @@ mod tests {
         let folder = Folder::new("log-back");
         let mut log = folder.log();
         for ended in [2000, 1000, 1000, 1001, 1000] {
-            log.add(&[example("a", ended)], LogBounds::new())?;
+            log.add(&[example("a", ended)], LogBounds::new(), ended)?;
         }
         let latest_first = [1000, 1001, 1000, 1000, 2000].map(|ended| example("a", ended));
         for id in [None, Some("a")] {
@@ -273,11 +274,14 @@ mod tests {
         assert_eq!(log.latest(None, 9)?, []);
         assert_eq!(log.latest(Some("a"), 9)?, []);
         let attempts: Vec<_> = (0..6).map(|number| example(["a", "b"][number % 2], 1000)).collect();
-        log.add(&attempts, bounds)?;
+        log.add(&attempts, bounds, 1000)?;
         assert_eq!(log.latest(None, 9)?.len(), 4);
         assert_eq!(log.latest(Some("a"), 9)?.len(), 2);
-        log.add(&[example("a", 1099), example("b", 1101)], bounds)?;
-        let latest_first = [example("b", 1101), example("a", 1099)];
+        // A wrong clock beside the store does not count.
+        log.add(&[example("a", 9000)], bounds, 1100)?;
+        assert_eq!(log.latest(None, 9)?.len(), 4);
+        log.add(&[example("b", 0)], bounds, 1101)?;
+        let latest_first = [example("b", 0), example("a", 9000)];
         assert_eq!(log.latest(None, 9)?, latest_first);
         assert_eq!(log.latest(None, 1)?, latest_first[..1]);
         assert_eq!(log.latest(Some("a"), 9)?, latest_first[1..]);
@@ -291,7 +295,7 @@ mod tests {
         let (folder, bounds) = (Folder::new("log-damaged"), LogBounds::new());
         let path = folder.log().path;
         let attempts: Vec<_> = (0..2000).map(|number| example("a", number)).collect();
-        folder.log().add(&attempts, bounds)?;
+        folder.log().add(&attempts, bounds, 5000)?;
         let sound = std::fs::read(&path).map_err(io)?;
         let pages = sound.len() / PAGE;
         assert!(pages > 64, "{pages} pages");
@@ -306,7 +310,7 @@ mod tests {
         for (number, bytes) in others.into_iter().chain(damaged).enumerate() {
             std::fs::write(&path, &bytes).map_err(io)?;
             let (mut log, last) = (folder.log(), example("b", 5000));
-            log.add(std::slice::from_ref(&last), bounds)?;
+            log.add(std::slice::from_ref(&last), bounds, 5000)?;
             let latest = log.latest(None, 3000)?;
             assert_eq!(latest[0], last);
             // The damaged file is kept as it was.
@@ -330,7 +334,7 @@ mod tests {
         let folder = Folder::new("log-remains");
         let left = folder.0.join("timers.history.new-0123456789abcdef");
         std::fs::write(&left, [0; 4096]).map_err(io)?;
-        folder.log().add(&[example("a", 1000)], LogBounds::new())?;
+        folder.log().add(&[example("a", 1000)], LogBounds::new(), 1000)?;
         let names = std::fs::read_dir(&folder.0).map_err(io)?.flatten();
         let names: Vec<_> = names.map(|entry| entry.file_name()).collect();
         assert_eq!(names, ["timers.history"]);
@@ -343,7 +347,7 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let folder = Folder::new("log-private");
         let mut log = folder.log();
-        log.add(&[], LogBounds::new())?;
+        log.add(&[], LogBounds::new(), 1000)?;
         let mode = log.path.metadata().map_err(io)?.permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         Ok(())

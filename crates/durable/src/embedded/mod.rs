@@ -435,7 +435,8 @@ impl Store for Embedded {
 
     #[cfg(feature = "log")]
     fn log_add(&self, attempts: Vec<LoggedAttempt>, bounds: LogBounds) -> Answer<()> {
-        self.log(move |log| log.add(&attempts, bounds))
+        let clock = Arc::clone(&self.clock);
+        self.log(move |log| log.add(&attempts, bounds, present(clock.now())))
     }
 
     #[cfg(feature = "log")]

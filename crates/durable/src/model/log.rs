@@ -2,9 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::model::clock::{
-    Millis, StoreClock, SystemClock, millis_up, present, system, whole_millis,
-};
+use crate::model::clock::{Millis, millis_up, present, system, whole_millis};
 use crate::model::event::{Attempt, Outcome};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, SystemTime};
@@ -41,7 +39,7 @@ impl LogBounds {
         self
     }
 
-    /// Sets how long an attempt is kept after its end.
+    /// Sets how long an attempt is kept, by the store's clock.
     pub fn max_age(mut self, age: Duration) -> Self {
         self.age = millis_up(age);
         self
@@ -63,7 +61,8 @@ pub struct LoggedAttempt {
     pub id: String,
     /// The planned time of the delivery.
     pub planned: SystemTime,
-    /// The time when the attempt ended, by the store's clock.
+    /// The time when the attempt ended, by the store's clock. The due time of a timer that
+    /// [cannot be read](Outcome::Unreadable).
     pub ended: SystemTime,
     /// The duration of the handler, or `None` if it was not called.
     pub duration: Option<Duration>,
@@ -82,11 +81,7 @@ pub struct LoggedAttempt {
 impl LoggedAttempt {
     pub(crate) fn new(attempt: &Attempt) -> Self {
         let Attempt { id, planned, due, attempt, outcome, lateness, duration, status } = attempt;
-        let ended = match outcome {
-            // No reply of the store has shown its time.
-            Outcome::Unreadable { .. } => SystemClock.now(),
-            _ => *due + *lateness + duration.unwrap_or_default(),
-        };
+        let ended = *due + *lateness + duration.unwrap_or_default();
         let error = match outcome {
             Outcome::Dead { reason, error } if error.is_empty() => reason.name(),
             Outcome::Retry { error, .. }
@@ -107,16 +102,11 @@ impl LoggedAttempt {
         }
     }
 
-    /// Returns the time when it ended in milliseconds.
-    pub(crate) fn ended(&self) -> Millis {
-        present(self.ended)
-    }
-
     pub(crate) fn to_json(&self) -> String {
         let stored = Stored {
             id: self.id.clone(),
             planned: present(self.planned),
-            ended: self.ended(),
+            ended: present(self.ended),
             duration: self.duration.map(whole_millis),
             attempt: self.attempt,
             outcome: self.outcome.clone(),
@@ -151,4 +141,24 @@ struct Stored {
     status: Option<u16>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     error: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_clock_beside_the_store_is_read() {
+        let attempt = Attempt {
+            id: "id".to_owned(),
+            planned: system(7),
+            due: system(7),
+            attempt: 0,
+            outcome: Outcome::Unreadable { error: "no record".to_owned() },
+            lateness: Duration::ZERO,
+            duration: None,
+            status: None,
+        };
+        assert_eq!(LoggedAttempt::new(&attempt).ended, system(7));
+    }
 }

@@ -22,11 +22,10 @@ impl Operations {
     ) -> Result<(), DurableError> {
         let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         let ids: Vec<Cow<'_, str>> = attempts.iter().map(|attempt| storable(&attempt.id)).collect();
-        let ends: Vec<i64> = attempts.iter().map(|attempt| signed(attempt.ended())).collect();
         let jsons: Vec<String> = attempts.iter().map(LoggedAttempt::to_json).collect();
         let ids: Vec<&str> = ids.iter().map(|id| &**id).collect();
-        let (most, age) = (signed(bounds.most), signed(bounds.age));
-        let params = params![ids, ends, jsons, most, age];
+        let (most, age, at) = (signed(bounds.most), signed(bounds.age), self.at());
+        let params = params![ids, jsons, most, age, at];
         self.log_call("SELECT tb.log_add($1, $2, $3, $4, $5)", &params).await.map(drop)
     }
 

@@ -42,9 +42,8 @@ impl Operations {
         let mut command = call(script, std::slice::from_ref(&key));
         // The server's numbers are signed.
         command.arg(bounds.most.min(i64::MAX.unsigned_abs())).arg(bounds.age);
-        for attempt in &attempts {
-            command.arg(attempt.ended()).arg(attempt.to_json());
-        }
+        command.arg(self.word_of_time());
+        command.arg(attempts.iter().map(LoggedAttempt::to_json).collect::<Vec<_>>());
         let link = self.log_link().await?;
         link.call_once(&key, script, &command).await
     }

@@ -9,7 +9,7 @@ BEGIN
     WHERE oid = 'tb.store'::regclass;
   CREATE TABLE IF NOT EXISTS tb.attempt_log (
     number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    ended bigint NOT NULL,
+    added bigint NOT NULL,
     id text COLLATE "C" NOT NULL,
     attempt text NOT NULL,
     UNIQUE (id, number)
@@ -20,20 +20,24 @@ SELECT tb.create_log();
 
 -- Adds attempts to the log, and deletes the oldest beyond its bounds.
 --
--- ids, ends, jsons: the attempts, by column, each with the time of its end
+-- ids, jsons: the attempts, by column
 -- most, age: the maximum number, and the maximum age in milliseconds
+-- at: the time in milliseconds, or NULL for the server's
 CREATE OR REPLACE FUNCTION tb.log_add(
-  ids text[], ends bigint[], jsons text[], most bigint, age bigint
+  ids text[], jsons text[], most bigint, age bigint, at bigint
 ) RETURNS void LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
 SET jit = off SET lock_timeout = '1s' AS $$
+DECLARE
+  now bigint := coalesce(at, tb.clock());
 BEGIN
-  INSERT INTO tb.attempt_log (id, ended, attempt) SELECT * FROM unnest(ids, ends, jsons);
+  INSERT INTO tb.attempt_log (added, id, attempt)
+    SELECT now, an_id, json FROM unnest(ids, jsons) AS adding (an_id, json);
   -- The oldest are found by their numbers, so neither query reads all rows.
   DELETE FROM tb.attempt_log WHERE number < greatest(
     (SELECT max(number) FROM tb.attempt_log) - most + 1,
     (SELECT number FROM tb.attempt_log
-      WHERE ended >= (SELECT max(time) FROM unnest(ends) AS time) - age ORDER BY number LIMIT 1));
+      WHERE added >= now - age ORDER BY number LIMIT 1));
 END $$;
 
 -- Returns the latest attempts, of a timer or, with NULL, of all.
