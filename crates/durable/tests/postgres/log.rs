@@ -95,6 +95,69 @@ fn a_log_that_was_renamed_begins_again() {
 }
 
 #[test]
+fn a_locked_attempt_and_a_failed_batch_delete_no_others() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    let timers = &process.timers;
+    let log = timers.attempt_log(LogBounds::new().max_attempts(2));
+    let work = |id: &str| {
+        let worker = begin(timers, &log);
+        let mut failures = deliver(timers, &worker, &[id.to_owned()]);
+        failures.extend(worker.stop());
+        failures.retain(|event| matches!(event, Event::LogFailed { .. }));
+        failures.len()
+    };
+    assert_eq!(work("a"), 0);
+    server.order("alter table timers.attempt_log add check (id <> 'refused')");
+    for _ in 0..3 {
+        assert_eq!(work("refused"), 1);
+    }
+    assert_eq!(work("b"), 0);
+    assert_eq!(logged(&log), ["b", "a"]);
+    let mut holder = server.begin(
+        "begin; select from timers.attempt_log where id = 'a' for update; select pg_sleep(86400)",
+    );
+    let sleeps = "from pg_stat_activity where wait_event = 'PgSleep'";
+    let count = format!("select count(*) {sleeps}");
+    server.wait_for("the lock", |server| server.order(&count) == "1");
+    assert_eq!(work("c"), 0);
+    assert_eq!(logged(&log), ["c", "b", "a"]);
+    server.order(&format!("select pg_terminate_backend(pid) {sleeps}"));
+    holder.wait().unwrap();
+    server.wait_for("the end of the lock", |server| server.order(&count) == "0");
+    assert_eq!(work("d"), 0);
+    assert_eq!(logged(&log), ["d", "c"]);
+}
+
+/// Another process adds an attempt, and commits when this one has chosen the same number.
+#[test]
+fn two_processes_add_to_a_log_at_once() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    let timers = &process.timers;
+    let log = timers.attempt_log(LogBounds::new());
+    let json = r#"{"id":"other","planned":7,"ended":7,"attempt":1,"outcome":"retry"}"#;
+    let mut gate = server.begin("select pg_advisory_lock(1); select pg_sleep(86400)");
+    let sleeps = "from pg_stat_activity where wait_event = 'PgSleep'";
+    let asleep = format!("select count(*) {sleeps}");
+    server.wait_for("the gate", |server| server.order(&asleep) == "1");
+    let mut other = server.begin(&format!(
+        "begin; select timers.log_add(array['other'], array['{json}'], 9, 9, null); \
+         select pg_advisory_lock(1); commit"
+    ));
+    let waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'";
+    server.wait_for("the other", |server| server.order(waits) == "1");
+    let worker = begin(timers, &log);
+    assert_eq!(deliver(timers, &worker, &["a".to_owned()]), []);
+    server.wait_for("the log", |server| server.order(waits) == "2");
+    server.order(&format!("select pg_terminate_backend(pid) {sleeps}"));
+    gate.wait().unwrap();
+    other.wait().unwrap();
+    assert_eq!(worker.stop(), []);
+    assert_eq!(logged(&log), ["a", "other"]);
+}
+
+#[test]
 fn a_sequence_in_place_of_the_log_stops_no_timer() {
     let Some(server) = PostgresServer::start(&[]) else { return };
     let process = server.process();

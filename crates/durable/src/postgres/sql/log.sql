@@ -8,7 +8,7 @@ BEGIN
   PERFORM set_config('role', pg_get_userbyid(relowner), true) FROM pg_class
     WHERE oid = 'tb.store'::regclass;
   CREATE TABLE IF NOT EXISTS tb.attempt_log (
-    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    number bigint PRIMARY KEY,
     added bigint NOT NULL,
     id text COLLATE "C" NOT NULL,
     attempt text NOT NULL,
@@ -31,13 +31,24 @@ SET jit = off SET lock_timeout = '1s' AS $$
 DECLARE
   now bigint := coalesce(at, tb.clock());
 BEGIN
-  INSERT INTO tb.attempt_log (added, id, attempt)
-    SELECT now, an_id, json FROM unnest(ids, jsons) AS adding (an_id, json);
-  -- The oldest are found by their numbers, so neither query reads all rows.
-  DELETE FROM tb.attempt_log WHERE number < greatest(
-    (SELECT max(number) FROM tb.attempt_log) - most + 1,
-    (SELECT number FROM tb.attempt_log
-      WHERE added >= now - age ORDER BY number LIMIT 1));
+  -- A sequence would also count attempts that were not added, and the bound counts by numbers.
+  FOR tries IN 1..100 LOOP
+    BEGIN
+      INSERT INTO tb.attempt_log (number, added, id, attempt)
+        SELECT place + (SELECT coalesce(max(number), 0) FROM tb.attempt_log), now, an_id, json
+        FROM unnest(ids, jsons) WITH ORDINALITY AS adding (an_id, json, place);
+      EXIT;
+    EXCEPTION WHEN unique_violation THEN
+      -- Another process has added attempts meanwhile.
+      IF tries = 100 THEN RAISE; END IF;
+    END;
+  END LOOP;
+  -- The oldest are found by their numbers, so no query reads all rows. A row that is locked stays.
+  DELETE FROM tb.attempt_log WHERE number = ANY (ARRAY(
+    SELECT number FROM tb.attempt_log WHERE number < greatest(
+      (SELECT max(number) FROM tb.attempt_log) - most + 1,
+      (SELECT number FROM tb.attempt_log WHERE added >= now - age ORDER BY number LIMIT 1))
+    FOR UPDATE SKIP LOCKED));
 END $$;
 
 -- Returns the latest attempts, of a timer or, with NULL, of all.
