@@ -95,6 +95,26 @@ fn a_log_that_was_renamed_begins_again() {
 }
 
 #[test]
+fn a_role_keeps_its_rights_when_the_log_begins_again() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let owner = server.process();
+    server.order(
+        "create role \"the clerk\" login; grant usage on schema timers to \"the clerk\";
+         grant select, insert, update, delete on all tables in schema timers to \"the clerk\";
+         grant usage, select, update on all sequences in schema timers to \"the clerk\";
+         drop table timers.attempt_log",
+    );
+    assert_eq!(logged(&owner.timers.attempt_log(LogBounds::new())), [""; 0]);
+    let address = format!("postgres://the%20clerk@127.0.0.1:{}/postgres", server.port);
+    let process = Process::in_schema(&address, PostgresOptions::new("timers"));
+    let log = process.timers.attempt_log(LogBounds::new());
+    let worker = begin(&process.timers, &log);
+    assert_eq!(deliver(&process.timers, &worker, &["a".to_owned()]), []);
+    assert_eq!(worker.stop(), []);
+    assert_eq!(logged(&log), ["a"]);
+}
+
+#[test]
 fn a_locked_attempt_and_a_failed_batch_delete_no_others() {
     let Some(server) = PostgresServer::start(&[]) else { return };
     let process = server.process();

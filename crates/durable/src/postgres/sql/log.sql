@@ -1,10 +1,13 @@
 -- The log of attempts. It may be renamed or dropped, and is then created again.
 
 -- Creates the table of the log unless it exists. It belongs to the owner of the store, as all objects
--- of a store do.
+-- of a store do, and the roles that may use the dead letters may use it.
 CREATE OR REPLACE FUNCTION tb.create_log() RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $$
+DECLARE
+  granted record;
 BEGIN
+  IF to_regclass('tb.attempt_log') IS NOT NULL THEN RETURN; END IF;
   PERFORM set_config('role', pg_get_userbyid(relowner), true) FROM pg_class
     WHERE oid = 'tb.store'::regclass;
   CREATE TABLE IF NOT EXISTS tb.attempt_log (
@@ -14,6 +17,13 @@ BEGIN
     attempt text NOT NULL,
     UNIQUE (id, number)
   );
+  FOR granted IN
+    SELECT privilege_type, CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END AS role
+      FROM pg_class, aclexplode(relacl) WHERE oid = 'tb.letters'::regclass
+        AND privilege_type IN ('SELECT', 'INSERT', 'UPDATE', 'DELETE')
+  LOOP
+    EXECUTE 'GRANT ' || granted.privilege_type || ' ON tb.attempt_log TO ' || granted.role;
+  END LOOP;
 END $$;
 
 SELECT tb.create_log();
