@@ -123,6 +123,18 @@ impl Connector {
     pub(super) async fn open(&self, config: &Config) -> Result<(Client, Messages), Error> {
         with(&self.signed_in(config), NoTls).await
     }
+
+    /// Asks the server to end the statement that a connection executes.
+    #[cfg(feature = "log")]
+    pub(super) async fn cancel(&self, client: &Client) {
+        let token = client.cancel_token();
+        #[cfg(feature = "postgres-tls")]
+        if let Some(tls) = &self.tls {
+            let _ = token.cancel_query(tls.clone()).await;
+            return;
+        }
+        let _ = token.cancel_query(NoTls).await;
+    }
 }
 
 impl Connect for Connector {

@@ -204,6 +204,8 @@ impl Link {
             Ok(Ok(rows)) => Ok(rows),
             Ok(Err(error)) => Err(self.failed(connection, &error)),
             Err(_) => {
+                // The server would execute the next statement beside it.
+                let _ = timeout(REPLY_TIMEOUT, self.connector.cancel(&connection)).await;
                 drop(Object::take(connection));
                 Err(self.silence())
             }

@@ -115,6 +115,21 @@ fn a_role_keeps_its_rights_when_the_log_begins_again() {
 }
 
 #[test]
+fn a_slow_statement_of_the_log_is_ended() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    let log = process.timers.attempt_log(LogBounds::new());
+    server.order(
+        "create or replace function timers.log_latest(an_id text, most bigint) returns setof text
+         language sql as 'select pg_sleep(86400)::text'",
+    );
+    assert!(matches!(wait(log.latest(None, 9)), Err(DurableError::Unreachable(_))));
+    server.wait_for("the end of the statement", |server| {
+        server.order("select count(*) from pg_stat_activity where wait_event = 'PgSleep'") == "0"
+    });
+}
+
+#[test]
 fn a_locked_attempt_and_a_failed_batch_delete_no_others() {
     let Some(server) = PostgresServer::start(&[]) else { return };
     let process = server.process();
