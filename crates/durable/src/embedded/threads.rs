@@ -53,6 +53,10 @@ pub(super) trait Work<T>: Send {
     /// Returns `true` if the operation waits for the disk and its caller still waits for it.
     fn is_waiting(&self) -> bool;
 
+    /// Returns `true` if the caller still waits for the operation.
+    #[cfg(feature = "log")]
+    fn is_wanted(&self) -> bool;
+
     /// Executes the operation, for the first time or again. Fails if the database has failed.
     fn apply(&mut self, on: &mut T) -> Result<(), DurableError>;
 
@@ -74,6 +78,11 @@ where
 {
     fn is_waiting(&self) -> bool {
         self.on_failure == OnFailure::Retry && !self.reply.is_canceled()
+    }
+
+    #[cfg(feature = "log")]
+    fn is_wanted(&self) -> bool {
+        !self.reply.is_canceled()
     }
 
     fn apply(&mut self, on: &mut T) -> Result<(), DurableError> {
@@ -259,12 +268,13 @@ fn rest<T>(
     }
 }
 
-/// Starts the thread of the log, which executes calls one by one.
+/// Starts the thread of the log, which executes calls one by one, and skips calls whose callers have
+/// gone.
 #[cfg(feature = "log")]
 pub(super) fn logger(mut log: LogFile) -> io::Result<(Calls<LogFile>, JoinHandle<()>)> {
     let name = log.name().into();
     start("timers-log", name, move |works: Works<LogFile>| {
-        for mut work in works {
+        for mut work in works.into_iter().filter(|work| work.is_wanted()) {
             let done = work.apply(&mut log);
             quietly(|| work.answer(done));
         }
@@ -334,6 +344,25 @@ mod tests {
         assert_eq!(batch.len(), WEIGHT / MEGABYTE);
         drop(file);
         let _ = std::fs::remove_file(path);
+        Ok(())
+    }
+
+    #[cfg(feature = "log")]
+    #[test]
+    fn a_call_of_the_log_is_skipped_if_its_caller_has_gone() -> io::Result<()> {
+        let log = LogFile::new(&place("skipped"), super::super::log::SetAside::default());
+        let (calls, thread) = logger(log)?;
+        let (go, wait) = channel();
+        let first = calls.ask(OnFailure::Report, move |_| Ok(wait.recv().is_ok()));
+        let (send, ran) = channel();
+        drop(calls.ask(OnFailure::Report, move |_| Ok(send.send(()).is_ok())));
+        let _ = go.send(());
+        let last = calls.ask(OnFailure::Report, |_| Ok(()));
+        assert_eq!(pollster::block_on(first), Ok(true));
+        assert_eq!(pollster::block_on(last), Ok(()));
+        assert!(ran.try_recv().is_err());
+        drop(calls);
+        assert!(thread.join().is_ok());
         Ok(())
     }
 

@@ -200,13 +200,17 @@ impl Link {
         params: &[Param<'_>],
     ) -> Result<Vec<Row>, DurableError> {
         let connection = self.connection().await.map_err(|failed| failed.error)?;
+        let mut asking = Asking(Some(connection));
+        let Some(connection) = &asking.0 else { return Err(self.silence()) };
         match timeout(REPLY_TIMEOUT, connection.query_typed(sql, params)).await {
-            Ok(Ok(rows)) => Ok(rows),
-            Ok(Err(error)) => Err(self.failed(connection, &error)),
+            Ok(Ok(rows)) => {
+                drop(asking.0.take());
+                Ok(rows)
+            }
+            Ok(Err(error)) => Err(self.classified(&error).error),
             Err(_) => {
                 // The server would execute the next statement beside it.
-                let _ = timeout(REPLY_TIMEOUT, self.connector.cancel(&connection)).await;
-                drop(Object::take(connection));
+                let _ = timeout(REPLY_TIMEOUT, self.connector.cancel(connection)).await;
                 Err(self.silence())
             }
         }
@@ -216,6 +220,18 @@ impl Link {
     pub(super) fn failed(&self, connection: Object, error: &Error) -> DurableError {
         drop(Object::take(connection));
         self.classified(error).error
+    }
+}
+
+/// A connection that is closed unless its statement succeeds. A caller that has gone would otherwise
+/// return a busy connection to the pool.
+#[cfg(feature = "log")]
+struct Asking(Option<Object>);
+
+#[cfg(feature = "log")]
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.0.take().map(Object::take);
     }
 }
 

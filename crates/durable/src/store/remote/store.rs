@@ -120,9 +120,18 @@ macro_rules! common {
                 attempts: Vec<$crate::model::log::LoggedAttempt>,
                 bounds: $crate::model::log::LogBounds
             ) -> ();
-            fn log_latest(
-                id: Option<String>, limit: usize
-            ) -> Vec<$crate::model::log::LoggedAttempt>;
+        }
+
+        // The next batch must not wait for readers that have gone.
+        #[cfg(feature = "log")]
+        fn log_latest(
+            &self,
+            id: Option<String>,
+            limit: usize,
+        ) -> Answer<Vec<$crate::model::log::LoggedAttempt>> {
+            self.0.ask_while_wanted(move |operations| async move {
+                operations.log_latest(id, limit).await
+            })
         }
 
         fn list(
