@@ -133,8 +133,9 @@ fn set_aside(path: &Path) -> std::io::Result<PathBuf> {
     for name in names {
         match std::fs::hard_link(path, &name) {
             Ok(()) => return std::fs::remove_file(path).map(|()| name),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
+            Err(_) if name.symlink_metadata().is_ok() => {}
+            // A file system without links.
+            Err(_) => return std::fs::rename(path, &name).map(|()| name),
         }
     }
     Err(ErrorKind::AlreadyExists.into())

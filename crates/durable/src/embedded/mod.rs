@@ -495,7 +495,8 @@ impl From<Embedded> for AnyStore {
     }
 }
 
-/// Waits until pending calls have been written, and unlocks the file.
+/// Waits until pending calls have been written, and unlocks the file and the file of the log. A log
+/// that is being checked or written delays it.
 impl Drop for Embedded {
     fn drop(&mut self) {
         self.calls = None;
