@@ -192,26 +192,40 @@ impl Link {
         retry(&Handle::current(), (policy, self.call_timeout), once, || self.silence()).await
     }
 
-    /// Sends a statement of the log once. Its failure affects no other request.
+    /// Sends a statement of the log, until it may have been executed. Its failure affects no other
+    /// request.
     #[cfg(feature = "log")]
     pub(super) async fn aside(
         &self,
         sql: &str,
         params: &[Param<'_>],
     ) -> Result<Vec<Row>, DurableError> {
-        let connection = self.connection().await.map_err(|failed| failed.error)?;
+        let once = |_| async {
+            self.aside_once(sql, params).await.map_err(|failed| match failed.kind {
+                Kind::NotExecuted => failed,
+                _ => RequestError { kind: Kind::Fatal, ..failed },
+            })
+        };
+        let policy = (RetryPolicy::Caller, self.call_timeout);
+        retry(&Handle::current(), policy, once, || self.silence()).await
+    }
+
+    #[cfg(feature = "log")]
+    async fn aside_once(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, RequestError> {
+        let connection = self.connection().await?;
         let mut asking = Asking(Some(connection));
-        let Some(connection) = &asking.0 else { return Err(self.silence()) };
+        let silence = || RequestError { kind: Kind::Ambiguous, error: self.silence() };
+        let Some(connection) = &asking.0 else { return Err(silence()) };
         match timeout(REPLY_TIMEOUT, connection.query_typed(sql, params)).await {
             Ok(Ok(rows)) => {
                 drop(asking.0.take());
                 Ok(rows)
             }
-            Ok(Err(error)) => Err(self.classified(&error).error),
+            Ok(Err(error)) => Err(self.classified(&error)),
             Err(_) => {
                 // The server would execute the next statement beside it.
                 let _ = timeout(REPLY_TIMEOUT, self.connector.cancel(connection)).await;
-                Err(self.silence())
+                Err(silence())
             }
         }
     }

@@ -130,6 +130,29 @@ fn a_slow_statement_of_the_log_is_ended() {
 }
 
 #[test]
+fn a_batch_that_was_not_executed_is_sent_again() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    let timers = &process.timers;
+    server.order(
+        "create sequence tries;
+         create function fail() returns trigger language plpgsql as $$ begin
+           if nextval('public.tries') < 3 then
+             raise exception using errcode = 'deadlock_detected';
+           end if;
+           return null;
+         end $$;
+         create trigger fails after insert on timers.attempt_log execute function fail()",
+    );
+    let log = timers.attempt_log(LogBounds::new());
+    let worker = begin(timers, &log);
+    assert_eq!(deliver(timers, &worker, &["a".to_owned()]), []);
+    assert_eq!(worker.stop(), []);
+    assert_eq!(logged(&log), ["a"]);
+    assert_eq!(server.order("select last_value from tries"), "3");
+}
+
+#[test]
 fn a_locked_attempt_and_a_failed_batch_delete_no_others() {
     let Some(server) = PostgresServer::start(&[]) else { return };
     let process = server.process();
