@@ -36,8 +36,8 @@ pub(super) type SetAside = Arc<Mutex<Vec<PathBuf>>>;
 
 pub(super) struct LogFile {
     path: PathBuf,
-    /// `None` until the file is used, and after a failure.
-    database: Option<Database>,
+    /// The database and its file. `None` until it is used, and after a failure.
+    opened: Option<(Database, Identity)>,
     aside: SetAside,
 }
 
@@ -46,7 +46,7 @@ impl LogFile {
     pub(super) fn new(store: &Path, aside: SetAside) -> Self {
         let mut path = store.as_os_str().to_owned();
         path.push(".history");
-        Self { path: path.into(), database: None, aside }
+        Self { path: path.into(), opened: None, aside }
     }
 
     /// Returns the path of the file for messages.
@@ -90,19 +90,38 @@ impl LogFile {
         operation: impl Fn(&Database) -> Result<T, TransitionError>,
     ) -> Result<T, DurableError> {
         let done = asserted(|| {
-            let database = match self.database.take() {
-                Some(database) => database,
-                None => open(&self.path)?,
+            let opened = match self.opened.take() {
+                Some(opened) if opened.1 == identity(&self.path) => opened,
+                moved => {
+                    drop(moved);
+                    (open(&self.path)?, identity(&self.path))
+                }
             };
-            operation(self.database.insert(database))
+            operation(&self.opened.insert(opened).0)
         });
         if done.is_err() {
             // A database that has failed may panic.
-            let failed = self.database.take();
+            let failed = self.opened.take();
             quietly(|| drop(failed));
         }
         done
     }
+}
+
+/// The device and the number of a file, or `None` if there is no file.
+type Identity = Option<(u64, u64)>;
+
+/// Returns the identity of a file, so that a log that was deleted or renamed is noticed.
+#[cfg(unix)]
+fn identity(path: &Path) -> Identity {
+    use std::os::unix::fs::MetadataExt;
+    path.metadata().ok().map(|file| (file.dev(), file.ino()))
+}
+
+/// Returns `None`, because an open file cannot be deleted or renamed.
+#[cfg(not(unix))]
+fn identity(_: &Path) -> Identity {
+    None
 }
 
 /// Opens the file. A new one has another name until it is complete, so an interrupted creation is
@@ -327,6 +346,23 @@ mod tests {
         }
         // Most pages are in use.
         assert!(aside > pages / 2, "{aside} of {pages}");
+        Ok(())
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_log_that_was_renamed_or_deleted_begins_again() -> Result<(), DurableError> {
+        let folder = Folder::new("log-renamed");
+        let (mut log, bounds) = (folder.log(), LogBounds::new());
+        let path = log.path.clone();
+        log.add(&[example("a", 1000)], bounds, 1000)?;
+        std::fs::rename(&path, path.with_extension("old")).map_err(io)?;
+        assert_eq!(log.latest(None, 9)?, []);
+        log.add(&[example("b", 1000)], bounds, 1000)?;
+        assert_eq!(log.latest(None, 9)?, [example("b", 1000)]);
+        std::fs::remove_file(path).map_err(io)?;
+        log.add(&[example("c", 1000)], bounds, 1000)?;
+        assert_eq!(log.latest(None, 9)?, [example("c", 1000)]);
         Ok(())
     }
 
