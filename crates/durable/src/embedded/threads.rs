@@ -268,8 +268,8 @@ fn rest<T>(
     }
 }
 
-/// Starts the thread of the log, which executes calls one by one, and skips calls whose callers have
-/// gone.
+/// Starts the thread of the log, which executes calls one by one. A call whose caller has gone is
+/// skipped.
 #[cfg(feature = "log")]
 pub(super) fn logger(mut log: LogFile) -> io::Result<(Calls<LogFile>, JoinHandle<()>)> {
     let name = log.name().into();

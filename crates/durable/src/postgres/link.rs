@@ -237,7 +237,7 @@ impl Link {
     }
 }
 
-/// A connection that is closed unless its statement succeeds. A caller that has gone would otherwise
+/// A connection that is closed unless its statement succeeds. A caller that goes would otherwise
 /// return a busy connection to the pool.
 #[cfg(feature = "log")]
 struct Asking(Option<Object>);
