@@ -258,6 +258,8 @@ pub enum BuildError {
     InFlight,
     /// The tick thread, or the worker thread of the default executor, could not be started.
     Thread(std::io::Error),
+    /// The timer of a queue refused a place to it, because it is closed or has no room.
+    Refused(Refusal),
     /// The system has no memory for the handler that closes the wheel of a driver in
     /// [forked child processes](crate::Driver#forked-child-processes).
     ForkHandler(std::io::Error),
@@ -280,6 +282,7 @@ impl fmt::Display for BuildError {
             BuildError::InFlight => {
                 f.write_str("invalid bound of 0 timers in flight: must be at least 1")
             }
+            BuildError::Refused(_) => f.write_str("the timer refused a place to the queue"),
             BuildError::Thread(_) => f.write_str("failed to start a thread of the driver"),
             BuildError::ForkHandler(_) => {
                 f.write_str("failed to register the handler for forked child processes")
@@ -291,6 +294,7 @@ impl fmt::Display for BuildError {
 impl Error for BuildError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
+            BuildError::Refused(source) => Some(source),
             BuildError::Thread(source) | BuildError::ForkHandler(source) => Some(source),
             _ => None,
         }

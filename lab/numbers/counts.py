@@ -11,7 +11,8 @@ from pathlib import Path
 OPERATIONS, RUNS = 64 * 64, 3
 VERBS = ["insert", "cancel_insert", "reset_later", "reset_earlier", "deadline"]
 # What is counted, the loop around it, and the operations.
-GROUPS = [(["sleep", "tokio_sleep"], "bare_sleep", VERBS[:3]), (["pinned", "plain"], "bare", VERBS)]
+GROUPS = [(["sleep", "tokio_sleep"], "bare_sleep", VERBS[:3]), (["pinned", "plain"], "bare", VERBS),
+          (["bounded"], "bare", VERBS[:2])]
 
 
 def possible(program):

@@ -36,10 +36,12 @@ use std::time::{Duration, Instant};
 ///
 /// The stream ends when the queue is empty and either no handle is left to insert into it or it was
 /// [closed](DelayQueueHandle::close). It also ends when its timer was shut down. The queue then
-/// closes itself, and [`drain`](DelayQueueHandle::drain) returns the remaining values. On a timer
-/// that is at its capacity the queue arms its one sleep beyond the capacity.
+/// closes itself, and [`drain`](DelayQueueHandle::drain) returns the remaining values.
 ///
 /// Values of the same tick come in no particular order.
+///
+/// A queue takes one place of its timer's capacity when it is created, and is not refused later. A
+/// timer at its capacity may therefore have one sleep more for each of its queues.
 ///
 /// A queue has a wheel of its own, so that a server can have one for each session. It takes some 6
 /// KiB with one value, and up to 11 KiB more when it has been in use for long. The wheel has one
@@ -194,13 +196,15 @@ impl<T: Send> DelayQueue<T> {
     ///
     /// # Errors
     ///
-    /// Fails like [`Builder::build`].
+    /// Fails like [`Builder::build`], and if `timer` [refuses](BuildError::Refused) the queue a
+    /// place.
     pub fn new(timer: &Timer, builder: Builder) -> Result<Self, BuildError> {
         let stream = Arc::new(StreamTask::default());
         let waker = Arc::clone(&stream);
         let builder = builder.clock(ClockOf(timer.share())).waker(move || waker.request_wake());
         let (wheel, sweeper) = builder.or_shards(1).or_small().build()?;
-        let sleep = timer.sleep_until(timer.now());
+        let mut sleep = timer.sleep(sweeper.longest_rest());
+        sleep.take_place().map_err(BuildError::Refused)?;
         let handle = DelayQueueHandle::new(wheel, stream);
         Ok(Self { sweeper, sleep, budget: Budget::default(), handle })
     }
@@ -231,7 +235,7 @@ impl<T: Send> DelayQueue<T> {
         // The wheel's range of deadlines moves with the sweeps.
         let latest = self.handle.wheel.clock().now() + self.sweeper.longest_rest();
         self.sleep.reset(sweep.next_deadline.map_or(latest, |next| next.min(latest)));
-        match ready!(self.sleep.poll_over_capacity(context)) {
+        match ready!(self.sleep.poll_admitted(context)) {
             // The wheel wants upkeep. Or the timer's entries or its memory are used up, which may
             // last indefinitely: there is room again when one of its sleeps ends, but no other is
             // notified of that.

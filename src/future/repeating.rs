@@ -27,7 +27,7 @@ impl Repeating {
         let slept = match self.refused {
             None => ready!(Pin::new(&mut self.sleep).poll(context)),
             Some(Refusal::Closed) => return Poll::Pending,
-            Some(_) => ready!(self.sleep.poll_over_capacity(context)),
+            Some(_) => ready!(self.sleep.poll_admitted(context)),
         };
         if let Err(refusal) = slept {
             self.refused = Some(refusal);

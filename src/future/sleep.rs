@@ -364,8 +364,7 @@ impl Sleep {
         let (wake, waker) = SleepWaker::of(task);
         let mut ahead = 0;
         match self.timer.wheel().try_insert_ahead(wake, self.deadline, &mut ahead) {
-            // A wheel with a capacity has no fast path, and arms its sleeps by `finish_arming`.
-            Ok(id) => self.set_armed(id, waker, Slack::of(ahead)),
+            Ok(id) => self.set_armed(id, waker, slack_on(self.wheel(), ahead)),
             Err(wake) => self.arm_by_the_clock((wake, waker), task),
         }
     }
@@ -466,29 +465,39 @@ impl Sleep {
         Poll::Pending
     }
 
-    /// Polls the sleep, but inserts it even if the wheel is at its capacity. Any other refusal is
-    /// returned at once.
-    pub(super) fn poll_over_capacity(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<(), Refusal>> {
-        if let SleepState::Idle = self.state {
-            self.state = SleepState::Yielded;
+    /// Takes a place for the sleep in the wheel, for a task that is to poll it later.
+    pub(super) fn take_place(&mut self) -> Result<(), Refusal> {
+        match self.poll_at_once(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Err(refusal)) => Err(refusal),
+            Poll::Ready(Ok(())) | Poll::Pending => Ok(()),
         }
-        let polled = Pin::new(&mut *self).poll(context);
+    }
+
+    /// Polls the sleep of an owner that had a [place](Self::take_place) or was refused before. It
+    /// is armed even if the wheel is at its capacity, and any other refusal is returned at once.
+    pub(super) fn poll_admitted(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
+        let polled = self.poll_at_once(context);
         if let Poll::Ready(Err(Refusal::AtCapacity { .. })) = polled {
-            return self.arm_over_capacity(context.waker()).map(|()| self.result());
+            return self.arm_admitted(context.waker()).map(|()| self.result());
         }
         polled
     }
 
+    /// Polls the sleep, and returns a refusal before other tasks have had a turn.
+    fn poll_at_once(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
+        if let SleepState::Idle = self.state {
+            self.state = SleepState::Yielded;
+        }
+        Pin::new(self).poll(context)
+    }
+
     #[cold]
-    fn arm_over_capacity(&mut self, task: &Waker) -> Poll<()> {
+    fn arm_admitted(&mut self, task: &Waker) -> Poll<()> {
         let Some(ahead) = self.wheel().ahead(self.deadline) else {
             return self.elapse();
         };
         let (wake, waker) = SleepWaker::of(task);
-        let armed = self.wheel().insert_over_capacity(wake, self.deadline);
+        let armed = self.wheel().insert_admitted(wake, self.deadline);
         self.finish_arming(armed, (waker, ahead), task)
     }
 

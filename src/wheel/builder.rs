@@ -108,10 +108,11 @@ impl Builder {
     /// Sets the maximum number of armed timers, at least 1. Further inserts are refused. The
     /// default is no bound other than the 2^30 - 256 entries that a shard can address.
     ///
-    /// The bound is split among the shards. An insert that races with the end of other timers may
-    /// be refused just after an entry became free. At the bound, a `future::DelayQueue` arms the
-    /// one sleep by which it waits beyond it, and so does an interval that is awaited after a
-    /// refusal.
+    /// The bound is split among the shards. With it, an insert and the end of a timer each change
+    /// one word more. An insert that races with the end of other timers may be refused just after
+    /// an entry became free. A `future::DelayQueue` takes a place when it is created. If another
+    /// timer takes that place when the queue's sleep ends, the queue arms its next sleep beyond the
+    /// bound, and so does an interval that is awaited after a refusal.
     pub fn capacity(mut self, timers: u64) -> Self {
         self.capacity = Some(timers);
         self

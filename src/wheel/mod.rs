@@ -110,8 +110,6 @@ mod id;
 mod memory;
 mod metrics;
 mod ops;
-#[cfg(any(feature = "future", modelled))]
-mod overdraw;
 mod owned;
 mod pinned;
 mod prefetch;

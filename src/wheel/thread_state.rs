@@ -20,47 +20,34 @@ pub(crate) struct ThreadState {
     pub(crate) vacant: Magazines,
     /// The shard that the thread inserts into, or none if threads share the id.
     pub(crate) home: usize,
-    /// `true` if the wheel has a bound. No case is on the fast path then.
-    bounded: bool,
     /// The garbage that the thread has made, modulo 2^32.
     garbage: UnmodelledU32,
     /// The shard whose entries the thread keeps in its magazines when their timers end. It is none
     /// after a check that found far more entries vacant than in use, until the thread inserts
-    /// again.
+    /// again. The magazines are empty meanwhile.
     kept: UnmodelledUsize,
-    /// The same shard, or none in a wheel with a bound.
-    fast_home: UnmodelledUsize,
 }
 
 impl ThreadState {
     /// Creates the state of a thread whose home is this shard. With [`NOWHERE`] it is the state of
     /// threads that share it.
-    fn new(home: usize, bounded: bool, term_cycles: u64) -> Self {
+    fn new(home: usize, term_cycles: u64) -> Self {
         let shared = home == NOWHERE;
-        let state = Self {
+        Self {
             clock: CachedReading::new(if shared { 0 } else { term_cycles }),
             counters: ThreadCounters::new(shared),
             vacant: Magazines::new(),
             home,
-            bounded,
             garbage: UnmodelledU32::new(0),
-            kept: UnmodelledUsize::new(NOWHERE),
-            fast_home: UnmodelledUsize::new(NOWHERE),
-        };
-        state.keep(true);
-        state
-    }
-
-    /// Returns the shard for which this thread can take the fast path.
-    #[inline]
-    pub(crate) fn fast_home(&self) -> usize {
-        // Relaxed, as everywhere in this file: accessed by the thread alone, or never written.
-        self.fast_home.load(Relaxed)
+            kept: UnmodelledUsize::new(home),
+        }
     }
 
     /// Returns `true` if the thread keeps entries of this shard in its magazines when their timers
     /// end.
+    #[inline]
     pub(crate) fn keeps(&self, shard: usize) -> bool {
+        // Relaxed, as everywhere in this file: accessed by the thread alone, or never written.
         self.kept.load(Relaxed) == shard
     }
 
@@ -74,9 +61,7 @@ impl ThreadState {
 
     /// Sets whether the thread keeps entries in its magazines.
     pub(crate) fn keep(&self, keeps: bool) {
-        let kept = if keeps { self.home } else { NOWHERE };
-        self.kept.store(kept, Relaxed);
-        self.fast_home.store(if self.bounded { NOWHERE } else { kept }, Relaxed);
+        self.kept.store(if keeps { self.home } else { NOWHERE }, Relaxed);
     }
 }
 
@@ -103,7 +88,6 @@ pub(crate) struct ThreadStates {
 #[derive(Clone, Copy, Debug)]
 struct MakeThreadState {
     shards: usize,
-    bounded: bool,
     term_cycles: u64,
 }
 
@@ -111,7 +95,7 @@ impl MakeThreadState {
     /// Makes the state that belongs to an id.
     fn own(self, index: usize) -> CachePadded<ThreadState> {
         let home = index % self.shards;
-        CachePadded::new(ThreadState::new(home, self.bounded, self.term_cycles))
+        CachePadded::new(ThreadState::new(home, self.term_cycles))
     }
 
     /// Makes a place for it.
@@ -129,14 +113,14 @@ impl ThreadStates {
     const NEAR: usize = if cfg!(modelled) { ThreadId::OWN as usize } else { 32 };
     const FAR: usize = ThreadId::OWN as usize - Self::NEAR;
 
-    /// Creates the states for a wheel with `shards` shards. `bounded` tells whether its timers have
-    /// a bound, and `term_cycles` for how long a reading of the clock is reused.
-    pub(crate) fn new(shards: usize, bounded: bool, term_cycles: u64) -> Self {
-        let make = MakeThreadState { shards, bounded, term_cycles };
+    /// Creates the states for a wheel with `shards` shards. `term_cycles` tells for how long a
+    /// reading of the clock is reused.
+    pub(crate) fn new(shards: usize, term_cycles: u64) -> Self {
+        let make = MakeThreadState { shards, term_cycles };
         Self {
             near: make.places(0),
             far: Lazy::new(|| make.places(Self::NEAR)),
-            shared: CachePadded::new(ThreadState::new(NOWHERE, bounded, term_cycles)),
+            shared: CachePadded::new(ThreadState::new(NOWHERE, term_cycles)),
             make,
             thread_ids: thread_ids(),
         }
@@ -241,7 +225,7 @@ mod tests {
     use crate::wheel::thread_id::ThreadId;
 
     fn states() -> ThreadStates {
-        ThreadStates::new(4, false, 0)
+        ThreadStates::new(4, 0)
     }
 
     #[test]

@@ -7,6 +7,8 @@ use crate::error::{BeyondRange, InsertError};
 use crate::sync::Arc;
 use crate::wheel::bits::to_index;
 use crate::wheel::deadline::Inner;
+#[cfg(any(feature = "future", modelled))]
+use crate::wheel::engine::Admission;
 use crate::wheel::id::TimerId;
 use crate::wheel::memory::pin;
 use crate::wheel::metrics::Metrics;
@@ -331,6 +333,27 @@ impl<T: Send> Wheel<T> {
         ahead: &mut u64,
     ) -> Result<TimerId, T> {
         self.inner.try_insert_ahead(value, deadline, ahead)
+    }
+
+    /// Arms a timer even if the wheel is at its capacity, and at the end of the range if its
+    /// deadline lies beyond. Its owner was admitted before, and has at most one timer.
+    #[cfg(any(feature = "future", modelled))]
+    pub(crate) fn insert_admitted(
+        &self,
+        value: T,
+        deadline: WheelInstant,
+    ) -> Result<TimerId, InsertError<T>> {
+        let engine = &self.inner.engine;
+        let (thread, timeline) = (engine.threads.current(), &engine.timeline);
+        let now = self.inner.now(thread);
+        let tick = self.inner.tick_of(timeline.read(deadline), now);
+        match tick.or_else(|_| engine.tick_after(timeline.longest_delay(), now)) {
+            Ok(tick) => {
+                let call = Call { thread, guard: &pin() };
+                engine.insert_slow(call, value, tick, Admission::Always)
+            }
+            Err(why) => Err(engine.refuse(value, why)),
+        }
     }
 
     /// Returns `true` if `at` has passed by the clock.

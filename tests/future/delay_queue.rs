@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
 use tourbillon::future::{DelayQueue, DelayQueueHandle, Timer};
-use tourbillon::{Builder, Clock, Refusal};
+use tourbillon::{BuildError, Builder, Clock, Refusal};
 
 const MS: Duration = Duration::from_millis(1);
 const END: Poll<Option<u32>> = Poll::Ready(None);
@@ -104,7 +104,7 @@ fn what_is_due_at_once_comes_at_the_first_poll() {
         let mut come = desk.come();
         come.sort_unstable();
         assert_eq!((come, desk.poll()), (vec![1, 2, 3, 4], END));
-        assert_eq!((desk.sandbox.inserted(), desk.task.wakes()), (0, 0));
+        assert_eq!((desk.sandbox.inserted(), desk.task.wakes()), (1, 0), "its place alone");
     });
 }
 
@@ -522,46 +522,61 @@ fn the_end_of_the_timer_ends_the_stream_and_leaves_the_rest_to_be_drained() {
 }
 
 #[test]
-fn a_queue_waits_on_a_timer_that_is_full() {
-    let mut desk = Desk::of(Sandbox::of(Builder::new().capacity(1)), Builder::new());
-    let (task, mut sleep) = (Task::new(), desk.sandbox.timer.sleep(MS * 50));
-    assert!(task.poll(&mut sleep).is_pending());
-    desk.queue.insert(1, MS * 10).unwrap();
-    desk.queue.insert(2, MS * 20).unwrap();
-    for value in [1, 2] {
-        for _ in 0..3 {
-            assert!(desk.poll().is_pending());
-            assert_eq!((desk.task.wakes(), desk.sandbox.armed()), (0, 2));
-        }
-        // A different task polls.
-        desk.task = Task::new();
-        assert!(desk.poll().is_pending());
-        assert_eq!((desk.task.wakes(), desk.sandbox.armed()), (0, 2));
-        assert!(desk.advance(10));
-        assert_eq!(desk.poll(), some(value));
-    }
+fn a_timer_that_is_full_or_was_shut_down_refuses_a_queue() {
+    let sandbox = Sandbox::of(Builder::new().capacity(1));
+    let refused = |timer: &Timer| match DelayQueue::<u32>::new(timer, Builder::new()) {
+        Err(BuildError::Refused(refusal)) => refusal,
+        other => panic!("{other:?}"),
+    };
+    let queue = DelayQueue::<u32>::new(&sandbox.timer, Builder::new()).unwrap();
+    assert_eq!(refused(&sandbox.timer), Refusal::AtCapacity { capacity: 1 });
+    let (task, mut sleep) = (Task::new(), sandbox.timer.sleep(MS));
+    assert!(matches!(task.refused(&mut sleep), Poll::Ready(Err(Refusal::AtCapacity { .. }))));
+    drop(queue);
+    let queue = DelayQueue::<u32>::new(&sandbox.timer, Builder::new()).unwrap();
+    drop(queue);
+    sandbox.timer.shutdown();
+    assert_eq!(refused(&sandbox.timer), Refusal::Closed);
 }
 
-/// The queue's sleep is inserted beyond the capacity, and leaves no more room than there was.
+/// Another sleep takes the place of the queue's sleep between its end and the next poll. The queue
+/// waits all the same, and leaves no more room than there was.
 #[test]
-fn a_queue_on_a_full_timer_makes_no_room_for_others() {
+fn a_queue_whose_place_was_taken_waits_beyond_the_capacity() {
     let mut desk = Desk::of(Sandbox::of(Builder::new().capacity(1).shards(1)), Builder::new());
-    let (task, mut first) = (Task::new(), desk.sandbox.timer.sleep(MS * 50));
-    assert!(task.poll(&mut first).is_pending());
     let _handle = desk.queue.handle();
-    assert!(desk.poll().is_pending());
-    assert_eq!(desk.sandbox.armed(), 2);
     let timer = desk.sandbox.timer.share();
+    let (other, mut first) = (Task::new(), timer.sleep(MS * 50));
     let refused = || {
         let (task, mut sleep) = (Task::new(), timer.sleep(MS));
         assert!(matches!(task.refused(&mut sleep), Poll::Ready(Err(Refusal::AtCapacity { .. }))));
     };
     refused();
+    desk.queue.insert(1, MS * 10).unwrap();
+    desk.queue.insert(2, MS * 20).unwrap();
+    assert!(desk.poll().is_pending());
+    refused();
+    assert!(desk.advance(10));
+    assert!(other.poll(&mut first).is_pending(), "it takes the place");
+    assert_eq!(desk.poll(), some(1));
+    for _ in 0..3 {
+        assert!(desk.poll().is_pending());
+        assert_eq!((desk.task.wakes(), desk.sandbox.armed()), (0, 2));
+        refused();
+    }
+    // A different task polls.
+    desk.task = Task::new();
+    assert!(desk.poll().is_pending());
+    assert_eq!((desk.task.wakes(), desk.sandbox.armed()), (0, 2));
+    assert!(desk.advance(10));
+    assert_eq!(desk.poll(), some(2));
+    assert!(desk.poll().is_pending());
+    assert_eq!(desk.sandbox.armed(), 2);
     drop(first);
     refused();
     drop(desk.queue);
     let mut second = timer.sleep(MS);
-    assert!(task.poll(&mut second).is_pending());
+    assert!(other.poll(&mut second).is_pending());
     refused();
 }
 

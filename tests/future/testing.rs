@@ -190,12 +190,16 @@ fn tasks_come_from_other_threads_too() {
 #[test]
 fn time_leaps_for_a_queue_on_a_timer_that_is_full() {
     let mut world = World::with_builder(Builder::new().capacity(1)).unwrap();
-    let (timer, mut place) = (world.timer().share(), world.timer().sleep(HOUR * 2));
-    assert!(Pin::new(&mut place).poll(&mut Context::from_waker(Waker::noop())).is_pending());
-    let value = world.block_on(async move {
-        let mut queue = DelayQueue::new(&timer, Builder::new()).unwrap();
-        queue.insert(7, HOUR).unwrap();
-        poll_fn(|context| queue.poll_expired(context)).await.map(|expired| expired.value)
+    let timer = world.timer().share();
+    let mut queue = DelayQueue::new(&timer, Builder::new()).unwrap();
+    let values = world.block_on(async move {
+        queue.insert(1, HOUR).unwrap();
+        queue.insert(2, HOUR * 2).unwrap();
+        let first = poll_fn(|context| queue.poll_expired(context)).await;
+        let mut place = timer.sleep(HOUR * 3);
+        assert!(Pin::new(&mut place).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        let second = poll_fn(|context| queue.poll_expired(context)).await;
+        [first, second].map(|expired| expired.map(|expired| expired.value))
     });
-    assert_eq!((value, world.clock().elapsed()), (Some(7), HOUR));
+    assert_eq!((values, world.clock().elapsed()), ([Some(1), Some(2)], HOUR * 2));
 }

@@ -30,6 +30,8 @@ struct Args {
 enum On {
     /// A wheel, each operation by itself
     Plain,
+    /// A wheel with a capacity, each operation by itself
+    Bounded,
     /// A wheel that the caller has pinned
     Pinned,
     /// The loop around those
@@ -51,9 +53,13 @@ const _: () = assert!(OPERATIONS as usize == BATCHES * BATCH);
 
 const ARMED: u32 = 20_000;
 
+fn unbounded() -> Builder {
+    Builder::new().__term(u64::MAX)
+}
+
 /// A wheel that has run the operation before.
-fn bench(verb: Verb) -> Bench {
-    let mut bench = Bench::new(ARMED, Builder::new().__term(u64::MAX));
+fn bench(verb: Verb, builder: Builder) -> Bench {
+    let mut bench = Bench::new(ARMED, builder);
     (0..BATCHES).for_each(|_| bench.caller.pinned(verb, BATCH));
     bench.search();
     bench
@@ -212,8 +218,8 @@ fn counted(run: impl FnOnce()) {
     run();
 }
 
-fn on_wheel(verb: Verb, run: impl Fn(&mut Bench)) {
-    let mut bench = bench(verb);
+fn on_wheel(verb: Verb, builder: Builder, run: impl Fn(&mut Bench)) {
+    let mut bench = bench(verb, builder);
     counted(|| run(&mut bench));
 }
 
@@ -225,11 +231,18 @@ fn on_sleeps<S: Sleeps>(verb: Verb, timer: S) {
 fn main() {
     let Args { on, verb } = Args::parse();
     match on {
-        On::Plain => on_wheel(verb, |bench| bench.caller.plain(verb, BATCHES * BATCH)),
-        On::Pinned => on_wheel(verb, |bench| {
+        On::Plain => on_wheel(verb, unbounded(), |bench| {
+            bench.caller.plain(verb, BATCHES * BATCH);
+        }),
+        On::Bounded => on_wheel(verb, unbounded().capacity(1 << 20), |bench| {
+            bench.caller.plain(verb, BATCHES * BATCH);
+        }),
+        On::Pinned => on_wheel(verb, unbounded(), |bench| {
             (0..BATCHES).for_each(|_| bench.caller.pinned(verb, BATCH));
         }),
-        On::Bare => on_wheel(verb, |bench| bench.caller.bare(verb, BATCHES * BATCH)),
+        On::Bare => on_wheel(verb, unbounded(), |bench| {
+            bench.caller.bare(verb, BATCHES * BATCH);
+        }),
         On::Sleep => on_sleeps(verb, ours()),
         On::TokioSleep => on_sleeps(verb, Tokio::new()),
         On::BareSleep => on_sleeps(verb, Nothing),

@@ -87,13 +87,27 @@ impl<T> Drop for Leftovers<T> {
 #[derive(Debug)]
 pub(in crate::wheel) struct Capacity {
     pub(in crate::wheel) total: u64,
-    /// For each shard, [`FULL`] plus the number of timers for which it has room. Below [`FULL`] if
-    /// timers were armed over the capacity.
-    pub(in crate::wheel) room: Box<[CachePadded<AtomicU64>]>,
+    shares: Box<[CachePadded<Share>]>,
 }
 
-/// The room of a shard that is full.
-const FULL: u64 = 1 << 63;
+/// The share of one shard in the bound.
+#[derive(Debug)]
+struct Share {
+    most: u64,
+    /// The number of armed timers. More than [`most`](Self::most) if some were [admitted in any
+    /// case](Admission::Always).
+    armed: AtomicU64,
+}
+
+/// Whether an insert respects the bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// The insert is refused if the wheel is full.
+    IfRoom,
+    /// The timer belongs to an owner that was admitted before, and may not be refused now.
+    #[cfg(any(feature = "future", modelled))]
+    Always,
+}
 
 /// The reason why a deadline cannot be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +140,7 @@ impl<T> Engine<T> {
             shards: (0..parts.shards).map(shard).collect(),
             progress: Progress::new(parts.origin, parts.wakeup, parts.shards),
             timeline: parts.timeline,
-            threads: ThreadStates::new(parts.shards, parts.capacity.is_some(), parts.term_cycles),
+            threads: ThreadStates::new(parts.shards, parts.term_cycles),
             upkeep: UpkeepFlag::new(),
             leftovers: OnceBox::new(),
             closed: AtomicBool::new(false),
@@ -375,7 +389,7 @@ impl<T> Engine<T> {
     pub(in crate::wheel) fn make_room(&self, shard: usize, ended: u64) {
         if let Some(capacity) = &self.capacity {
             // Relaxed: only a number. The entries themselves go through the vacant stack.
-            capacity.room[shard].fetch_add(ended, Relaxed);
+            capacity.shares[shard].armed.fetch_sub(ended, Relaxed);
         }
     }
 
@@ -421,22 +435,29 @@ impl<T> Engine<T> {
     }
 
     /// Takes room for one timer in a shard. Returns `false` if the shard is full.
-    pub(in crate::wheel) fn take_room(&self, shard: usize) -> bool {
-        let Some(capacity) = &self.capacity else {
-            return true;
-        };
-        let room = &capacity.room[shard];
-        // Relaxed: as in `make_room`.
-        let taken = |room| (room > FULL).then(|| room - 1);
-        room.fetch_update(Relaxed, Relaxed, taken).is_ok()
+    #[inline]
+    pub(in crate::wheel) fn take_room(&self, shard: usize, admission: Admission) -> bool {
+        self.capacity.as_ref().is_none_or(|capacity| capacity.shares[shard].take(admission))
     }
 }
 
 impl Capacity {
     fn new(total: u64, shards: usize) -> Self {
         let shards = shards as u64;
-        let share = |number| total / shards + u64::from(number < total % shards);
-        let room = (0..shards).map(|number| CachePadded::new(AtomicU64::new(FULL + share(number))));
-        Self { total, room: room.collect() }
+        let share = |number| {
+            let most = total / shards + u64::from(number < total % shards);
+            CachePadded::new(Share { most, armed: AtomicU64::new(0) })
+        };
+        Self { total, shares: (0..shards).map(share).collect() }
+    }
+}
+
+impl Share {
+    fn take(&self, admission: Admission) -> bool {
+        let admits = |armed| admission != Admission::IfRoom || armed < self.most;
+        // Relaxed: as in `make_room`.
+        self.armed
+            .fetch_update(Relaxed, Relaxed, |armed| admits(armed).then_some(armed + 1))
+            .is_ok()
     }
 }

@@ -27,6 +27,7 @@ impl<T> Engine<T> {
         let Some((value, _)) = self.cancel_into_magazine(call, id) else {
             return self.cancel_slow(call, id);
         };
+        self.make_room(id.shard(), 1);
         call.thread.counters.add_own(ThreadCount::Cancelled, 1);
         Some(value)
     }
@@ -36,7 +37,7 @@ impl<T> Engine<T> {
     /// has ended, or if another thread is changing it.
     #[inline(always)]
     fn cancel_into_magazine(&self, call: Call<'_>, id: TimerId) -> Option<(T, EntryState)> {
-        if id.shard() != call.thread.fast_home() {
+        if !call.thread.keeps(id.shard()) {
             return None;
         }
         let entry = self.shards.get(id.shard())?.slab.entry(id.index(), call.guard)?;
@@ -84,11 +85,11 @@ impl<T> Engine<T> {
         let ended = self.cancel_into_magazine(call, id).or_else(|| {
             let entry = shard.slab.entry(id.index(), call.guard)?;
             let ended = shard.end(entry, id, call.guard, || ())?;
-            self.make_room(number, 1);
             released += 1;
             Some(ended)
         });
         if ended.is_some() {
+            self.make_room(number, 1);
             thread.counters.add(ThreadCount::Cancelled, 1);
         }
         // A cancel on the fast path releases no entry, and therefore never checks the memory.

@@ -8,7 +8,7 @@
 //! │   └── arm                an old reference is visited in time: one compare-exchange
 //! │       └── arm_and_file   none is: a store, and a reference in the first block of the slot
 //! │           └── arm_and_file_slow      the slot is empty, that block is full, or it is overdue
-//! └── insert_slow            if that returns the value: any other entry, a bounded or closed wheel
+//! └── insert_slow            if that returns the value: any other entry, a full or closed wheel
 //! ```
 //!
 //! The functions are in this order, each before those that it calls. The fast path is one function,
@@ -21,7 +21,7 @@ use super::refile::{Aim, Refiler};
 use super::{Call, hand_back, still_pending};
 use crate::error::{InsertError, Refusal};
 use crate::wheel::counters::ThreadCount;
-use crate::wheel::engine::{Engine, OutOfRange};
+use crate::wheel::engine::{Admission, Engine, OutOfRange};
 use crate::wheel::hierarchy::entry_ref::EntryRef;
 use crate::wheel::hierarchy::geometry::{Place, SlotIndex};
 use crate::wheel::hierarchy::slot::PushOutcome;
@@ -68,7 +68,7 @@ impl<T> Engine<T> {
         now: WheelInstant,
     ) -> Result<TimerId, InsertError<T>> {
         match self.tick_after(delay, now) {
-            Ok(deadline) => self.insert_slow(call, value, deadline),
+            Ok(deadline) => self.insert_slow(call, value, deadline, Admission::IfRoom),
             Err(why) => Err(self.refuse(value, why)),
         }
     }
@@ -83,7 +83,7 @@ impl<T> Engine<T> {
         match deadline {
             Ok(deadline) => self
                 .insert(call, value, deadline)
-                .or_else(|value| self.insert_slow(call, value, deadline)),
+                .or_else(|value| self.insert_slow(call, value, deadline, Admission::IfRoom)),
             Err(why) => Err(self.refuse(value, why)),
         }
     }
@@ -95,9 +95,13 @@ impl<T> Engine<T> {
         if self.is_closed() {
             return hand_back(value);
         }
-        let Some(shard) = self.shards.get(call.thread.fast_home()) else {
+        let home = call.thread.home;
+        let Some(shard) = self.shards.get(home) else {
             return hand_back(value);
         };
+        if !self.take_room(home, Admission::IfRoom) {
+            return hand_back(value);
+        }
         match shard.slab.claim_from(&call.thread.vacant, call.guard) {
             Some(claimed) => self.arm(call, shard, claimed, value, deadline),
             None => self.insert_loading(call, shard, value, deadline),
@@ -113,9 +117,13 @@ impl<T> Engine<T> {
         value: T,
         deadline: Tick,
     ) -> Result<TimerId, T> {
+        call.thread.keep(true);
         match shard.slab.load_and_claim(&call.thread.vacant, call.guard) {
             Ok(claimed) => self.arm(call, shard, claimed, value, deadline),
-            Err(_) => hand_back(value),
+            Err(_) => {
+                self.make_room(call.thread.home, 1);
+                hand_back(value)
+            }
         }
     }
 
@@ -329,13 +337,14 @@ impl<T> Engine<T> {
     }
 
     /// Ends a timer that was armed while the wheel was closed, or for whose reference there is no
-    /// memory, and returns its value.
+    /// memory, makes room for another and returns its value.
     #[cold]
     #[inline(never)]
     fn withdraw(&self, call: Call<'_>, id: TimerId) -> Result<TimerId, T> {
         let shard = self.shards.get(id.shard());
         match shard.and_then(|shard| shard.end_unreturned(id, call.guard)) {
             Some(value) => {
+                self.make_room(id.shard(), 1);
                 call.thread.counters.add(ThreadCount::Returned, 1);
                 Err(value)
             }
@@ -350,13 +359,14 @@ impl<T> Engine<T> {
         call: Call<'_>,
         mut value: T,
         deadline: Tick,
+        admission: Admission,
     ) -> Result<TimerId, InsertError<T>> {
         let (home, mut memory) = (ThreadId::current().home(self.shards.len()), true);
         for number in (home..self.shards.len()).chain(0..home) {
             if self.is_closed() {
                 break;
             }
-            match self.insert_in(number, call, value, deadline) {
+            match self.insert_in(number, call, value, deadline, admission) {
                 Ok(id) => return Ok(id),
                 Err((refused, why)) => {
                     value = refused;
@@ -381,30 +391,22 @@ impl<T> Engine<T> {
         call: Call<'_>,
         value: T,
         deadline: Tick,
+        admission: Admission,
     ) -> Result<TimerId, (T, NoEntry)> {
-        if !self.take_room(number) {
+        if !self.take_room(number, admission) {
             return Err((value, NoEntry::UsedUp));
         }
-        self.insert_in_room(number, call, value, deadline)
-    }
-
-    /// Inserts into one shard, in which the caller has taken room.
-    pub(super) fn insert_in_room(
-        &self,
-        number: usize,
-        call: Call<'_>,
-        value: T,
-        deadline: Tick,
-    ) -> Result<TimerId, (T, NoEntry)> {
-        let inserted = match self.claim_entry(number, call) {
+        match self.claim_entry(number, call) {
             // If the wheel is open, the reason for an error is that there is no memory for a
             // reference.
             Ok(claimed) => self
                 .arm_slow(call, &self.shards[number], claimed, value, deadline)
                 .map_err(|value| (value, NoEntry::OutOfMemory)),
-            Err(why) => Err((value, why)),
-        };
-        inserted.inspect_err(|_| self.make_room(number, 1))
+            Err(why) => {
+                self.make_room(number, 1);
+                Err((value, why))
+            }
+        }
     }
 
     /// Claims a vacant entry of a shard, from the thread's magazines if the shard is its home.
@@ -439,7 +441,7 @@ impl<T> Engine<T> {
     /// Returns the error for a timer whose deadline is out of range. On a closed wheel, that is the
     /// reason given.
     #[cold]
-    pub(super) fn refuse(&self, value: T, why: OutOfRange) -> InsertError<T> {
+    pub(crate) fn refuse(&self, value: T, why: OutOfRange) -> InsertError<T> {
         let reason = match self.is_closed() {
             true => Refusal::Closed,
             false => Refusal::BeyondRange(self.beyond_range(why)),

@@ -16,8 +16,6 @@
 pub(in crate::wheel) mod cancel;
 pub(in crate::wheel) mod drain;
 pub(in crate::wheel) mod insert;
-#[cfg(any(feature = "future", modelled))]
-mod overdraw;
 pub(in crate::wheel) mod protocol;
 pub(in crate::wheel) mod refile;
 pub(in crate::wheel) mod reset;
