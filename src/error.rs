@@ -101,8 +101,9 @@ pub enum Refusal {
     /// The deadline is beyond the wheel's range.
     BeyondRange(BeyondRange),
     /// The system has no memory for another timer, because the address space is limited (`ulimit
-    /// -v`) or the process has reached its limit of mappings (`vm.max_map_count`). Armed timers are
-    /// not affected. Inserts succeed again when enough timers have ended.
+    /// -v`) or the process has reached its limit of mappings (`vm.max_map_count`). Inserts succeed
+    /// again when enough timers have ended. If a sweep or a reset finds no memory either, the
+    /// process ends, as it does when a `Vec` cannot grow.
     OutOfMemory,
 }
 

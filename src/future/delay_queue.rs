@@ -580,20 +580,26 @@ mod tests {
         let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build().unwrap();
         let mut queue = DelayQueue::new(&Timer::new(wheel), Builder::new()).unwrap();
         queue.insert(7, tick).unwrap();
+        queue.insert(8, tick * 100).unwrap();
         let wakes = Arc::new(Wakes::default());
         let task = Waker::from(Arc::clone(&wakes));
         let mut poll = || {
             let polled = queue.poll_expired(&mut Context::from_waker(&task));
             (polled.map(|timer| timer.map(|timer| timer.value)), wakes.0.swap(0, Relaxed))
         };
+        assert_eq!(poll(), (Poll::Pending, 0));
+        clock.advance(tick);
+        assert_eq!(sweeper.sweep(|timer| timer.value.wake()).expired, 1);
+        assert_eq!(poll(), (Poll::Ready(Some(7)), 1));
+        // The slot of the next sleep is in another row.
         exhaust(true);
         for _ in 0..3 {
             assert_eq!(poll(), (Poll::Pending, 1));
         }
         exhaust(false);
         assert_eq!(poll(), (Poll::Pending, 0));
-        clock.advance(tick);
+        clock.advance(tick * 99);
         assert_eq!(sweeper.sweep(|timer| timer.value.wake()).expired, 1);
-        assert_eq!(poll(), (Poll::Ready(Some(7)), 1));
+        assert_eq!(poll(), (Poll::Ready(Some(8)), 1));
     }
 }

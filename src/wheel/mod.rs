@@ -145,3 +145,6 @@ pub use sweep::{Expired, SweepReport, Sweeper};
 pub use unfired::Unfired;
 pub use wheel::Wheel;
 pub use wheel_instant::WheelInstant;
+
+#[cfg(all(test, not(modelled)))]
+mod tests;

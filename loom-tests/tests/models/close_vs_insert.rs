@@ -1,7 +1,9 @@
 //! Closing and draining against an insert. An accepted timer is drained, and a refused value is
 //! returned.
 
-use loom_tests::{Refusal, TICK, World, beside, drain, model, sweep, v};
+use loom_tests::{
+    Refusal, TICK, World, beside, drain, exhaust_blocks, model, sweep, sweep_after, v,
+};
 use std::time::Duration;
 
 /// Runs an insert against the closing and draining of the wheel.
@@ -82,6 +84,29 @@ fn drain_against_sweep() {
         let drainer = beside(&wheel, move |wheel| wheel.drain().len());
         let fired = sweep(&mut sweeper).len();
         assert_eq!(fired + drainer.join().unwrap(), 1);
+        assert!(wheel.is_empty());
+    });
+}
+
+/// An insert for whose reference there is no memory takes its timer back, or the drain gets it.
+#[test]
+fn an_insert_without_memory_against_a_drain() {
+    model(3, || {
+        let World { wheel, mut sweeper, clock } = World::new();
+        exhaust_blocks(&wheel, true);
+        let inserter = beside(&wheel, |wheel| match wheel.insert(v(7), TICK) {
+            Ok(_) => false,
+            Err(refused) => {
+                assert_eq!((refused.reason, refused.value), (Refusal::OutOfMemory, v(7)));
+                true
+            }
+        });
+        let drained = drain(&wheel);
+        let refused = inserter.join().unwrap();
+        assert_eq!(drained.len(), usize::from(!refused));
+        exhaust_blocks(&wheel, false);
+        wheel.insert(v(8), TICK).unwrap();
+        assert_eq!(sweep_after(&mut sweeper, &clock, 1), [8]);
         assert!(wheel.is_empty());
     });
 }

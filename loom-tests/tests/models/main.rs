@@ -38,7 +38,6 @@ mod shutdown_vs_handler;
 mod sleep;
 mod snapshot_vs_all;
 mod stale_id_vs_reuse;
-mod unfiled;
 mod upkeep_vs_callers;
 mod window;
 #[cfg(shuttle)]

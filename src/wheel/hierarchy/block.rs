@@ -118,7 +118,11 @@ pub(crate) struct Blocks {
     /// the slab have models of their own.
     #[cfg(all(modelled, not(crossbeam_loom)))]
     taken: crate::sync::UnmodelledU32,
-    /// Set when no more blocks can be had, for tests of that case. It is not part of a model.
+    /// A block that is kept for a reference that must not be lost while the system has no memory,
+    /// or [`BlockNumber::NONE`]. It was in use before, so that it costs no memory of its own.
+    #[cfg(not(modelled))]
+    spare: AtomicU32,
+    /// Set when no more pages can be had, for tests of that case. It is not part of a model.
     #[cfg(any(test, modelled))]
     exhausted: crate::sync::UnmodelledU32,
 }
@@ -130,12 +134,14 @@ impl Blocks {
             slab: Slab::new(PAGE_BITS, Generation::UNWRITTEN),
             #[cfg(all(modelled, not(crossbeam_loom)))]
             taken: crate::sync::UnmodelledU32::new(0),
+            #[cfg(not(modelled))]
+            spare: AtomicU32::new(BlockNumber::NONE.0),
             #[cfg(any(test, modelled))]
             exhausted: crate::sync::UnmodelledU32::new(0),
         }
     }
 
-    /// Makes every further claim fail, or succeed again.
+    /// Makes every claim fail that needs another page, or succeed again.
     #[cfg(any(test, modelled))]
     pub(crate) fn exhaust(&self, exhausted: bool) {
         // Relaxed: it is set while no other thread uses the wheel.
@@ -153,7 +159,7 @@ impl Blocks {
         #[cfg(any(test, modelled))]
         // Relaxed: as in `exhaust`.
         if self.exhausted.load(Relaxed) != 0 {
-            return None;
+            return self.slab.pop(&pin()).map(|claimed| BlockNumber(claimed.index));
         }
         #[cfg(all(modelled, not(crossbeam_loom)))]
         if self.taken.load(Relaxed) != u32::MAX {
@@ -172,7 +178,25 @@ impl Blocks {
         if self.taken.load(Relaxed) != u32::MAX {
             return;
         }
+        #[cfg(not(modelled))]
+        // Release: passes the block on to the thread that takes it; pairs with the Acquire of
+        // `release_spare`. Relaxed: nothing was read.
+        if self.spare.compare_exchange(BlockNumber::NONE.0, block.0, Release, Relaxed).is_ok() {
+            return;
+        }
         self.slab.release_one(block.0, &pin());
+    }
+
+    /// Releases the spare block, if there is one.
+    pub(crate) fn release_spare(&self) {
+        #[cfg(not(modelled))]
+        {
+            // Acquire: pairs with the Release of `release`.
+            let spare = BlockNumber(self.spare.swap(BlockNumber::NONE.0, Acquire));
+            if spare != BlockNumber::NONE {
+                self.slab.release_one(spare.0, &pin());
+            }
+        }
     }
 
     /// Hoards a block that no other thread accesses.
@@ -243,6 +267,7 @@ impl Blocks {
     /// Hoards up to `slice` blocks that are not in use, to give whole pages back to the system.
     /// Returns `true` when a round ends.
     pub(crate) fn trim(&self, trim: &mut Trim, slice: usize, guard: &Guard) -> bool {
+        self.release_spare();
         trim.advance(&self.slab, slice, guard)
     }
 

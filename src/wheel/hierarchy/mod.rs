@@ -26,11 +26,12 @@ pub(crate) mod slot;
 
 use crate::wheel::memory::Guard;
 use crate::wheel::tick::Tick;
-use block::Blocks;
+use block::{Block, Blocks};
 use entry_ref::EntryRef;
 use geometry::{Levels, Place, SlotIndex, WheelLevel};
 use rows::Rows;
 use slot::{Chain, PushOutcome, SlotHead, Unwritten};
+use std::alloc::{Layout, handle_alloc_error};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -117,6 +118,24 @@ impl Hierarchy {
                 row.mark(slot);
                 Some(made)
             }
+        }
+    }
+
+    /// Files a reference that must not be lost. Returns `true` if it made a block for it.
+    ///
+    /// If the system has no memory, it uses the [spare](Blocks::release_spare) block. If that is
+    /// used up, the process ends, as it does when a collection of the standard library grows.
+    pub(crate) fn file_or_abort(&self, reference: EntryRef, place: Place) -> bool {
+        self.file(reference, place).unwrap_or_else(|| self.file_without_memory(reference, place))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn file_without_memory(&self, reference: EntryRef, place: Place) -> bool {
+        self.blocks.release_spare();
+        match self.file(reference, place) {
+            Some(made) => made,
+            None => handle_alloc_error(Layout::new::<Block>()),
         }
     }
 

@@ -246,7 +246,7 @@ impl<T> Engine<T> {
         aim: Aim,
         place: Place,
     ) -> Result<TimerId, T> {
-        let Some(filed) = shard.file(aim.id.index(), place) else {
+        let Some(filed) = shard.try_file(aim.id.index(), place) else {
             return self.withdraw(call, aim.id);
         };
         full_fence();

@@ -90,7 +90,7 @@ impl<T> Shard<T> {
             if state.generation() != id.generation() {
                 return filed;
             }
-            let (swept, unfiled) = (progress.swept(), self.unfiled());
+            let swept = progress.swept();
             if deadline.is_left_behind(swept) {
                 state = raise(entry, state, deadline, swept.oldest());
                 deadline = swept.oldest();
@@ -99,21 +99,11 @@ impl<T> Shard<T> {
                 }
             }
             let place = self.hierarchy.place(ahead_of(state.deadline(swept), swept), swept);
-            let Some(more) = self.file(id.index(), place) else {
-                self.unfiled.add();
-                self.report(progress);
-                progress.wakeup().wake();
-                return filed;
-            };
-            filed = filed.and(more);
+            filed = filed.and(self.file(id.index(), place));
             if refiler == Refiler::Owner {
                 set_next_visit(&entry.next_visit, place, swept);
             }
             full_fence();
-            if refiler == Refiler::Owner && self.unfiled() != unfiled {
-                entry.next_visit.clear_if(|next_visit| next_visit == at(place, swept));
-                continue;
-            }
             if self.is_expected(place) {
                 return filed;
             }

@@ -32,14 +32,12 @@ pub(crate) struct Requeued {
 impl Requeued {
     pub(crate) const NOTHING: Requeued = Requeued { filed: Filed::NOTHING, earliest: Tick::NEVER };
 
-    /// Files a reference. Returns `false` if there is no memory for it.
-    fn file<T>(&mut self, shard: &Shard<T>, reference: EntryRef, place: Place) -> bool {
-        let Some(more) = shard.file(reference.index(), place) else { return false };
-        self.filed = self.filed.and(more);
+    /// Files a reference.
+    fn file<T>(&mut self, shard: &Shard<T>, reference: EntryRef, place: Place) {
+        self.filed = self.filed.and(shard.file(reference.index(), place));
         if let Place::Slot { at, .. } = place {
             self.earliest = self.earliest.min(at);
         }
-        true
     }
 }
 
@@ -144,9 +142,7 @@ impl<T> Shard<T> {
         let Some(slot) = slot else { return };
         let next_visit = entry.next_visit.load();
         if ended.is_refiling() {
-            if !requeued.file(self, reference, self.hierarchy.next_expiry_of(slot, swept)) {
-                self.lose(entry, slot, swept);
-            }
+            requeued.file(self, reference, self.hierarchy.next_expiry_of(slot, swept));
         } else if swept < next_visit && self.hierarchy.is_taken_at(slot, next_visit) {
             // The flag was clear when the timer ended, and no thread can have set it since.
             entry.next_visit.clear();
@@ -199,13 +195,9 @@ impl<T> Shard<T> {
         let place = self.hierarchy.place(deadline, swept);
         if state.is_refiling() {
             let kept = slot.map(|slot| self.hierarchy.next_expiry_of(slot, swept));
-            let kept = kept.filter(|&kept| {
-                let filed = requeued.file(self, reference, kept);
-                if !filed {
-                    self.lose_at(entry, kept, swept);
-                }
-                filed
-            });
+            if let Some(kept) = kept {
+                requeued.file(self, reference, kept);
+            }
             if !state.is_armed() || kept.is_some_and(|kept| at(kept, swept) <= deadline) {
                 let visited =
                     if kept.is_some() { VisitOutcome::Requeued } else { VisitOutcome::Discarded };
@@ -218,12 +210,7 @@ impl<T> Shard<T> {
                 return entry.state.try_revalidate(state).and(Err(state));
             }
         }
-        let visited = if requeued.file(self, reference, place) {
-            VisitOutcome::Requeued
-        } else {
-            self.lose_at(entry, place, swept);
-            VisitOutcome::Discarded
-        };
-        entry.state.try_revalidate(state).map(|()| visited)
+        requeued.file(self, reference, place);
+        entry.state.try_revalidate(state).map(|()| VisitOutcome::Requeued)
     }
 }

@@ -16,9 +16,8 @@
 //! 5. It re-checks the tick of the sweep ([`swept`](crate::wheel::progress::swept)) and the
 //!    [`wakeup`](crate::wheel::progress::wakeup).
 //!
-//! No tick is expected for an overdue reference, or for one that could not be filed
-//! ([`unfiled`](crate::wheel::shard)). A resetter then always reports the shard. An insert takes
-//! its timer back, and the sweeper notes its own references itself.
+//! No tick is expected for an overdue reference, so its filer always reports the shard. The sweeper
+//! notes its own references itself.
 //!
 //! The sweeper, to advance to tick `t`:
 //!
@@ -28,7 +27,7 @@
 //! 3. It accepts the reports. It clears the bits, suspends those shards, and passes another full
 //!    fence if there were any.
 //! 4. It scans all shards that it has suspended, and sets the `next_scan` of each to the expiry
-//!    that it found. In those that were reported it also looks for references outside of the slots.
+//!    that it found. In those that were reported it also looks for overdue references.
 //!
 //! Before it chooses `t`, when it begins a part of a sweep, and before a rest after the fence that
 //! follows the store of the wake-up tick, it does steps 3 and 4 alone. For a reference that it

@@ -58,8 +58,7 @@ impl SweptTick {
 ///
 /// - inserter and sweeper ([`SweptTick`], [`next_scan`](super::next_scan));
 /// - inserter and resting sweeper ([`Wakeup`](crate::wheel::progress::wakeup::Wakeup));
-/// - inserter and closer ([`Engine`](crate::wheel::engine::Engine));
-/// - sweeper and a resetter that could not file its reference ([`unfiled`](crate::wheel::shard)).
+/// - inserter and closer ([`Engine`](crate::wheel::engine::Engine)).
 #[inline]
 pub(crate) fn full_fence() {
     // SeqCst: orders a store before a load of another word, against the same with the words

@@ -8,16 +8,12 @@
 //! once per revolution and not once per request.
 //!
 //! The invariants I1 and I2 are in [`crate::wheel`]. [`protocol`](crate::wheel::ops::protocol) has
-//! the steps of each operation and the races. [`unfiled`] describes what happens if there is no
-//! memory for a reference, which the other pages leave out.
+//! the steps of each operation and the races.
 //!
 //! [`EntryState`]: crate::wheel::slab::state::EntryState
 //! [`AtomicNextVisit`]: crate::wheel::slab::next_visit::AtomicNextVisit
 
 #![allow(clippy::inline_always, reason = "the common cases are to be one function each")]
-
-mod lose;
-pub(in crate::wheel) mod unfiled;
 
 use crate::wheel::hierarchy::Hierarchy;
 use crate::wheel::hierarchy::entry_ref::EntryRef;
@@ -33,7 +29,6 @@ use crate::wheel::slab::entry::Entry;
 use crate::wheel::tick::Tick;
 use crossbeam_utils::CachePadded;
 use std::sync::Arc;
-use unfiled::Unfiled;
 
 /// One shard of the wheel.
 #[derive(Debug)]
@@ -42,7 +37,6 @@ pub(crate) struct Shard<T> {
     pub(in crate::wheel) slab: Slab<Entry<T>>,
     pub(in crate::wheel) hierarchy: Hierarchy,
     pub(in crate::wheel) next_scan: CachePadded<NextScan>,
-    pub(in crate::wheel) unfiled: Unfiled,
 }
 
 /// References filed and blocks made by one operation.
@@ -69,7 +63,6 @@ impl<T> Shard<T> {
             slab: Slab::new(page_bits, Generation::drawn()),
             hierarchy: Hierarchy::new(number, levels),
             next_scan: CachePadded::new(NextScan::new()),
-            unfiled: Unfiled::new(),
         }
     }
 
@@ -115,11 +108,18 @@ impl<T> Shard<T> {
         u64::from(TimerId::INDICES) - self.slab.page_len()
     }
 
-    /// Files a reference. Returns `None` if there is no memory for it ([`unfiled`]).
+    /// Files the reference of an insert. Returns `None` if there is no memory for it.
     #[inline(always)]
-    pub(in crate::wheel) fn file(&self, index: u32, place: Place) -> Option<Filed> {
+    pub(in crate::wheel) fn try_file(&self, index: u32, place: Place) -> Option<Filed> {
         let made = self.hierarchy.file(EntryRef::new(index), place)?;
         Some(Filed { references: 1, blocks: u32::from(made) })
+    }
+
+    /// Files a reference to the entry of a timer that must not be lost. See
+    /// [`Hierarchy::file_or_abort`].
+    pub(in crate::wheel) fn file(&self, index: u32, place: Place) -> Filed {
+        let made = self.hierarchy.file_or_abort(EntryRef::new(index), place);
+        Filed { references: 1, blocks: u32::from(made) }
     }
 
     /// Returns `true` if the sweeper visits a reference that the caller has filed at `place` in

@@ -235,19 +235,8 @@ impl<E: SlabItem> Slab<E> {
         self.page_table.for_each(guard, visit);
     }
 
-    /// Calls `visit` for each entry of the page with this number, if it is there, with its index.
-    /// Returns `false` if no page has this number or a greater one.
-    pub(crate) fn for_each_on_page(
-        &self,
-        number: u32,
-        guard: &Guard,
-        visit: impl FnMut(u32, &E),
-    ) -> bool {
-        self.page_table.for_each_on_page(number, guard, visit)
-    }
-
     /// Takes a vacant entry, if there is one.
-    fn pop<'g>(&'g self, guard: &'g Guard) -> Option<Claimed<'g, E>> {
+    pub(crate) fn pop<'g>(&'g self, guard: &'g Guard) -> Option<Claimed<'g, E>> {
         let Rounds { top, .. } = self.vacant_rounds(1, guard)?;
         self.claimed(top, guard)
     }

@@ -50,17 +50,6 @@ impl AtomicNextVisit {
         self.store(Self::NONE);
     }
 
-    /// Makes `next_visit` describe no reference if `condition` holds for its tick.
-    pub(crate) fn clear_if(&self, condition: impl Fn(Tick) -> bool) {
-        let mut seen = self.load();
-        while condition(seen) {
-            match self.compare_exchange(seen, Self::NONE) {
-                Ok(()) => return,
-                Err(now) => seen = now,
-            }
-        }
-    }
-
     /// Writes `next` if `next_visit` is still `seen`.
     #[inline]
     pub(crate) fn compare_exchange(&self, seen: Tick, next: Tick) -> Result<(), Tick> {

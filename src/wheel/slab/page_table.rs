@@ -215,19 +215,9 @@ impl<E: SlabItem> PageTable<E> {
 
     /// Calls `visit` for each entry of each page, with its index.
     pub(crate) fn for_each(&self, guard: &Guard, mut visit: impl FnMut(u32, &E)) {
-        let _ended = (0..).all(|number| self.for_each_on_page(number, guard, &mut visit));
-    }
-
-    /// Calls `visit` for each entry of the page with this number, if it is there, with its index.
-    /// Returns `false` if no page has this number or a greater one.
-    pub(crate) fn for_each_on_page(
-        &self,
-        number: u32,
-        guard: &Guard,
-        mut visit: impl FnMut(u32, &E),
-    ) -> bool {
-        self.entries(number, guard).for_each(|(index, entry)| visit(index, entry));
-        self.slot(number).is_some()
+        for number in (0..).take_while(|&number| self.slot(number).is_some()) {
+            self.entries(number, guard).for_each(|(index, entry)| visit(index, entry));
+        }
     }
 
     /// Returns the lowest absent page whose generations are not used up.

@@ -21,10 +21,6 @@ pub(super) struct Agenda {
     next: Earliest,
     /// The shards that have overdue references.
     overdue: Vec<usize>,
-    /// The shards that could not file a reference since [`take_unfiled`](Self::take_unfiled).
-    unfiled: Vec<usize>,
-    /// For each shard, the number of references that could not be filed, as last seen.
-    unfiled_seen: Box<[u64]>,
 }
 
 /// Every step of the sweep scans a shard that was reported.
@@ -32,12 +28,7 @@ const SUSPENDED: Tick = Tick(0);
 
 impl Agenda {
     pub(super) fn new(shards: usize) -> Self {
-        Self {
-            next: Earliest::new(shards),
-            overdue: Vec::new(),
-            unfiled: Vec::new(),
-            unfiled_seen: vec![0; shards].into(),
-        }
+        Self { next: Earliest::new(shards), overdue: Vec::new() }
     }
 
     /// Returns the first tick at which a shard has to be scanned.
@@ -60,24 +51,11 @@ impl Agenda {
         shards.filter_map(move |shard| engine.shard(shard).hierarchy.take_overdue(swept))
     }
 
-    /// Returns `true` if a shard could not file a reference since
-    /// [`take_unfiled`](Self::take_unfiled).
-    pub(super) fn has_unfiled(&self) -> bool {
-        !self.unfiled.is_empty()
-    }
-
-    /// Takes the shards that could not file a reference since the last call.
-    pub(super) fn take_unfiled(&mut self) -> impl Iterator<Item = usize> + '_ {
-        self.unfiled.drain(..)
-    }
-
-    /// Notes what the sweeper itself has filed in a shard, of which the earliest is taken at `at`,
-    /// or could not file.
+    /// Notes what the sweeper itself has filed in a shard, of which the earliest is taken at `at`.
     pub(super) fn note_filed<T>(&mut self, engine: &Engine<T>, shard: usize, at: Tick) {
         if at < self.next.get(shard) {
             self.set(engine, shard, at);
         }
-        self.note_unfiled(engine, shard);
     }
 
     /// Finds the next expiries of the shards that were reported. Returns the number of scans.
@@ -143,7 +121,7 @@ impl Agenda {
         let mut due = self.next.due_from(0, tick);
         while let Some(shard) = due {
             if self.next.get(shard) == SUSPENDED {
-                self.note_outside(engine, shard);
+                self.note_overdue(engine, shard);
             }
             let next = find(engine, shard);
             self.set(engine, shard, next);
@@ -153,20 +131,10 @@ impl Agenda {
         scans
     }
 
-    /// Notes the references of a shard that was reported which are not in its slots.
-    fn note_outside<T>(&mut self, engine: &Engine<T>, shard: usize) {
+    /// Notes whether a shard that was reported has overdue references.
+    fn note_overdue<T>(&mut self, engine: &Engine<T>, shard: usize) {
         if engine.shard(shard).hierarchy.has_overdue() && !self.overdue.contains(&shard) {
             self.overdue.push(shard);
-        }
-        self.note_unfiled(engine, shard);
-    }
-
-    fn note_unfiled<T>(&mut self, engine: &Engine<T>, shard: usize) {
-        let now = engine.shard(shard).unfiled();
-        if std::mem::replace(&mut self.unfiled_seen[shard], now) != now
-            && !self.unfiled.contains(&shard)
-        {
-            self.unfiled.push(shard);
         }
     }
 

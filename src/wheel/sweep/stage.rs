@@ -1,9 +1,9 @@
 //! The position of a sweep ([`Stage`]), and its pending references ([`Pending`]).
 //!
 //! ```text
-//!   Ended ──► Begun ──► Overdue ──► Slots ──────────► Unfiled ──► Ended
-//!             take      sort what   slot after slot,  take what could
-//!             what is   was visited     up to the         not be filed
+//!   Ended ──► Begun ──► Overdue ──► Slots ──────────► Ended
+//!             take      sort what   slot after slot,
+//!             what is   was visited up to the
 //!             overdue               sweep's end
 //! ```
 //!
@@ -35,9 +35,6 @@ pub(super) enum Stage {
     Overdue,
     /// Proceeds from occupied slot to occupied slot.
     Slots,
-    /// Visits the timers that may have no reference because memory was exhausted, since some have
-    /// become due.
-    Unfiled,
 }
 
 /// The number of references that are read ahead of the one that is visited: two full blocks. On a
@@ -62,8 +59,6 @@ pub(super) struct Pending {
     pub(super) kept: VecDeque<Kept>,
     /// The number of kept blocks that have not been checked at the present tick.
     unchecked: usize,
-    /// Shards, each with the page to search next for timers without a reference.
-    pages: Vec<(usize, u32)>,
 }
 
 impl Pending {
@@ -75,14 +70,7 @@ impl Pending {
             continues: false,
             kept: VecDeque::new(),
             unchecked: 0,
-            pages: Vec::new(),
         }
-    }
-
-    /// Starts a search of all pages of a shard that could not file references.
-    pub(super) fn search_pages(&mut self, shard: usize) {
-        self.pages.retain(|&(other, _)| other != shard);
-        self.pages.push((shard, 0));
     }
 
     /// Gives back the memory of a sweep that took very many slots.
@@ -104,7 +92,7 @@ impl Pending {
 
     /// Returns `true` if there is nothing left to read.
     pub(super) fn is_worked_off(&self) -> bool {
-        self.taken.is_empty() && self.unchecked == 0 && self.pages.is_empty()
+        self.taken.is_empty() && self.unchecked == 0
     }
 
     /// Reads on when all references read before have been visited: what was newly written to the
@@ -114,10 +102,7 @@ impl Pending {
             (self.from, self.continues) = (taken.from, true);
             return 0;
         }
-        match self.unchecked {
-            0 => self.read_page(engine),
-            _ => self.read_kept(engine),
-        }
+        self.read_kept(engine);
         self.prefetch(0, engine);
         // A block without references costs something as well.
         self.references.len().max(1)
@@ -162,18 +147,6 @@ impl Pending {
         for reference in self.references.range(first..) {
             shard.prefetch(reference.index(), &guard);
         }
-    }
-
-    /// Reads the next page to search. Its references count as filed, because each is counted as
-    /// visited.
-    fn read_page<T>(&mut self, engine: &Engine<T>) {
-        let Some((number, page)) = self.pages.pop() else { return };
-        self.from = Source { shard: number, slot: None };
-        let (shard, swept) = (engine.shard(number), engine.progress.swept());
-        if shard.read_unfiled(page, swept, &mut self.references, &pin()) {
-            self.pages.push((number, page + 1));
-        }
-        engine.progress.counters().add(SweepCount::Extra, self.references.len() as u64);
     }
 
     fn read_kept<T>(&mut self, engine: &Engine<T>) {

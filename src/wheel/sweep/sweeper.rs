@@ -18,11 +18,8 @@
 //!   [`Tick::MAX_REST`] ticks.
 //! - Blocks that were not completely written are checked when a sweep begins and at each tick that
 //!   it publishes.
-//! - Timers that may have no reference, because there was no memory for it ([`unfiled`]), are
-//!   checked together with the overdue references and when a sweep ends.
 //!
 //! [`Progress`]: crate::wheel::progress::Progress
-//! [`unfiled`]: crate::wheel::shard
 //! [`Shard::visit`]: crate::wheel::shard::Shard::visit
 
 #![forbid(unsafe_code)]
@@ -419,23 +416,20 @@ impl<T: Send> Sweeper<T> {
                     self.batch.make_contiguous().sort_by_key(|timer| timer.deadline);
                     worked_off
                 }
-                Stage::Begun | Stage::Slots | Stage::Unfiled => self.work_off(engine, batch),
+                Stage::Begun | Stage::Slots => self.work_off(engine, batch),
             };
             if !worked_off {
                 return false;
             }
             match self.stage {
                 Stage::Overdue => self.stage = Stage::Slots,
-                Stage::Ended | Stage::Unfiled => self.stage = Stage::Ended,
+                Stage::Ended => return true,
                 Stage::Begun => {
                     self.take_overdue(engine);
                     self.pending.recheck_kept();
                     self.stage = Stage::Overdue;
                 }
-                Stage::Slots if engine.progress.swept() >= self.end => {
-                    self.take_unfiled();
-                    self.stage = Stage::Unfiled;
-                }
+                Stage::Slots if engine.progress.swept() >= self.end => self.stage = Stage::Ended,
                 Stage::Slots if self.budget == 0 => return false,
                 Stage::Slots => self.take_next(engine),
             }
@@ -465,13 +459,7 @@ impl<T: Send> Sweeper<T> {
     fn take_overdue(&mut self, engine: &Engine<T>) {
         let swept = engine.progress.swept();
         self.pending.taken.extend(self.agenda.take_overdue(engine, swept));
-        self.take_unfiled();
         self.overdue_taken = swept;
-    }
-
-    /// Starts a search of each shard that could not file references.
-    fn take_unfiled(&mut self) {
-        self.agenda.take_unfiled().for_each(|shard| self.pending.search_pages(shard));
     }
 
     /// Visits the pending references. Returns `false` if the batch is full or the budget is used up
@@ -557,8 +545,7 @@ impl<T: Send> Sweeper<T> {
         if self.agenda.has_overdue() || self.pending.has_news(engine) {
             return swept;
         }
-        let next = self.agenda.next();
-        if self.agenda.has_unfiled() { next.min(swept.plus(1)) } else { next }
+        self.agenda.next()
     }
 }
 

@@ -27,7 +27,7 @@
 use crate::wheel::counters::SweepCount;
 use crate::wheel::engine::Engine;
 use crate::wheel::hierarchy::entry_ref::EntryRef;
-use crate::wheel::hierarchy::geometry::SlotIndex;
+use crate::wheel::hierarchy::geometry::{Place, SlotIndex};
 use crate::wheel::hierarchy::slot::ReadOutcome;
 use crate::wheel::hierarchy::{Kept, Taken};
 use crate::wheel::memory;
@@ -412,9 +412,9 @@ fn tidy_slot<T>(
             // An entry that was filed repeatedly into a slot far ahead has several references
             // there.
             if shard.is_needed(reference, expiry, &guard) && seen.add(reference.index()) {
-                let block = shard.file_again(reference, slot, taken.at, expiry.swept, &guard);
-                made += u64::from(block == Some(true));
-                filed += usize::from(block.is_some());
+                let place = Place::Slot { slot, at: taken.at };
+                made += u64::from(shard.file(reference.index(), place).blocks);
+                filed += 1;
             }
         }
     }
