@@ -149,8 +149,7 @@ impl Slack {
 impl Timer {
     /// Creates a sleep that completes when `delay` has passed from now.
     ///
-    /// A sleep without a delay is ready at once. A deadline more than 438 years after the timer was
-    /// created is clamped to that time.
+    /// A sleep without a delay is ready at once. A delay of more than 146 years is clamped to that.
     #[inline]
     pub fn sleep(&self, delay: Duration) -> Sleep {
         Sleep::new(self.share(), self.after(delay))

@@ -73,7 +73,8 @@ impl Builder {
 
     /// Sets the length of a tick, 1 µs to 1 h. Deadlines are rounded up to it. The default is 1 ms.
     ///
-    /// The range of delays is 2^37 - 2 ticks, which is 4.35 years at 1 ms and 38 hours at 1 µs.
+    /// The range of delays is 2^37 - 2 ticks, which is 4.35 years at 1 ms and 38 hours at 1 µs, and
+    /// 36 years at most.
     pub fn resolution(mut self, tick: Duration) -> Self {
         self.resolution = tick;
         self
@@ -179,12 +180,13 @@ impl Builder {
             shards,
             geometry: self.geometry,
             capacity: self.capacity,
-            timeline: if cached { timeline.reusing_readings(MAX_LAG_NANOS) } else { timeline },
+            timeline,
             term_cycles: if cached { self.term_cycles } else { 0 },
             origin,
             wakeup: Wakeup::new(self.waker),
         });
-        let inner = Arc::new(Inner { engine, clock, cached });
+        let max_lag = if cached { MAX_LAG_NANOS } else { 0 };
+        let inner = Arc::new(Inner { engine, clock, max_lag });
         Ok((Wheel { inner: Arc::clone(&inner) }, Sweeper::new(inner)))
     }
 

@@ -76,24 +76,13 @@ impl CachedReading {
         self.reading_by(counter::read, read, may_last)
     }
 
-    /// Returns the thread's last reading if it is still valid. For wheels whose threads reuse
-    /// readings. In others the counter must not be read, because in a virtual machine that may cost
-    /// a call of the host.
+    /// Returns the thread's last reading if it is still valid. In a wheel whose threads do not
+    /// reuse readings none is, and the counter is not read, because in a virtual machine that may
+    /// cost a call of the host.
     #[inline]
     pub(crate) fn last_reading(&self) -> Option<WheelInstant> {
-        self.is_valid().then(|| self.nanos())
-    }
-
-    /// Returns the thread's last reading if it is `usable` and still valid. In a wheel whose
-    /// threads do not reuse readings none may be usable, as for
-    /// [`last_reading`](Self::last_reading).
-    #[inline]
-    pub(crate) fn last_reading_if(
-        &self,
-        usable: impl FnOnce(WheelInstant) -> bool,
-    ) -> Option<WheelInstant> {
-        let now = self.nanos();
-        (usable(now) && self.is_valid()).then_some(now)
+        let lasts = self.lasts.load(Relaxed);
+        (lasts > 0 && self.is_valid_at(counter::read(), lasts)).then(|| self.nanos())
     }
 
     #[inline]
@@ -101,13 +90,6 @@ impl CachedReading {
         // Relaxed, as everywhere in this file: only the thread that holds the thread id comes here,
         // and it acquired the id from the last owner by an exchange.
         WheelInstant { nanos: self.nanos.load(Relaxed) }
-    }
-
-    /// Returns `true` if the last reading is still valid. It never is where readings are not
-    /// reused, because no age is less than zero.
-    #[inline]
-    fn is_valid(&self) -> bool {
-        self.is_valid_at(counter::read(), self.lasts.load(Relaxed))
     }
 
     #[inline]

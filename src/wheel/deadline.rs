@@ -4,7 +4,6 @@
 #![forbid(unsafe_code)]
 
 use crate::clock::Clock;
-use crate::wheel::cached_clock::MAX_LAG_NANOS;
 use crate::wheel::engine::{Engine, OutOfRange};
 use crate::wheel::id::TimerId;
 use crate::wheel::memory::pin;
@@ -13,15 +12,16 @@ use crate::wheel::ops::{Call, hand_back};
 use crate::wheel::thread_state::ThreadState;
 use crate::wheel::tick::Tick;
 use crate::wheel::wheel_instant::WheelInstant;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The state shared by the two halves of a wheel.
 #[derive(Debug)]
 pub(crate) struct Inner<T> {
     pub(crate) engine: Engine<T>,
     pub(crate) clock: Box<dyn Clock>,
-    /// `true` if threads reuse a cached reading of the clock.
-    pub(crate) cached: bool,
+    /// The most by which a thread's cached reading may lag the clock, in nanoseconds. Zero if
+    /// threads do not reuse readings.
+    pub(crate) max_lag: u64,
 }
 
 impl<T> Inner<T> {
@@ -35,11 +35,7 @@ impl<T> Inner<T> {
     /// the value in all other cases.
     #[inline(never)]
     pub(crate) fn try_insert(&self, value: T, delay: Duration) -> Result<TimerId, T> {
-        // Computed first, so that the registers of the delay are free for the reading.
-        let Some(nanos) = self.engine.timeline.reusing_plain_nanos(delay) else {
-            return hand_back(value);
-        };
-        match self.tick_by_last_reading(nanos) {
+        match self.usual_tick_after(delay) {
             Some((thread, tick)) => self.engine.insert(Call { thread, guard: &pin() }, value, tick),
             None => hand_back(value),
         }
@@ -48,33 +44,22 @@ impl<T> Inner<T> {
     /// Moves the deadline of a timer to `delay` from now.
     #[inline(never)]
     pub(crate) fn reset_after(&self, id: TimerId, delay: Duration) -> ResetOutcome {
-        let Some(nanos) = self.engine.timeline.reusing_plain_nanos(delay) else {
-            return self.reset_slow(id, delay);
-        };
-        match self.tick_by_last_reading(nanos) {
+        match self.usual_tick_after(delay) {
             Some((thread, tick)) => {
                 self.engine.reset_exclusive(Call { thread, guard: &pin() }, id, tick)
             }
-            None => self.reset_renewing(id, nanos),
+            None => self.reset_slow(id, delay),
         }
     }
 
-    /// Returns the tick of the deadline so many
-    /// [plain](crate::wheel::tick::Timeline::reusing_plain_nanos) nanoseconds from now, if the
-    /// thread's cached reading is valid, with the state of the thread, which then has a thread id
-    /// of its own. Every deadline that is in range of the reading also fits the window.
+    /// Returns the tick of the deadline `delay` from the thread's cached reading, if that is valid,
+    /// with the state of the thread, which then has a thread id of its own. Every deadline that is
+    /// in range of the reading also fits the window.
     #[inline]
-    fn tick_by_last_reading(&self, nanos: u64) -> Option<(&ThreadState, Tick)> {
+    fn usual_tick_after(&self, delay: Duration) -> Option<(&ThreadState, Tick)> {
         let thread = self.engine.threads.known()?;
         let now = thread.clock.last_reading()?;
-        Some((thread, self.engine.timeline.tick_after_reused(nanos, now)))
-    }
-
-    /// As [`reset_after`](Self::reset_after), if the thread's cached reading is not valid. Takes
-    /// the delay as one number, so that the fast path need not keep its seconds.
-    #[inline(never)]
-    fn reset_renewing(&self, id: TimerId, nanos: u64) -> ResetOutcome {
-        self.reset_slow(id, Duration::from_nanos(nanos))
+        Some((thread, self.engine.timeline.tick_after(delay, now)?))
     }
 
     #[inline(never)]
@@ -130,7 +115,7 @@ impl<T> Inner<T> {
     #[inline(never)]
     fn reset_at_slow(&self, id: TimerId, deadline: WheelInstant) -> ResetOutcome {
         let thread = self.engine.threads.current();
-        let tick = self.tick_of(self.engine.timeline.read(deadline), self.now(thread));
+        let tick = self.tick_of(deadline, self.now(thread));
         self.engine.reset_at(Call { thread, guard: &pin() }, id, tick)
     }
 
@@ -139,26 +124,15 @@ impl<T> Inner<T> {
     #[inline]
     fn resolve(&self, deadline: WheelInstant) -> Option<(&ThreadState, WheelInstant, Tick)> {
         let (thread, timeline) = (self.engine.threads.known()?, &self.engine.timeline);
-        let is_ahead = |now| timeline.is_ahead_of_reused(deadline, now);
-        let now = thread.clock.last_reading_if(is_ahead)?;
-        Some((thread, now, timeline.tick_at_reused(deadline)))
+        let now = thread.clock.last_reading()?;
+        let is_ahead = timeline.is_ahead(deadline, now, self.max_lag);
+        is_ahead.then(|| (thread, now, timeline.ceil(deadline)))
     }
 
     /// Returns the deadline of a timer that is armed now with this delay.
     #[inline]
     pub(crate) fn wheel_instant_after(&self, delay: Duration) -> WheelInstant {
-        let by_last_reading = || {
-            let nanos = self.engine.timeline.reusing_plain_nanos(delay)?;
-            let now = self.engine.threads.known()?.clock.last_reading()?;
-            Some(self.engine.timeline.wheel_instant_after_reused(nanos, now))
-        };
-        by_last_reading().unwrap_or_else(|| self.wheel_instant_after_slow(delay))
-    }
-
-    #[inline(never)]
-    fn wheel_instant_after_slow(&self, delay: Duration) -> WheelInstant {
-        let now = self.now(self.engine.threads.current());
-        self.engine.timeline.wheel_instant_after(delay, now)
+        self.engine.timeline.after(delay, self.now(self.engine.threads.current()))
     }
 
     /// Returns the number of nanoseconds until `at`, or `None` if it has passed. Uses the thread's
@@ -168,7 +142,7 @@ impl<T> Inner<T> {
         let ahead = |now: WheelInstant| at.nanos.checked_sub(now.nanos).filter(|&ahead| ahead > 0);
         match ahead(self.now(self.engine.threads.current())) {
             // Within its maximum lag, a cached reading is inconclusive.
-            Some(nanos) if self.cached && nanos <= MAX_LAG_NANOS => ahead(self.read_clock()),
+            Some(nanos) if nanos <= self.max_lag => ahead(self.read_clock()),
             told => told,
         }
     }
@@ -195,21 +169,14 @@ impl<T> Inner<T> {
     }
 
     /// Returns the tick of a deadline, by a reading that shows whether it has passed. A cached
-    /// reading does not if the deadline is at most [`MAX_LAG_NANOS`] after it.
+    /// reading does not if the deadline is at most [`max_lag`](Self::max_lag) after it.
     #[inline]
-    pub(crate) fn tick_of(&self, deadline: Instant, now: WheelInstant) -> Result<Tick, OutOfRange> {
-        match self.engine.timeline.ahead(deadline, now) {
-            Some(ahead) if !self.cached || ahead > MAX_LAG_NANOS => {
-                self.engine.tick_ahead(deadline, ahead, now)
-            }
-            Some(_) => self.tick_of_slow(deadline),
-            None => self.engine.tick_of(deadline, now),
-        }
-    }
-
-    /// Returns the tick of a deadline for which a cached reading is inconclusive.
-    #[cold]
-    fn tick_of_slow(&self, deadline: Instant) -> Result<Tick, OutOfRange> {
-        self.engine.tick_of(deadline, self.read_clock())
+    pub(crate) fn tick_of(
+        &self,
+        deadline: WheelInstant,
+        now: WheelInstant,
+    ) -> Result<Tick, OutOfRange> {
+        let is_conclusive = deadline.nanos.wrapping_sub(now.nanos) > self.max_lag;
+        self.engine.tick_of(deadline, if is_conclusive { now } else { self.read_clock() })
     }
 }

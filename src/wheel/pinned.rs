@@ -4,10 +4,11 @@
 
 use crate::error::{BeyondRange, InsertError};
 use crate::wheel::deadline::Inner;
-use crate::wheel::engine::Engine;
+use crate::wheel::engine::{Engine, OutOfRange};
 use crate::wheel::id::TimerId;
 use crate::wheel::memory::{Pin, pin};
 use crate::wheel::ops::Call;
+use crate::wheel::tick::Tick;
 use crate::wheel::wheel::Wheel;
 use crate::wheel::wheel_instant::WheelInstant;
 use std::fmt;
@@ -102,7 +103,9 @@ impl<'w, T: Send> Pinned<'w, T> {
     /// ```
     #[must_use]
     pub fn instant_after(&self, delay: Duration) -> Option<Instant> {
-        self.engine().timeline.deadline(delay, self.now)
+        let at = self.engine().timeline.after(delay, self.now);
+        let is_clamped = Duration::from_nanos(at.nanos - self.now.nanos) < delay;
+        (!is_clamped).then(|| self.engine().timeline.read(at))
     }
 
     /// Reads the clock again and, in portable builds, pins the current epoch. Call it once per
@@ -134,7 +137,7 @@ impl<'w, T: Send> Pinned<'w, T> {
     /// Fails like [`Wheel::insert_at`](crate::Wheel::insert_at).
     #[inline]
     pub fn insert_at(&self, value: T, deadline: Instant) -> Result<TimerId, InsertError<T>> {
-        self.engine().insert_at(self.call(), value, self.wheel.tick_of(deadline, self.now))
+        self.engine().insert_at(self.call(), value, self.tick_of(deadline))
     }
 
     /// Cancels a timer. See [`Wheel::cancel`](crate::Wheel::cancel).
@@ -161,8 +164,7 @@ impl<'w, T: Send> Pinned<'w, T> {
     /// Fails like [`Wheel::reset_at`](crate::Wheel::reset_at).
     #[inline]
     pub fn reset_at(&self, id: TimerId, deadline: Instant) -> Result<bool, BeyondRange> {
-        let deadline = self.wheel.tick_of(deadline, self.now);
-        self.engine().result_of(self.engine().reset_at(self.call(), id, deadline))
+        self.engine().result_of(self.engine().reset_at(self.call(), id, self.tick_of(deadline)))
     }
 
     /// Starts to load the entry of `id` into the processor's cache, so that an operation on it
@@ -208,6 +210,11 @@ impl<'w, T: Send> Pinned<'w, T> {
     #[must_use]
     pub fn contains(&self, id: TimerId) -> bool {
         self.engine().contains(id, &self.guard)
+    }
+
+    #[inline]
+    fn tick_of(&self, deadline: Instant) -> Result<Tick, OutOfRange> {
+        self.wheel.tick_of(self.engine().timeline.wheel_instant(deadline), self.now)
     }
 
     #[inline]

@@ -116,7 +116,7 @@ impl Snapshot {
 
     fn of<T>(engine: &Engine<T>, taken: Instant) -> Self {
         let timeline = &engine.timeline;
-        let now = timeline.floor(taken);
+        let now = timeline.floor(timeline.wheel_instant(taken));
         let (mut counts, mut first) = (Vec::<u64>::new(), None::<Tick>);
         engine.for_each_armed(&pin(), |deadline| {
             let bucket = deadline.since(now).max(1).next_power_of_two().ilog2() as usize;

@@ -97,35 +97,21 @@ impl Tick {
 }
 
 /// The wheel's timeline: the position of tick `origin`, the length of a tick, and the lag of the
-/// clock.
+/// clock. All times are nanoseconds since its start, at most [`END`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeline {
     start: Instant,
     origin: Tick,
+    /// The length of a tick.
     nanos: u64,
-    lag: Duration,
-    /// The lag in nanoseconds, for [`fast_tick_after`](Self::fast_tick_after).
-    narrow_lag: u64,
-    /// The number of nanoseconds from tick 0 to `start`. Zero if that is too long.
-    before_start: u64,
-    /// The same, plus the amount that rounds up to a tick.
-    rounding: u64,
-    /// The same, plus the lag.
+    lag: u64,
+    /// The longest distance from the present to a deadline that is in range at any phase of the
+    /// clock.
+    reach: u64,
+    /// Delays of fewer seconds are in range.
+    usual_secs: u64,
+    /// The lag, plus the amount that rounds up to a tick.
     rounding_lag: u64,
-    /// Delays of fewer seconds are for [`fast_tick_after`](Self::fast_tick_after), because together
-    /// with the lag they are in range.
-    fast_delay_secs: u64,
-    /// The longest distance in nanoseconds for [`fast_tick_ahead`](Self::fast_tick_ahead). It is
-    /// one tick less than the range, and at most a [`PART`], or zero.
-    longest: u64,
-    /// The same as `fast_delay_secs` in a wheel whose threads reuse readings of the clock, and zero
-    /// in others. One check of a delay thus tells both.
-    reusing_delay_secs: u64,
-    /// The length of the range of distances for [`is_ahead_of_reused`](Self::is_ahead_of_reused),
-    /// which is empty in a wheel whose threads do not reuse readings.
-    reusing_range: u64,
-    /// The least distance in that range.
-    reusing_least: u64,
     per_tick: Divisor,
 }
 
@@ -170,51 +156,21 @@ impl Timeline {
     /// Creates a timeline whose tick `origin` is at `start` and whose ticks are `nanos` ns long, by
     /// a clock that may lag by `lag`.
     pub(crate) fn new(start: Instant, origin: Tick, nanos: u64, lag: Duration) -> Self {
-        let narrow_lag = narrow(lag).map_or(PART, |lag| lag.min(PART));
-        let before_start = origin.0.saturating_mul(nanos);
-        // If tick 0 is too far back, no case is on the fast path.
-        let (before_start, longest) = match before_start <= PART {
-            true => (before_start, nanos.saturating_mul(Tick::RANGE - 1).min(PART)),
-            false => (0, 0),
-        };
-        let rounding = before_start + nanos - 1;
-        Self {
-            start,
-            origin,
-            nanos,
-            lag,
-            narrow_lag,
-            before_start,
-            rounding,
-            rounding_lag: rounding + narrow_lag,
-            fast_delay_secs: longest.saturating_sub(narrow_lag) / NANOS,
-            longest,
-            reusing_delay_secs: 0,
-            reusing_range: 0,
-            reusing_least: 0,
-            per_tick: Divisor::new(nanos),
-        }
+        let reach = nanos.saturating_mul(Tick::RANGE - 1).min(FARTHEST);
+        let lag = narrow(lag).min(reach);
+        let (usual_secs, rounding_lag) = ((reach - lag) / NANOS, lag + nanos - 1);
+        let per_tick = Divisor::new(nanos);
+        Self { start, origin, nanos, lag, reach, usual_secs, rounding_lag, per_tick }
     }
 
-    /// Makes this the timeline of a wheel whose threads reuse readings of the clock that lag by at
-    /// most `lag` nanoseconds.
-    pub(crate) fn reusing_readings(self, lag: u64) -> Self {
-        let Self { fast_delay_secs, longest, .. } = self;
-        let reusing_range = longest.saturating_sub(lag);
-        Self { reusing_delay_secs: fast_delay_secs, reusing_range, reusing_least: lag + 1, ..self }
-    }
-
-    /// Converts an instant to this timeline. An instant before its start becomes its start.
+    /// Converts an instant to this timeline. An instant outside of it becomes its start or its end.
     #[inline]
     pub(crate) fn wheel_instant(&self, instant: Instant) -> WheelInstant {
-        let Some(elapsed) = instant.checked_duration_since(self.start) else {
-            return WheelInstant { nanos: 0 };
-        };
-        // Compared with a constant that an instruction can hold, of 68 years.
-        if elapsed.as_secs() > u64::from(u32::MAX >> 1) {
-            return far_wheel_instant(elapsed);
+        let elapsed = instant.saturating_duration_since(self.start);
+        match elapsed.as_secs() < END / NANOS {
+            true => WheelInstant { nanos: whole_nanos(elapsed) },
+            false => WheelInstant { nanos: END },
         }
-        WheelInstant { nanos: elapsed.as_secs() * NANOS + u64::from(elapsed.subsec_nanos()) }
     }
 
     /// Converts a point on this timeline to an instant.
@@ -223,219 +179,99 @@ impl Timeline {
         self.start.checked_add(Duration::from_nanos(at.nanos)).unwrap_or(self.start)
     }
 
-    /// The fast path by delay. Returns the first tick at or after `delay` from now, with the lag
-    /// added. Uses only integers. Applies to a delay that is not zero and definitely in range, at a
-    /// time that is not absurd.
-    #[inline]
-    pub(crate) fn fast_tick_after(&self, delay: Duration, now: WheelInstant) -> Option<Tick> {
-        self.tick_at(now.nanos + self.plain_nanos(delay)? + self.rounding_lag)
-    }
-
-    /// The variant of [`fast_tick_after`](Self::fast_tick_after) for a delay of so many
-    /// [plain](Self::reusing_plain_nanos) nanoseconds, from a reading that is reused. Such a
-    /// reading is not absurd (see [`farthest`](Self::farthest)).
-    #[inline]
-    pub(crate) fn tick_after_reused(&self, nanos: u64, now: WheelInstant) -> Tick {
-        Tick(self.per_tick.divide(now.nanos + nanos + self.rounding_lag))
-    }
-
-    /// Returns `true` if a deadline is definitely in the future, by a reading that may be reused
-    /// and lag, and in range of it. In a wheel whose threads do not reuse readings none is.
-    #[inline]
-    pub(crate) fn is_ahead_of_reused(&self, deadline: WheelInstant, now: WheelInstant) -> bool {
-        // One comparison checks both ends of the range, because a difference below zero wraps.
-        let ahead = deadline.nanos.wrapping_sub(now.nanos);
-        ahead.wrapping_sub(self.reusing_least) < self.reusing_range
-    }
-
-    /// Returns the first tick at or after a deadline that is
-    /// [ahead](Self::is_ahead_of_reused) of a reading.
-    #[inline]
-    pub(crate) fn tick_at_reused(&self, deadline: WheelInstant) -> Tick {
-        Tick(self.per_tick.divide(deadline.nanos + self.rounding))
-    }
-
-    /// Returns the nanoseconds of a delay that is not zero and definitely in range.
-    #[inline]
-    pub(crate) fn plain_nanos(&self, delay: Duration) -> Option<u64> {
-        plain_nanos(delay, self.fast_delay_secs)
-    }
-
-    /// As [`plain_nanos`](Self::plain_nanos), in a wheel whose threads reuse readings of the clock.
-    /// In others there are none.
-    #[inline]
-    pub(crate) fn reusing_plain_nanos(&self, delay: Duration) -> Option<u64> {
-        plain_nanos(delay, self.reusing_delay_secs)
-    }
-
-    /// Returns the point on this timeline that is `delay` from now, with the lag added. Without a
+    /// Returns the point that is `delay` from now, at most [`LIFE`], with the lag added. Without a
     /// delay that is now itself.
     #[inline]
-    pub(crate) fn wheel_instant_after(&self, delay: Duration, now: WheelInstant) -> WheelInstant {
-        match self.plain_nanos(delay) {
-            Some(nanos) => WheelInstant { nanos: (now.nanos + nanos + self.narrow_lag).min(LAST) },
-            None => self.wheel_instant_after_slow(delay, now),
-        }
+    pub(crate) fn after(&self, delay: Duration, now: WheelInstant) -> WheelInstant {
+        let delay = narrow(delay);
+        let lag = if delay > 0 { self.lag } else { 0 };
+        WheelInstant { nanos: (now.nanos + delay + lag).min(END) }
     }
 
-    /// The variant of [`wheel_instant_after`](Self::wheel_instant_after) for a delay of so many
-    /// [plain](Self::reusing_plain_nanos) nanoseconds, from a reading that is reused.
+    /// Returns the first tick at or after `delay` from now, with the lag added, if there is a delay
+    /// and it is in range at any phase. Now is within the [`LIFE`] of the wheel.
     #[inline]
-    pub(crate) fn wheel_instant_after_reused(&self, nanos: u64, now: WheelInstant) -> WheelInstant {
-        WheelInstant { nanos: now.nanos + nanos + self.narrow_lag }
-    }
-
-    #[cold]
-    fn wheel_instant_after_slow(&self, delay: Duration, now: WheelInstant) -> WheelInstant {
-        let far = WheelInstant { nanos: LAST };
-        self.deadline(delay, now).map_or(far, |deadline| self.wheel_instant(deadline))
-    }
-
-    /// Returns the number of nanoseconds from now to a deadline, or `None` if it has passed or the
-    /// number does not fit.
-    #[inline]
-    pub(crate) fn ahead(&self, deadline: Instant, now: WheelInstant) -> Option<u64> {
-        let nanos = narrow(deadline.saturating_duration_since(self.start))?;
-        nanos.checked_sub(now.nanos).filter(|&ahead| ahead > 0)
-    }
-
-    /// The fast path by deadline. Returns the first tick at or after a deadline that lies so many
-    /// nanoseconds after now, at least one. Unlike [`fast_tick_after`](Self::fast_tick_after), it
-    /// adds no lag.
-    #[inline]
-    pub(crate) fn fast_tick_ahead(&self, ahead: u64, now: WheelInstant) -> Option<Tick> {
-        debug_assert!(ahead > 0);
-        if ahead > self.longest {
+    pub(crate) fn tick_after(&self, delay: Duration, now: WheelInstant) -> Option<Tick> {
+        if delay.as_secs() >= self.usual_secs {
             return None;
         }
-        self.tick_at(now.nanos + ahead + self.rounding)
+        let delay = whole_nanos(delay);
+        let tick = self.origin.0 + self.per_tick.divide(now.nanos + delay + self.rounding_lag);
+        (delay > 0).then_some(Tick(tick))
     }
 
-    /// Returns a tick that no deadline in range of now exceeds, at a time that is not absurd: what
-    /// is in range of it then stays below the [bound](Divisor::BOUND) of dividends.
-    pub(crate) fn farthest(&self, now: WheelInstant) -> Option<Tick> {
-        if self.longest == 0 || now.nanos >= LAST_REUSED {
-            return None;
-        }
-        self.tick_at(now.nanos + self.before_start).map(|tick| tick.plus(Tick::RANGE + 1))
-    }
-
-    /// Returns the last tick at or before so many nanoseconds since tick 0, at a time that is not
-    /// absurd.
+    /// Returns `true` if a deadline lies more than `lag` after `now`, and in range of it at any
+    /// phase.
     #[inline]
-    fn tick_at(&self, nanos: u64) -> Option<Tick> {
-        (nanos < Divisor::BOUND).then(|| Tick(self.per_tick.divide(nanos)))
+    pub(crate) fn is_ahead(&self, deadline: WheelInstant, now: WheelInstant, lag: u64) -> bool {
+        // One comparison checks both ends of the range, because a difference below zero wraps.
+        deadline.nanos.wrapping_sub(now.nanos + lag + 1) < self.reach - lag
     }
 
-    /// Returns the deadline `delay` from now, with the lag added. Without a delay that is now
-    /// itself.
-    pub(crate) fn deadline(&self, delay: Duration, now: WheelInstant) -> Option<Instant> {
-        if delay.is_zero() {
-            return Some(self.read(now));
-        }
-        self.read(now).checked_add(delay.checked_add(self.lag)?)
-    }
-
-    /// Returns the longest delay that is in range at any phase of the clock. Deadlines are rounded
-    /// up after the lag has been added.
+    /// Returns the longest delay that is in range at any phase of the clock.
     pub(crate) fn longest_delay(&self) -> Duration {
-        self.duration(Tick::RANGE - 1).saturating_sub(self.lag)
+        Duration::from_nanos(self.reach - self.lag)
     }
 
-    /// Returns the last tick at or before `now`. A sweep at `now` may take this tick and no later
-    /// one.
+    /// Returns the last tick at or before a time. A sweep at that time may take this tick and no
+    /// later one.
     #[inline]
-    pub(crate) fn floor(&self, now: Instant) -> Tick {
-        Tick(self.origin.0 + self.split(now).0)
+    pub(crate) fn floor(&self, at: WheelInstant) -> Tick {
+        self.origin.plus(self.per_tick.divide(at.nanos))
     }
 
-    /// Returns the first tick at or after `deadline`, or [`Tick::NEVER`] if it is out of any range.
+    /// Returns the first tick at or after a deadline.
     #[inline]
-    pub(crate) fn ceil(&self, deadline: Instant) -> Tick {
-        let (ticks, exact) = self.split(deadline);
-        self.origin.plus(ticks).plus(u64::from(!exact))
-    }
-
-    /// Returns the instant of `tick`.
-    #[inline]
-    pub(crate) fn instant(&self, tick: Tick) -> Instant {
-        let nanos = u128::from(tick.since(self.origin)) * u128::from(self.nanos);
-        let seconds = u64::try_from(nanos / u128::from(NANOS)).unwrap_or(u64::MAX);
-        let rest = u32::try_from(nanos % u128::from(NANOS)).unwrap_or(0);
-        let elapsed = Duration::new(seconds, rest);
-        self.start.checked_add(elapsed).unwrap_or(self.start)
+    pub(crate) fn ceil(&self, deadline: WheelInstant) -> Tick {
+        self.origin.plus(self.per_tick.divide(deadline.nanos + self.nanos - 1))
     }
 
     /// Returns the point on this timeline of `tick`.
-    #[cfg(any(feature = "future", modelled))]
     #[inline]
     pub(crate) fn wheel_instant_of(&self, tick: Tick) -> WheelInstant {
         WheelInstant { nanos: tick.since(self.origin).saturating_mul(self.nanos) }
     }
 
-    /// Returns `ticks` as a duration, at most [`Duration::MAX`].
-    pub(crate) fn duration(&self, ticks: u64) -> Duration {
-        Duration::from_nanos(self.nanos)
-            .checked_mul(u32::try_from(ticks).unwrap_or(u32::MAX))
-            .filter(|_| u32::try_from(ticks).is_ok())
-            .unwrap_or_else(|| self.instant(self.origin.plus(ticks)) - self.start)
+    /// Returns the instant of `tick`.
+    #[inline]
+    pub(crate) fn instant(&self, tick: Tick) -> Instant {
+        self.read(self.wheel_instant_of(tick))
     }
 
-    /// Returns the number of whole ticks from the origin to `at`, and `true` if `at` is exactly
-    /// that tick.
-    #[inline]
-    fn split(&self, at: Instant) -> (u64, bool) {
-        let elapsed = at.saturating_duration_since(self.start);
-        if let Some(nanos) = narrow(elapsed) {
-            (nanos / self.nanos, nanos % self.nanos == 0)
-        } else {
-            let (nanos, tick) = (elapsed.as_nanos(), u128::from(self.nanos));
-            let ticks = u64::try_from(nanos / tick).unwrap_or(u64::MAX);
-            (ticks, nanos % tick == 0)
-        }
+    /// Returns `ticks` as a duration, at most 584 years.
+    pub(crate) fn duration(&self, ticks: u64) -> Duration {
+        Duration::from_nanos(self.nanos.saturating_mul(ticks))
     }
 }
 
-/// The last time that a clock may show, in nanoseconds. Four [`PART`]s can be added to it: for the
-/// distance ahead, the lag, the time before the start, and a tick.
-const LAST: u64 = u64::MAX - 4 * PART;
+/// How long a wheel accepts timers after it was built: 146 years, in nanoseconds.
+pub(crate) const LIFE: u64 = Divisor::BOUND / 2;
 
-/// The exclusive upper bound of readings that are reused: 146 years, in nanoseconds. Four [`PART`]s
-/// can be added to one that is not greater, and the sum is a dividend.
-const LAST_REUSED: u64 = Divisor::BOUND - 4 * PART;
+/// The end of a timeline. It is so much later than [`LIFE`] that no deadline that is accepted is
+/// beyond it, and a tick can be added to it in a [dividend](Divisor::BOUND).
+const END: u64 = Divisor::BOUND - (1 << 42);
 
-/// 36 years, in nanoseconds.
-const PART: u64 = Divisor::BOUND / 8;
+/// The longest distance from the present to a deadline, 36 years.
+pub(crate) const FARTHEST: u64 = LIFE / 4;
 
 /// The nanoseconds of a second.
 const NANOS: u64 = 1_000_000_000;
 
-/// Returns the nanoseconds of a delay that is not zero and has fewer than `secs` seconds.
+/// Returns the nanoseconds of a duration, at most [`LIFE`].
 #[inline]
-fn plain_nanos(delay: Duration, secs: u64) -> Option<u64> {
-    if delay.as_secs() >= secs {
-        return None;
-    }
-    let nanos = delay.as_secs() * NANOS + u64::from(delay.subsec_nanos());
-    (nanos > 0).then_some(nanos)
+fn narrow(duration: Duration) -> u64 {
+    if duration.as_secs() < LIFE / NANOS { whole_nanos(duration) } else { LIFE }
 }
 
-/// Returns the instant `elapsed` after the start, or the last one.
-#[cold]
-fn far_wheel_instant(elapsed: Duration) -> WheelInstant {
-    WheelInstant { nanos: narrow(elapsed).map_or(LAST, |nanos| nanos.min(LAST)) }
-}
-
-/// Returns the nanoseconds of a duration if they fit a `u64`, whose arithmetic is cheap.
+/// Returns the nanoseconds of a duration that is shorter than the timeline.
 #[inline]
-fn narrow(duration: Duration) -> Option<u64> {
-    let fits = duration.as_secs() < u64::MAX / NANOS;
-    fits.then(|| duration.as_secs() * NANOS + u64::from(duration.subsec_nanos()))
+fn whole_nanos(duration: Duration) -> u64 {
+    duration.as_secs() * NANOS + u64::from(duration.subsec_nanos())
 }
 
 #[cfg(all(test, not(modelled)))]
 mod tests {
-    use super::{Divisor, LAST_REUSED, Tick, Timeline};
+    use super::{Divisor, END, FARTHEST, LIFE, NANOS, Tick, Timeline};
     use crate::clock::ManualClock;
     use crate::wheel::wheel_instant::WheelInstant;
     use std::time::Duration;
@@ -444,91 +280,78 @@ mod tests {
         Timeline::new(ManualClock::new().start(), Tick(5), nanos, Duration::ZERO)
     }
 
+    fn at(nanos: u64) -> WheelInstant {
+        WheelInstant { nanos }
+    }
+
     #[test]
     fn deadlines_round_up_and_the_present_rounds_down() {
         let line = timeline(1_000_000);
-        let at = line.instant(Tick(5)) + Duration::from_nanos(1_500_000);
-        assert_eq!(line.ceil(at), Tick(7));
-        assert_eq!(line.floor(at), Tick(6));
-        let exact = line.instant(Tick(9));
+        let between = line.wheel_instant(line.instant(Tick(5)) + Duration::from_nanos(1_500_000));
+        assert_eq!((line.ceil(between), line.floor(between)), (Tick(7), Tick(6)));
+        let exact = line.wheel_instant_of(Tick(9));
         assert_eq!((line.ceil(exact), line.floor(exact)), (Tick(9), Tick(9)));
+        assert_eq!(line.instant(Tick(9)), line.read(exact));
     }
 
     #[test]
     fn a_delay_and_its_deadline_mean_the_same_tick() {
         let lag = Duration::from_nanos(1_500);
         let line = Timeline::new(ManualClock::new().start(), Tick(5), 1_000, lag);
-        let reusing = line.reusing_readings(1_500);
-        for past in [0, 1, 999, 1_000, 77_777] {
-            let now = line.wheel_instant(line.instant(Tick(5)) + Duration::from_nanos(past));
+        for now in [0, 1, 999, 1_000, 77_777, LIFE].map(at) {
             for delay in [1, 499, 500, 501, 1_000, u64::from(u32::MAX)] {
                 let delay = Duration::from_nanos(delay);
-                let deadline = line.deadline(delay, now).unwrap();
-                assert_eq!(line.fast_tick_after(delay, now), Some(line.ceil(deadline)));
-                let nanos = reusing.reusing_plain_nanos(delay).unwrap();
-                assert_eq!(reusing.tick_after_reused(nanos, now), line.ceil(deadline));
-                let at = reusing.wheel_instant_after_reused(nanos, now);
-                assert_eq!(at, line.wheel_instant(deadline));
-                assert_eq!(reusing.tick_at_reused(at), line.ceil(deadline));
-                assert_eq!(deadline, line.read(now) + delay + lag);
+                let deadline = line.after(delay, now);
+                assert_eq!(line.tick_after(delay, now), Some(line.ceil(deadline)));
+                assert_eq!(line.read(deadline), line.read(now) + delay + lag);
             }
-            assert_eq!(line.fast_tick_after(Duration::ZERO, now), None);
-            assert_eq!(line.fast_tick_after(Duration::MAX, now), None);
+            assert_eq!(line.after(Duration::ZERO, now), now);
+            assert_eq!(line.tick_after(Duration::ZERO, now), None);
+            assert_eq!(line.tick_after(Duration::MAX, now), None);
         }
     }
 
     #[test]
     fn a_deadline_is_ahead_of_a_reading_beyond_its_lag_and_within_range() {
         let line = timeline(1_000_000);
-        let reusing = line.reusing_readings(100);
-        let now = WheelInstant { nanos: 5_000 };
-        let ahead = |line: Timeline, nanos: u64| {
-            line.is_ahead_of_reused(WheelInstant { nanos: now.nanos.wrapping_add(nanos) }, now)
-        };
-        assert!([101, line.longest].iter().all(|&nanos| ahead(reusing, nanos)));
-        let not = [0, 1, 100, line.longest + 1, u64::MAX, u64::MAX - 4_999];
-        assert!(!not.iter().any(|&nanos| ahead(reusing, nanos)));
-        assert!(![101, line.longest].iter().any(|&nanos| ahead(line, nanos)), "it reuses none");
-        assert_eq!(line.reusing_plain_nanos(Duration::from_secs(1)), None);
-        assert_eq!(reusing.reusing_plain_nanos(Duration::from_secs(1)), Some(1_000_000_000));
+        let now = at(5_000);
+        let ahead = |nanos: u64, lag| line.is_ahead(at(now.nanos.wrapping_add(nanos)), now, lag);
+        for lag in [0, 100] {
+            assert!([lag + 1, line.reach].iter().all(|&nanos| ahead(nanos, lag)));
+            let not = [0, lag, line.reach + 1, u64::MAX, u64::MAX - 4_999];
+            assert!(!not.iter().any(|&nanos| ahead(nanos, lag)));
+        }
     }
 
     #[test]
-    fn a_reading_near_the_end_of_the_numbers_is_not_reused() {
-        let line = timeline(1_000);
-        let farthest = |nanos| line.farthest(WheelInstant { nanos });
-        assert!(farthest(LAST_REUSED - 1).is_some());
-        assert_eq!(farthest(LAST_REUSED), None);
-    }
-
-    #[test]
-    fn an_instant_before_the_start_is_the_first_tick() {
+    fn an_instant_outside_of_the_timeline_is_its_start_or_its_end() {
         let line = timeline(1_000);
         let before = line.instant(Tick(5)).checked_sub(Duration::from_secs(1)).unwrap();
-        assert_eq!(line.ceil(before), Tick(5));
-    }
-
-    #[test]
-    fn far_instants_do_not_overflow() {
-        let line = timeline(2);
+        assert_eq!(line.wheel_instant(before), at(0));
         let far = line.instant(Tick(5)) + Duration::from_secs(1 << 40);
-        assert!(line.ceil(far) > Tick(1 << 60));
-        assert_eq!(line.duration(3), Duration::from_nanos(6));
-        assert_eq!(line.duration(1 << 40), Duration::from_nanos(1 << 41));
-        let absurd = line.wheel_instant(far);
-        assert_eq!(line.fast_tick_after(Duration::from_secs(1), absurd), None);
-        assert_eq!(line.fast_tick_ahead(1, absurd), None);
-        assert_eq!(line.farthest(absurd), None);
+        assert_eq!(line.wheel_instant(far), at(END));
     }
 
+    /// Wherever the clock stands in the life of a wheel, no sum overflows, and no deadline is
+    /// clamped.
     #[test]
-    fn where_tick_0_lies_too_far_back_no_case_is_a_common_one() {
-        let (start, second) = (ManualClock::new().start(), Duration::from_secs(1));
-        let line = Timeline::new(start, Tick(1 << 60), 1_000_000, Duration::ZERO);
-        let now = line.wheel_instant(start);
-        assert_eq!((line.fast_tick_after(second, now), line.fast_tick_ahead(1, now)), (None, None));
-        assert_eq!(line.farthest(now), None);
-        assert_eq!(line.ceil(start + second), Tick((1 << 60) + 1_000));
+    fn the_longest_delay_fits_the_timeline() {
+        for tick in [1_000, 1_000_000, 3_600_000_000_000] {
+            let lag = Duration::from_secs(9);
+            let line = Timeline::new(ManualClock::new().start(), Tick(1 << 60), tick, lag);
+            for now in [0, NANOS, LIFE].map(at) {
+                let longest = line.longest_delay();
+                let deadline = line.after(longest, now);
+                let ahead = deadline.nanos - now.nanos;
+                assert!(ahead <= FARTHEST && deadline.nanos < END);
+                assert!(line.ceil(deadline).since(line.floor(now)) <= Tick::RANGE);
+                let whole = Duration::from_secs(longest.as_secs() - 1);
+                assert_eq!(line.tick_after(whole, now), Some(line.ceil(line.after(whole, now))));
+                assert!(line.after(Duration::MAX, now) > deadline);
+            }
+            assert!(line.ceil(at(END)) >= line.floor(at(END)));
+            assert_eq!(line.duration(3), Duration::from_nanos(3 * tick));
+        }
     }
 
     #[test]

@@ -346,8 +346,8 @@ impl<T: Send> Wheel<T> {
         let engine = &self.inner.engine;
         let (thread, timeline) = (engine.threads.current(), &engine.timeline);
         let now = self.inner.now(thread);
-        let tick = self.inner.tick_of(timeline.read(deadline), now);
-        match tick.or_else(|_| engine.tick_after(timeline.longest_delay(), now)) {
+        let farthest = timeline.after(timeline.longest_delay(), now);
+        match self.inner.tick_of(deadline.min(farthest), now) {
             Ok(tick) => {
                 let call = Call { thread, guard: &pin() };
                 engine.insert_slow(call, value, tick, Admission::Always)

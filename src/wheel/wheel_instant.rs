@@ -10,7 +10,7 @@
 /// It is made by [`Wheel::wheel_instant`](crate::Wheel::wheel_instant) and
 /// [`Wheel::wheel_instant_after`](crate::Wheel::wheel_instant_after). Later instants compare
 /// greater. It is only meaningful to the wheel that made it. The timeline starts when the wheel is
-/// built and ends 438 years later. Instants outside of this range are clamped to it.
+/// built and ends 292 years later. Instants outside of this range are clamped to it.
 ///
 /// # Examples
 ///

@@ -193,7 +193,7 @@ fn a_delay_beyond_the_range_is_slept_through_in_hops() {
         (MS, YEAR * 5, 2),
         (MS, YEAR * 10, 3),
         (Duration::from_micros(1), Duration::from_secs(10 * 86_400), 7),
-        (Duration::from_millis(250), YEAR * 130, 1),
+        (Duration::from_millis(250), YEAR * 130, 4),
     ];
     for (tick, delay, hops) in cases {
         let mut sandbox = Sandbox::of(Builder::new().resolution(tick));
@@ -206,13 +206,13 @@ fn a_delay_beyond_the_range_is_slept_through_in_hops() {
 }
 
 #[test]
-fn the_longest_delays_count_as_438_years() {
-    let longest = Duration::from_nanos((1 << 63) + (1 << 62) - 1);
+fn the_longest_delays_count_as_146_years() {
+    let longest = Duration::from_nanos(1 << 62);
     for delay in [Duration::MAX, Duration::MAX - MS, Duration::from_secs(u64::MAX / 10), longest] {
         let mut sandbox = Sandbox::new();
         let mut sleep = sandbox.timer.sleep(delay);
         assert_eq!(sandbox.since_start(sleep.deadline()), longest);
-        assert_eq!(sleep_through(&mut sandbox, &mut sleep), 101);
+        assert_eq!(sleep_through(&mut sandbox, &mut sleep), 34);
         assert!(sandbox.clock.elapsed() < longest + MS);
     }
 }

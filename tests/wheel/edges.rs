@@ -446,21 +446,47 @@ fn a_timer_pulled_forward_in_small_steps_files_few_references() {
     assert_eq!(bench.sweeper.sweep(drop).expired, 1);
 }
 
-/// If a delay exceeds the integers that count delays, the deadline is computed by instants instead.
+/// A wheel accepts timers for 2^62 nanoseconds. Those that it has accepted fire in time after that,
+/// and further ones are refused.
 #[test]
-fn after_three_centuries_delays_are_as_long_as_before() {
-    let mut bench = wheel_of(MILLI);
-    bench.clock.advance(HOUR * 24 * 366 * 300);
-    let _ = bench.sweeper.sweep(|_: tourbillon::Expired<u8>| {});
-    bench.wheel.insert(1, MILLI * 1000).unwrap();
-    let id = bench.wheel.insert(2, MILLI).unwrap();
-    assert_eq!(bench.wheel.reset(id, MILLI * 2000), Ok(true));
-    let mut fired = Vec::new();
-    for step in [0, 999, 1, 999, 1] {
-        bench.clock.advance(MILLI * step);
-        let _ = bench.sweeper.sweep(|timer| fired.push((step, timer.value)));
+fn a_wheel_accepts_timers_for_146_years() {
+    let life = Duration::from_nanos(1 << 62);
+    for tick in [MILLI, MILLI * 1000] {
+        let mut bench = wheel_of::<u32>(tick);
+        let advance = |bench: &mut Bench<u32>, time| {
+            bench.clock.advance(time);
+            let mut fired = Vec::new();
+            let _ = bench.sweeper.sweep(|timer| fired.push(timer.value));
+            fired.sort_unstable();
+            fired
+        };
+        let longest = bench.wheel.longest_delay();
+        for _ in 0..100 {
+            assert_eq!(advance(&mut bench, (life - tick * 9) / 100), []);
+        }
+        let at_the_end = [1, 2, 3].map(|value| {
+            bench.wheel.insert(value, if value == 1 { longest } else { tick * 20 * value }).unwrap()
+        });
+        assert!(bench.wheel.insert(9, longest + tick).is_err());
+        assert_eq!(advance(&mut bench, tick * 10), []);
+        for delay in [Duration::ZERO, tick, longest] {
+            let refused = bench.wheel.insert(9, delay).unwrap_err();
+            assert!(matches!(refused.reason, Refusal::BeyondRange(_)), "{delay:?}");
+            assert!(bench.wheel.pin().insert(9, delay).is_err());
+            assert!(bench.wheel.reset(at_the_end[1], delay).is_err());
+            assert!(bench.wheel.pin().reset(at_the_end[1], delay).is_err());
+            let deadline = bench.clock.now() + delay;
+            assert!(bench.wheel.insert_at(9, deadline).is_err());
+            assert!(bench.wheel.reset_at(at_the_end[1], deadline).is_err());
+            let deadline = bench.wheel.wheel_instant(deadline);
+            assert!(bench.wheel.insert_at_wheel_instant(9, deadline).is_err());
+        }
+        assert_eq!(advance(&mut bench, tick * 30 - Duration::from_nanos(1)), []);
+        assert_eq!(advance(&mut bench, tick + Duration::from_nanos(1)), [2]);
+        assert_eq!(bench.wheel.cancel(at_the_end[2]), Some(3));
+        assert_eq!(advance(&mut bench, longest - tick * 42), []);
+        assert_eq!(advance(&mut bench, tick * 2), [1]);
     }
-    assert_eq!(fired, [(1, 1), (1, 2)]);
 }
 
 /// A timer that is armed after a sweep by an instant far ahead of the clock is due at once, and is

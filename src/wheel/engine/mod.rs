@@ -44,12 +44,12 @@ use crate::wheel::progress::upkeep_flag::{UpkeepFlag, Usage};
 use crate::wheel::progress::wakeup::Wakeup;
 use crate::wheel::shard::Shard;
 use crate::wheel::thread_state::{ThreadState, ThreadStates};
-use crate::wheel::tick::{Tick, Timeline};
+use crate::wheel::tick::{FARTHEST, LIFE, Tick, Timeline};
 use crate::wheel::wheel_instant::WheelInstant;
 use crossbeam_utils::CachePadded;
 use once_cell::race::OnceBox;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Everything that the halves of a wheel share.
 #[derive(Debug)]
@@ -172,56 +172,32 @@ impl<T> Engine<T> {
         }
     }
 
-    /// Returns the tick of the deadline `delay` from now, as [`tick_of`](Self::tick_of) does.
-    pub(crate) fn tick_after(
-        &self,
-        delay: Duration,
-        now: WheelInstant,
-    ) -> Result<Tick, OutOfRange> {
-        match self.in_window(self.timeline.fast_tick_after(delay, now)) {
-            Some(tick) => Ok(tick),
-            None => self.tick_after_slow(delay, now),
-        }
-    }
-
-    /// Returns the tick if the packed words can hold it at the present tick of the sweep.
+    /// Returns the tick of the deadline `delay` from now in the usual case, in which there is a
+    /// delay, and the deadline is in range at any phase of the clock and fits the window.
     #[inline]
-    pub(crate) fn in_window(&self, tick: Option<Tick>) -> Option<Tick> {
-        tick.filter(|tick| tick.0.wrapping_sub(self.progress.swept().0) <= Tick::AHEAD)
+    pub(crate) fn usual_tick_after(&self, delay: Duration, now: WheelInstant) -> Option<Tick> {
+        let tick = self.timeline.tick_after(delay, now)?;
+        let in_window = tick.0.wrapping_sub(self.progress.swept().0) <= Tick::AHEAD;
+        (in_window && now.nanos <= LIFE).then_some(tick)
     }
 
-    /// Returns `true` if every deadline in range of `now` is [in the window](Self::in_window).
+    /// Returns `true` if every deadline in range of `now` fits the window, now and later.
     pub(crate) fn reaches_from(&self, now: WheelInstant) -> bool {
-        let farthest = self.timeline.farthest(now);
-        farthest.is_some_and(|tick| tick.since(self.progress.swept()) <= Tick::AHEAD)
-    }
-
-    /// The slow path of [`tick_after`](Self::tick_after), for any delay.
-    #[cold]
-    fn tick_after_slow(&self, delay: Duration, now: WheelInstant) -> Result<Tick, OutOfRange> {
-        let deadline = self.timeline.deadline(delay, now).ok_or(OutOfRange::TooFar)?;
-        self.tick_of(deadline, now)
-    }
-
-    /// Returns the tick of a deadline that lies `ahead` nanoseconds after `now`.
-    #[inline]
-    pub(crate) fn tick_ahead(
-        &self,
-        deadline: Instant,
-        ahead: u64,
-        now: WheelInstant,
-    ) -> Result<Tick, OutOfRange> {
-        match self.in_window(self.timeline.fast_tick_ahead(ahead, now)) {
-            Some(tick) => Ok(tick),
-            None => self.tick_of(deadline, now),
-        }
+        let farthest = self.timeline.floor(now).plus(Tick::RANGE + 1);
+        farthest.since(self.progress.swept()) <= Tick::AHEAD && now.nanos <= LIFE
     }
 
     /// Returns the first tick at or after a deadline. If the deadline has passed by `now`, returns
     /// a tick that the next sweep reaches.
-    #[cold]
-    pub(crate) fn tick_of(&self, deadline: Instant, now: WheelInstant) -> Result<Tick, OutOfRange> {
-        let (swept, now) = (self.progress.swept(), self.timeline.read(now));
+    pub(crate) fn tick_of(
+        &self,
+        deadline: WheelInstant,
+        now: WheelInstant,
+    ) -> Result<Tick, OutOfRange> {
+        if now.nanos > LIFE {
+            return Err(OutOfRange::TooFar);
+        }
+        let swept = self.progress.swept();
         let farthest = swept.plus(Tick::AHEAD);
         if deadline <= now {
             // If the last sweep is long ago, the window may end before this deadline. The timer is
@@ -229,7 +205,9 @@ impl<T> Engine<T> {
             return Ok(self.timeline.floor(deadline).max(swept.oldest()).min(farthest));
         }
         let tick = self.timeline.ceil(deadline);
-        if tick.since(self.timeline.floor(now)) > Tick::RANGE {
+        let is_too_far = deadline.nanos - now.nanos > FARTHEST
+            || tick.since(self.timeline.floor(now)) > Tick::RANGE;
+        if is_too_far {
             return Err(OutOfRange::TooFar);
         }
         // If the sweep is far ahead of the clock, the deadline lies far behind the sweep.

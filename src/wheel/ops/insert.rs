@@ -49,7 +49,7 @@ impl<T> Engine<T> {
         now: WheelInstant,
         guard: &Guard,
     ) -> Result<TimerId, T> {
-        let Some(deadline) = self.in_window(self.timeline.fast_tick_after(delay, now)) else {
+        let Some(deadline) = self.usual_tick_after(delay, now) else {
             return hand_back(value);
         };
         match self.threads.known() {
@@ -67,7 +67,7 @@ impl<T> Engine<T> {
         delay: Duration,
         now: WheelInstant,
     ) -> Result<TimerId, InsertError<T>> {
-        match self.tick_after(delay, now) {
+        match self.tick_of(self.timeline.after(delay, now), now) {
             Ok(deadline) => self.insert_slow(call, value, deadline, Admission::IfRoom),
             Err(why) => Err(self.refuse(value, why)),
         }

@@ -32,7 +32,7 @@ impl<T> Engine<T> {
         delay: Duration,
         now: WheelInstant,
     ) -> ResetOutcome {
-        match self.in_window(self.timeline.fast_tick_after(delay, now)) {
+        match self.usual_tick_after(delay, now) {
             Some(deadline) => self.reset(call, id, deadline),
             None => self.reset_after_slow(call, id, delay, now),
         }
@@ -48,7 +48,7 @@ impl<T> Engine<T> {
         delay: Duration,
         now: WheelInstant,
     ) -> ResetOutcome {
-        self.reset_at(call, id, self.tick_after(delay, now))
+        self.reset_at(call, id, self.tick_of(self.timeline.after(delay, now), now))
     }
 
     /// Moves the deadline of a timer to a tick, if it is in range.

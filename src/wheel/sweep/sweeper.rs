@@ -382,7 +382,7 @@ impl<T: Send> Sweeper<T> {
         let inner = Arc::clone(&self.inner);
         let engine = &inner.engine;
         engine.progress.wakeup().clear();
-        let present = engine.timeline.floor(now);
+        let present = engine.timeline.floor(engine.timeline.wheel_instant(now));
         if !self.is_under_way() {
             self.stage = Stage::Begun;
             self.end = present;
@@ -554,7 +554,10 @@ impl<T> Drop for Sweeper<T> {
         let engine = &self.inner.engine;
         let timers: Vec<_> = std::mem::take(&mut self.batch)
             .into_iter()
-            .map(|timer| (timer.id, engine.timeline.ceil(timer.deadline), timer.value))
+            .map(|timer| {
+                let deadline = engine.timeline.wheel_instant(timer.deadline);
+                (timer.id, engine.timeline.ceil(deadline), timer.value)
+            })
             .collect();
         // They have not been handed over after all, but their references were visited and
         // discarded.
