@@ -7,11 +7,11 @@ use crate::counter;
 use crate::error::BuildError;
 use crate::sync::Arc;
 use crate::wheel::cached_clock::{self, MAX_LAG, MAX_LAG_NANOS};
-use crate::wheel::deadline::Inner;
 use crate::wheel::engine::{Engine, Parts};
 use crate::wheel::hierarchy::geometry::Geometry;
 use crate::wheel::id::TimerId;
 use crate::wheel::progress::wakeup::{WakeFn, Wakeup};
+use crate::wheel::shared::Shared;
 use crate::wheel::sweep::Sweeper;
 use crate::wheel::tick::{Tick, Timeline};
 use crate::wheel::wheel::Wheel;
@@ -186,8 +186,8 @@ impl Builder {
             wakeup: Wakeup::new(self.waker),
         });
         let max_lag = if cached { MAX_LAG_NANOS } else { 0 };
-        let inner = Arc::new(Inner { engine, clock, max_lag });
-        Ok((Wheel { inner: Arc::clone(&inner) }, Sweeper::new(inner)))
+        let shared = Arc::new(Shared { engine, clock, max_lag });
+        Ok((Wheel { shared: Arc::clone(&shared) }, Sweeper::new(shared)))
     }
 
     fn checked_shards(&self) -> Result<usize, BuildError> {
@@ -236,7 +236,7 @@ impl<T: Send> Wheel<T> {
     /// ```
     #[must_use]
     pub fn capacity(&self) -> Option<u64> {
-        self.inner.engine.capacity()
+        self.shared.engine.capacity()
     }
 }
 

@@ -30,7 +30,7 @@
 //!
 //! # Life of an insert
 //!
-//! 1. [`Wheel::insert`] passes the delay to [`deadline`], which turns it into a tick by the
+//! 1. [`Wheel::insert`] passes the delay to [`shared`], which turns it into a tick by the
 //!    thread's cached clock reading, if that is valid.
 //! 2. [`ops::insert`] takes a free entry from the thread's magazine and writes the value into it.
 //! 3. If an old reference to that entry will be visited in time, one compare-and-swap arms the
@@ -103,7 +103,6 @@ mod builder;
 mod cached_clock;
 mod children;
 mod counters;
-mod deadline;
 mod engine;
 mod hierarchy;
 mod id;
@@ -118,6 +117,7 @@ pub mod probe;
 mod progress;
 mod series;
 mod shard;
+mod shared;
 mod slab;
 mod snapshot;
 mod sweep;

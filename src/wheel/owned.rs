@@ -115,7 +115,7 @@ impl<T: Send> OwnedTimer<T> {
 impl<T> Drop for OwnedTimer<T> {
     fn drop(&mut self) {
         if !self.released {
-            drop(self.wheel.inner.cancel(self.id));
+            drop(self.wheel.shared.cancel(self.id));
         }
     }
 }

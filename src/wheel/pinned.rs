@@ -3,11 +3,11 @@
 #![forbid(unsafe_code)]
 
 use crate::error::{BeyondRange, InsertError};
-use crate::wheel::deadline::Inner;
 use crate::wheel::engine::{Engine, OutOfRange};
 use crate::wheel::id::TimerId;
 use crate::wheel::memory::{Pin, pin};
 use crate::wheel::ops::Call;
+use crate::wheel::shared::Shared;
 use crate::wheel::tick::Tick;
 use crate::wheel::wheel::Wheel;
 use crate::wheel::wheel_instant::WheelInstant;
@@ -47,7 +47,7 @@ use std::time::{Duration, Instant};
 ///
 /// [`repin`]: Self::repin
 pub struct Pinned<'w, T> {
-    wheel: &'w Inner<T>,
+    wheel: &'w Shared<T>,
     guard: Pin,
     now: WheelInstant,
 }
@@ -69,13 +69,13 @@ impl<T: Send> Wheel<T> {
     /// ```
     #[must_use]
     pub fn pin(&self) -> Pinned<'_, T> {
-        Pinned::new(&self.inner)
+        Pinned::new(&self.shared)
     }
 }
 
 impl<'w, T: Send> Pinned<'w, T> {
     #[inline]
-    fn new(wheel: &'w Inner<T>) -> Self {
+    fn new(wheel: &'w Shared<T>) -> Self {
         Self { wheel, guard: pin(), now: wheel.now(wheel.engine.threads.current()) }
     }
 

@@ -25,13 +25,13 @@ pub const USES: u64 = (Generation::EXHAUSTED.0 - Generation::drawn().0) as u64 /
 
 /// Requests upkeep in the next sweep, as a caller would.
 pub fn want_upkeep<T>(wheel: &Wheel<T>) {
-    let engine = &wheel.inner.engine;
+    let engine = &wheel.shared.engine;
     engine.upkeep.check(engine.usage());
 }
 
 /// Counts `many` timers that were armed and fired.
 pub fn count_fired<T>(wheel: &Wheel<T>, many: u64) {
-    let engine = &wheel.inner.engine;
+    let engine = &wheel.shared.engine;
     let counters = &engine.threads.current().counters;
     counters.add(ThreadCount::Inserted, many);
     counters.add(ThreadCount::Filed, many);
@@ -40,7 +40,7 @@ pub fn count_fired<T>(wheel: &Wheel<T>, many: u64) {
 
 /// Returns the number of entries, vacant or not.
 pub fn entries<T>(wheel: &Wheel<T>) -> u64 {
-    wheel.inner.engine.entries()
+    wheel.shared.engine.entries()
 }
 
 /// Has the wheels that are built from now on make their slots and the states of their threads when
@@ -85,18 +85,18 @@ impl LazyNumber {
 /// Makes the wheel reuse its blocks of references from now on.
 #[cfg(not(crossbeam_loom))]
 pub fn recycle_blocks<T>(wheel: &Wheel<T>) {
-    wheel.inner.engine.shards.iter().for_each(|shard| shard.hierarchy.blocks().recycle());
+    wheel.shared.engine.shards.iter().for_each(|shard| shard.hierarchy.blocks().recycle());
 }
 
 /// Makes every further claim of a block fail, or succeed again.
 pub fn exhaust_blocks<T>(wheel: &Wheel<T>, exhausted: bool) {
-    wheel.inner.engine.shards.iter().for_each(|shard| shard.hierarchy.blocks().exhaust(exhausted));
+    wheel.shared.engine.shards.iter().for_each(|shard| shard.hierarchy.blocks().exhaust(exhausted));
 }
 
 /// Gives the calling thread an id of its own, and vacant entries in its magazines, until it
 /// [releases](release_thread_id) the id.
 pub fn acquire_thread_id<T>(wheel: &Wheel<T>) {
-    ThreadId::acquire_from(wheel.inner.engine.threads.thread_ids());
+    ThreadId::acquire_from(wheel.shared.engine.threads.thread_ids());
 }
 
 /// Returns `true` if the calling thread has an id of its own.
@@ -106,10 +106,10 @@ pub fn has_thread_id() -> bool {
 
 /// Releases the id of the calling thread, and orphans the content of its magazines.
 pub fn release_thread_id<T>(wheel: &Wheel<T>) {
-    ThreadId::release_to(wheel.inner.engine.threads.thread_ids());
+    ThreadId::release_to(wheel.shared.engine.threads.thread_ids());
 }
 
 /// Takes the state orphaned by exited threads, as the sweeper does before it trims.
 pub fn empty_idle<T>(wheel: &Wheel<T>) {
-    wheel.inner.engine.empty_idle(&pin());
+    wheel.shared.engine.empty_idle(&pin());
 }

@@ -195,6 +195,6 @@ impl<T: Send> Wheel<T> {
     /// ```
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::of(&self.inner.engine, self.inner.clock.now())
+        Snapshot::of(&self.shared.engine, self.shared.clock.now())
     }
 }

@@ -36,7 +36,7 @@ impl Bench {
 
     /// Takes away the vacant blocks as well, for good.
     fn exhaust_blocks(&self, exhausted: bool) {
-        let blocks = self.wheel.inner.engine.shard(0).hierarchy.blocks();
+        let blocks = self.wheel.shared.engine.shard(0).hierarchy.blocks();
         blocks.exhaust(exhausted);
         while exhausted && blocks.claim().is_some() {}
     }

@@ -6,13 +6,13 @@ use crate::clock::Clock;
 use crate::error::{BeyondRange, InsertError};
 use crate::sync::Arc;
 use crate::wheel::bits::to_index;
-use crate::wheel::deadline::Inner;
 #[cfg(any(feature = "future", modelled))]
 use crate::wheel::engine::Admission;
 use crate::wheel::id::TimerId;
 use crate::wheel::memory::pin;
 use crate::wheel::metrics::Metrics;
 use crate::wheel::ops::Call;
+use crate::wheel::shared::Shared;
 use crate::wheel::unfired::Unfired;
 use crate::wheel::wheel_instant::WheelInstant;
 use std::fmt;
@@ -46,7 +46,7 @@ use std::time::{Duration, Instant};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Wheel<T> {
-    pub(in crate::wheel) inner: Arc<Inner<T>>,
+    pub(in crate::wheel) shared: Arc<Shared<T>>,
 }
 
 impl<T: Send> Wheel<T> {
@@ -77,7 +77,7 @@ impl<T: Send> Wheel<T> {
     /// ```
     #[inline]
     pub fn insert(&self, value: T, delay: Duration) -> Result<TimerId, InsertError<T>> {
-        match self.inner.try_insert(value, delay) {
+        match self.shared.try_insert(value, delay) {
             Ok(id) => Ok(id),
             Err(value) => self.insert_slow(value, delay),
         }
@@ -135,7 +135,7 @@ impl<T: Send> Wheel<T> {
     /// ```
     #[inline]
     pub fn cancel(&self, id: TimerId) -> Option<T> {
-        self.inner.cancel(id)
+        self.shared.cancel(id)
     }
 
     /// Cancels a timer, as [`cancel`](Self::cancel) does, and also returns its deadline. O(1),
@@ -159,7 +159,7 @@ impl<T: Send> Wheel<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn cancel_with_deadline(&self, id: TimerId) -> Option<Unfired<T>> {
-        let engine = &self.inner.engine;
+        let engine = &self.shared.engine;
         let call = Call { thread: engine.threads.current(), guard: &pin() };
         let (value, tick) = engine.cancel_with_tick(call, id)?;
         Some(Unfired { value, id, deadline: engine.timeline.instant(tick) })
@@ -192,7 +192,7 @@ impl<T: Send> Wheel<T> {
     /// ```
     #[inline]
     pub fn reset(&self, id: TimerId, delay: Duration) -> Result<bool, BeyondRange> {
-        self.inner.engine.result_of(self.inner.reset_after(id, delay))
+        self.shared.engine.result_of(self.shared.reset_after(id, delay))
     }
 
     /// Moves the deadline of an armed timer to `deadline`, or to the next sweep if that instant has
@@ -232,7 +232,7 @@ impl<T: Send> Wheel<T> {
         value: T,
         deadline: WheelInstant,
     ) -> Result<TimerId, InsertError<T>> {
-        match self.inner.try_insert_at(value, deadline) {
+        match self.shared.try_insert_at(value, deadline) {
             Ok(id) => Ok(id),
             Err(value) => self.insert_at(value, self.instant(deadline)),
         }
@@ -250,7 +250,7 @@ impl<T: Send> Wheel<T> {
         id: TimerId,
         deadline: WheelInstant,
     ) -> Result<bool, BeyondRange> {
-        self.inner.engine.result_of(self.inner.reset_at(id, deadline))
+        self.shared.engine.result_of(self.shared.reset_at(id, deadline))
     }
 
     /// Converts an instant to the wheel's own timeline.
@@ -272,7 +272,7 @@ impl<T: Send> Wheel<T> {
     #[must_use]
     #[inline]
     pub fn wheel_instant(&self, at: Instant) -> WheelInstant {
-        self.inner.engine.timeline.wheel_instant(at)
+        self.shared.engine.timeline.wheel_instant(at)
     }
 
     /// Returns the deadline of a timer that is armed now with this delay. The clock's lag is
@@ -281,21 +281,21 @@ impl<T: Send> Wheel<T> {
     #[must_use]
     #[inline]
     pub fn wheel_instant_after(&self, delay: Duration) -> WheelInstant {
-        self.inner.wheel_instant_after(delay)
+        self.shared.wheel_instant_after(delay)
     }
 
     /// Converts a [`WheelInstant`] to an [`Instant`].
     #[doc(hidden)]
     #[must_use]
     pub fn instant(&self, at: WheelInstant) -> Instant {
-        self.inner.engine.timeline.read(at)
+        self.shared.engine.timeline.read(at)
     }
 
     /// Returns the deadline of an armed timer, as the wheel has rounded it.
     #[cfg(any(feature = "future", modelled))]
     #[inline]
     pub(crate) fn wheel_instant_of(&self, id: TimerId) -> Option<WheelInstant> {
-        let engine = &self.inner.engine;
+        let engine = &self.shared.engine;
         engine.deadline(id, &pin()).map(|tick| engine.timeline.wheel_instant_of(tick))
     }
 
@@ -304,7 +304,7 @@ impl<T: Send> Wheel<T> {
     #[cfg(any(feature = "future", modelled))]
     #[inline]
     pub(crate) fn is_definitely_pending(&self, deadline: WheelInstant) -> bool {
-        self.inner.engine.is_definitely_pending(deadline)
+        self.shared.engine.is_definitely_pending(deadline)
     }
 
     /// Returns the number of nanoseconds until `at`, as far as the clock was read, or `None` if it
@@ -312,7 +312,7 @@ impl<T: Send> Wheel<T> {
     #[cfg(any(feature = "future", modelled))]
     #[inline]
     pub(crate) fn ahead(&self, at: WheelInstant) -> Option<u64> {
-        self.inner.ahead(at)
+        self.shared.ahead(at)
     }
 
     /// Returns `true` if the wheel limits the number of armed timers.
@@ -332,7 +332,7 @@ impl<T: Send> Wheel<T> {
         deadline: WheelInstant,
         ahead: &mut u64,
     ) -> Result<TimerId, T> {
-        self.inner.try_insert_ahead(value, deadline, ahead)
+        self.shared.try_insert_ahead(value, deadline, ahead)
     }
 
     /// Arms a timer even if the wheel is at its capacity, and at the end of the range if its
@@ -343,11 +343,11 @@ impl<T: Send> Wheel<T> {
         value: T,
         deadline: WheelInstant,
     ) -> Result<TimerId, InsertError<T>> {
-        let engine = &self.inner.engine;
+        let engine = &self.shared.engine;
         let (thread, timeline) = (engine.threads.current(), &engine.timeline);
-        let now = self.inner.now(thread);
+        let now = self.shared.now(thread);
         let farthest = timeline.after(timeline.longest_delay(), now);
-        match self.inner.tick_of(deadline.min(farthest), now) {
+        match self.shared.tick_of(deadline.min(farthest), now) {
             Ok(tick) => {
                 let call = Call { thread, guard: &pin() };
                 engine.insert_slow(call, value, tick, Admission::Always)
@@ -361,7 +361,7 @@ impl<T: Send> Wheel<T> {
     #[must_use]
     #[inline]
     pub fn has_passed(&self, at: WheelInstant) -> bool {
-        self.inner.ahead(at).is_none()
+        self.shared.ahead(at).is_none()
     }
 
     /// Returns the deadline of an armed timer, rounded up to the wheel's resolution. O(1),
@@ -384,8 +384,8 @@ impl<T: Send> Wheel<T> {
     /// ```
     #[must_use]
     pub fn deadline(&self, id: TimerId) -> Option<Instant> {
-        let tick = self.inner.engine.deadline(id, &pin())?;
-        Some(self.inner.engine.timeline.instant(tick))
+        let tick = self.shared.engine.deadline(id, &pin())?;
+        Some(self.shared.engine.timeline.instant(tick))
     }
 
     /// Returns `true` if the timer is armed. O(1), lock-free.
@@ -404,7 +404,7 @@ impl<T: Send> Wheel<T> {
     #[must_use]
     #[inline]
     pub fn contains(&self, id: TimerId) -> bool {
-        self.inner.engine.contains(id, &pin())
+        self.shared.engine.contains(id, &pin())
     }
 
     /// Returns the clock from which the wheel reads the time.
@@ -423,7 +423,7 @@ impl<T: Send> Wheel<T> {
     /// ```
     #[must_use]
     pub fn clock(&self) -> &dyn Clock {
-        &*self.inner.clock
+        &*self.shared.clock
     }
 
     /// Returns the length of a tick. Deadlines are rounded up to it.
@@ -439,7 +439,7 @@ impl<T: Send> Wheel<T> {
     /// ```
     #[must_use]
     pub fn resolution(&self) -> Duration {
-        self.inner.engine.timeline.duration(1)
+        self.shared.engine.timeline.duration(1)
     }
 
     /// Returns the longest delay that the wheel accepts at any time.
@@ -455,7 +455,7 @@ impl<T: Send> Wheel<T> {
     /// ```
     #[must_use]
     pub fn longest_delay(&self) -> Duration {
-        self.inner.engine.timeline.longest_delay()
+        self.shared.engine.timeline.longest_delay()
     }
 
     /// Returns the number of armed timers. It is exact if no operation is in progress, and
@@ -476,7 +476,7 @@ impl<T: Send> Wheel<T> {
     /// ```
     #[must_use]
     pub fn len(&self) -> usize {
-        to_index(self.inner.engine.armed())
+        to_index(self.shared.engine.armed())
     }
 
     /// Returns `true` if no timer is armed. See [`len`](Self::len).
@@ -497,7 +497,7 @@ impl<T: Send> Wheel<T> {
 impl<T> Wheel<T> {
     /// Returns the number of shards.
     pub(crate) fn shards(&self) -> usize {
-        self.inner.engine.shards.len()
+        self.shared.engine.shards.len()
     }
 
     /// Refuses every insert from now on. Armed timers stay armed. Idempotent.
@@ -515,7 +515,7 @@ impl<T> Wheel<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn close(&self) {
-        self.inner.engine.close();
+        self.shared.engine.close();
     }
 
     /// Returns `true` if the wheel refuses inserts.
@@ -530,7 +530,7 @@ impl<T> Wheel<T> {
     /// ```
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.inner.engine.is_closed()
+        self.shared.engine.is_closed()
     }
 
     /// Ends every armed timer and returns each of them once, in no particular order.
@@ -554,7 +554,7 @@ impl<T> Wheel<T> {
     /// ```
     pub fn drain(&self) -> Vec<Unfired<T>> {
         let mut drained = Vec::new();
-        let engine = &self.inner.engine;
+        let engine = &self.shared.engine;
         engine.drain(
             Call { thread: engine.threads.current(), guard: &pin() },
             |id, tick, value| {
@@ -582,18 +582,18 @@ impl<T> Wheel<T> {
     /// ```
     #[must_use]
     pub fn metrics(&self) -> Metrics {
-        Metrics::of(&self.inner.engine)
+        Metrics::of(&self.shared.engine)
     }
 }
 
 impl<T> Clone for Wheel<T> {
     fn clone(&self) -> Self {
-        Self { inner: Arc::clone(&self.inner) }
+        Self { shared: Arc::clone(&self.shared) }
     }
 }
 
 impl<T> fmt::Debug for Wheel<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Wheel").field("armed", &self.inner.engine.armed()).finish_non_exhaustive()
+        f.debug_struct("Wheel").field("armed", &self.shared.engine.armed()).finish_non_exhaustive()
     }
 }

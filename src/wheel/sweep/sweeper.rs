@@ -28,13 +28,13 @@ use crate::clock::Clock;
 use crate::panics::quietly;
 use crate::sync::Arc;
 use crate::wheel::counters::SweepCount;
-use crate::wheel::deadline::Inner;
 use crate::wheel::engine::Engine;
 use crate::wheel::hierarchy::Source;
 use crate::wheel::memory::pin;
 use crate::wheel::metrics::Lateness;
 use crate::wheel::ops::visit::{Gathered, Requeued, SlotExpiry, VisitOutcome};
 use crate::wheel::shard::Filed;
+use crate::wheel::shared::Shared;
 use crate::wheel::slab::Released;
 use crate::wheel::sweep::agenda::Agenda;
 use crate::wheel::sweep::report::{Expired, SweepReport};
@@ -81,7 +81,7 @@ use std::time::{Duration, Instant};
 /// ```
 #[must_use = "dropping it closes the wheel"]
 pub struct Sweeper<T> {
-    inner: Arc<Inner<T>>,
+    shared: Arc<Shared<T>>,
     stage: Stage,
     /// The tick at which the sweep ends.
     end: Tick,
@@ -134,14 +134,14 @@ const BATCH: usize = 256;
 const BUDGET: usize = if cfg!(modelled) { 2 } else { 1 << 9 };
 
 impl<T: Send> Sweeper<T> {
-    pub(crate) fn new(inner: Arc<Inner<T>>) -> Self {
-        let swept = inner.engine.progress.swept();
-        let start = inner.engine.timeline.instant(swept);
+    pub(crate) fn new(shared: Arc<Shared<T>>) -> Self {
+        let swept = shared.engine.progress.swept();
+        let start = shared.engine.timeline.instant(swept);
         Self {
-            upkeep: Upkeep::new(inner.engine.shards.len()),
+            upkeep: Upkeep::new(shared.engine.shards.len()),
             pending: Pending::new(),
-            agenda: Agenda::new(inner.engine.shards.len()),
-            inner,
+            agenda: Agenda::new(shared.engine.shards.len()),
+            shared,
             stage: Stage::Ended,
             end: Tick(0),
             overdue_taken: swept,
@@ -162,7 +162,7 @@ impl<T: Send> Sweeper<T> {
     /// ```
     #[must_use]
     pub fn wheel(&self) -> Wheel<T> {
-        Wheel { inner: Arc::clone(&self.inner) }
+        Wheel { shared: Arc::clone(&self.shared) }
     }
 
     /// Hands over every timer that is due by the clock's present time, in order of deadline. Timers
@@ -194,7 +194,7 @@ impl<T: Send> Sweeper<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn sweep(&mut self, on_expired: impl FnMut(Expired<T>)) -> SweepReport {
-        self.sweep_at(self.inner.clock.now(), on_expired)
+        self.sweep_at(self.shared.clock.now(), on_expired)
     }
 
     /// Sweeps, as [`sweep`](Self::sweep) does, up to the given time. A time before that of an
@@ -242,7 +242,7 @@ impl<T: Send> Sweeper<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn sweep_some(&mut self, limit: usize, on_expired: impl FnMut(Expired<T>)) -> SweepReport {
-        self.run(self.inner.clock.now(), limit, on_expired)
+        self.run(self.shared.clock.now(), limit, on_expired)
     }
 
     /// Returns the time at which the next sweep is needed, or `None` if nothing is pending. It is
@@ -274,7 +274,7 @@ impl<T: Send> Sweeper<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn next_deadline(&mut self) -> Option<Instant> {
-        let engine = &self.inner.engine;
+        let engine = &self.shared.engine;
         let swept = engine.progress.swept();
         // Until a report is accepted, each further reference of the shard costs its filer a fence.
         self.agenda.scan_reported(engine, swept);
@@ -288,14 +288,14 @@ impl<T: Send> Sweeper<T> {
         let mut next = self.agenda.next();
         loop {
             // Steps 1 to 3 of the wake-up protocol.
-            self.inner.engine.progress.wakeup().set(next);
+            self.shared.engine.progress.wakeup().set(next);
             let again = self.next_expiry();
             if again >= next {
                 break;
             }
             next = again;
         }
-        let engine = &self.inner.engine;
+        let engine = &self.shared.engine;
         if self.upkeep.begin_before_rest(engine, next.since(swept)) {
             return Some(engine.timeline.instant(swept));
         }
@@ -313,13 +313,13 @@ impl<T: Send> Sweeper<T> {
     /// ```
     #[must_use]
     pub fn clock(&self) -> &dyn Clock {
-        &*self.inner.clock
+        &*self.shared.clock
     }
 
     /// The longest time for which the owner of the sweeper may rest, even if no timer is armed. See
     /// [`Tick::MAX_REST`].
     pub(crate) fn longest_rest(&self) -> Duration {
-        self.inner.engine.timeline.duration(Tick::MAX_REST)
+        self.shared.engine.timeline.duration(Tick::MAX_REST)
     }
 
     fn run(
@@ -328,8 +328,8 @@ impl<T: Send> Sweeper<T> {
         limit: usize,
         mut on_expired: impl FnMut(Expired<T>),
     ) -> SweepReport {
-        let inner = Arc::clone(&self.inner);
-        let mut handed_over = HandedOver { engine: &inner.engine, now, last: None };
+        let shared = Arc::clone(&self.shared);
+        let mut handed_over = HandedOver { engine: &shared.engine, now, last: None };
         let bounded = limit < usize::MAX;
         self.budget = if bounded { BUDGET.max(limit) } else { usize::MAX };
         let slice = if bounded { BUDGET / 2 } else { upkeep::SLICE };
@@ -360,7 +360,7 @@ impl<T: Send> Sweeper<T> {
     /// that sweep both began and ended in this call, so that everything that was due has been
     /// collected.
     pub(crate) fn collect(&mut self, limit: usize) -> (Vec<Expired<T>>, bool) {
-        let (now, began_before) = (self.inner.clock.now(), self.is_under_way());
+        let (now, began_before) = (self.shared.clock.now(), self.is_under_way());
         self.budget = upkeep::SLICE.max(limit);
         let finished = self.fill(now, limit, limit, upkeep::SLICE) && !began_before;
         if self.batch.is_empty() {
@@ -369,7 +369,7 @@ impl<T: Send> Sweeper<T> {
         // The batch is handed over in its own memory. The next one will be about as large.
         let next = VecDeque::with_capacity(self.batch.len());
         let timers = Vec::from(replace(&mut self.batch, next));
-        let mut handed_over = HandedOver { engine: &self.inner.engine, now, last: None };
+        let mut handed_over = HandedOver { engine: &self.shared.engine, now, last: None };
         for same in timers.chunk_by(|one, other| one.deadline == other.deadline) {
             handed_over.count(same[0].deadline, same.len() as u64);
         }
@@ -379,8 +379,8 @@ impl<T: Send> Sweeper<T> {
     /// Collects due timers until the batch has about `batch` of them, and never more than `limit`.
     /// Returns `true` if the sweep has ended. Upkeep gets its slice in either case.
     fn fill(&mut self, now: Instant, batch: usize, limit: usize, slice: usize) -> bool {
-        let inner = Arc::clone(&self.inner);
-        let engine = &inner.engine;
+        let shared = Arc::clone(&self.shared);
+        let engine = &shared.engine;
         engine.progress.wakeup().clear();
         let present = engine.timeline.floor(engine.timeline.wheel_instant(now));
         if !self.is_under_way() {
@@ -396,7 +396,7 @@ impl<T: Send> Sweeper<T> {
         if finished {
             self.pending.give_back();
         }
-        let took = self.inner.clock.now().saturating_duration_since(now);
+        let took = self.shared.clock.now().saturating_duration_since(now);
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         engine.progress.counters().add_sweep(nanos);
         self.upkeep.begin(engine);
@@ -539,7 +539,7 @@ impl<T: Send> Sweeper<T> {
 
     /// Returns the tick of the next sweep, or [`Tick::NEVER`] if nothing is pending.
     fn next_expiry(&mut self) -> Tick {
-        let engine = &self.inner.engine;
+        let engine = &self.shared.engine;
         let swept = engine.progress.swept();
         self.agenda.scan_reported(engine, swept);
         if self.agenda.has_overdue() || self.pending.has_news(engine) {
@@ -551,7 +551,7 @@ impl<T: Send> Sweeper<T> {
 
 impl<T> Drop for Sweeper<T> {
     fn drop(&mut self) {
-        let engine = &self.inner.engine;
+        let engine = &self.shared.engine;
         let timers: Vec<_> = std::mem::take(&mut self.batch)
             .into_iter()
             .map(|timer| {

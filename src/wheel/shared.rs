@@ -1,4 +1,4 @@
-//! [`Inner`]: the state that a wheel's handles and its sweeper share. It consists of the engine and
+//! [`Shared`]: the state that a wheel's handles and its sweeper share. It consists of the engine and
 //! of the clock that converts instants into ticks.
 
 #![forbid(unsafe_code)]
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// The state shared by the two halves of a wheel.
 #[derive(Debug)]
-pub(crate) struct Inner<T> {
+pub(crate) struct Shared<T> {
     pub(crate) engine: Engine<T>,
     pub(crate) clock: Box<dyn Clock>,
     /// The most by which a thread's cached reading may lag the clock, in nanoseconds. Zero if
@@ -24,7 +24,7 @@ pub(crate) struct Inner<T> {
     pub(crate) max_lag: u64,
 }
 
-impl<T> Inner<T> {
+impl<T> Shared<T> {
     /// Returns the present time, or this thread's cached reading of it.
     #[inline]
     pub(crate) fn now(&self, thread: &ThreadState) -> WheelInstant {
