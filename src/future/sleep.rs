@@ -361,23 +361,11 @@ impl Sleep {
     fn arm(&mut self, task: &Waker) -> Poll<()> {
         // Cloned first, because what is known before a call has to be saved for the time after it.
         let (wake, waker) = SleepWaker::of(task);
-        let mut ahead = 0;
-        match self.timer.wheel().try_insert_ahead(wake, self.deadline, &mut ahead) {
-            Ok(id) => self.set_armed(id, waker, slack_on(self.wheel(), ahead)),
-            Err(wake) => self.arm_by_the_clock((wake, waker), task),
-        }
-    }
-
-    /// Arms the sleep if the cached clock reading does not show that the deadline is still to come
-    /// and within range, or if the insert has no entry at hand.
-    #[inline(never)]
-    fn arm_by_the_clock(&mut self, clone: (SleepWaker, WakerIdentity), task: &Waker) -> Poll<()> {
-        let (wake, waker) = clone;
         let Some(ahead) = self.wheel().ahead(self.deadline) else {
             wake.forget();
             return self.elapse();
         };
-        let armed = insert(self.wheel(), wake, self.deadline);
+        let armed = or_hop(self.wheel(), self.wheel().insert_ahead(wake, self.deadline, ahead));
         self.finish_arming(armed, (waker, ahead), task)
     }
 
@@ -389,7 +377,7 @@ impl Sleep {
     }
 
     /// Sets the state to the outcome of an insert.
-    #[inline(never)]
+    #[inline]
     fn finish_arming(
         &mut self,
         armed: Result<TimerId, InsertError<SleepWaker>>,
@@ -523,7 +511,8 @@ impl Sleep {
         if let Some(taken) = self.wheel().cancel_with_deadline(id) {
             // A waker that is refused wakes its task when it is dropped, and the poll that follows
             // returns the refusal.
-            if let Ok(id) = insert(self.wheel(), taken.value, self.deadline) {
+            let armed = self.wheel().insert_at_wheel_instant(taken.value, self.deadline);
+            if let Ok(id) = or_hop(self.wheel(), armed) {
                 self.state = SleepState::Armed(ArmedSleep::new(id, waker, self.deadline, slack));
             }
         }
@@ -543,14 +532,14 @@ fn covers(wheel: &Wheel<SleepWaker>, id: TimerId, deadline: WheelInstant) -> Opt
     wheel.wheel_instant_of(id).map(|at| at >= deadline)
 }
 
-/// Inserts a waker, at the end of the wheel's range if the deadline is beyond.
+/// Inserts a waker that was refused because its deadline is beyond the wheel's range, at the end of
+/// the range.
 #[inline]
-fn insert(
+fn or_hop(
     wheel: &Wheel<SleepWaker>,
-    wake: SleepWaker,
-    deadline: WheelInstant,
+    armed: Result<TimerId, InsertError<SleepWaker>>,
 ) -> Result<TimerId, InsertError<SleepWaker>> {
-    match wheel.insert_at_wheel_instant(wake, deadline) {
+    match armed {
         Err(InsertError { reason: Refusal::BeyondRange(_), value }) => {
             wheel.insert(value, wheel.longest_delay())
         }

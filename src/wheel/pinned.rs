@@ -3,12 +3,10 @@
 #![forbid(unsafe_code)]
 
 use crate::error::{BeyondRange, InsertError};
-use crate::wheel::engine::{Engine, OutOfRange};
+use crate::wheel::engine::Engine;
 use crate::wheel::id::TimerId;
 use crate::wheel::memory::{Pin, pin};
-use crate::wheel::ops::Call;
-use crate::wheel::shared::Shared;
-use crate::wheel::tick::Tick;
+use crate::wheel::shared::{AheadOf, Shared};
 use crate::wheel::wheel::Wheel;
 use crate::wheel::wheel_instant::WheelInstant;
 use std::fmt;
@@ -124,10 +122,7 @@ impl<'w, T: Send> Pinned<'w, T> {
     /// Fails like [`Wheel::insert`](crate::Wheel::insert).
     #[inline]
     pub fn insert(&self, value: T, delay: Duration) -> Result<TimerId, InsertError<T>> {
-        match self.engine().try_insert_after(value, delay, self.now, &self.guard) {
-            Ok(id) => Ok(id),
-            Err(value) => self.engine().insert_after_slow(self.call(), value, delay, self.now),
-        }
+        self.wheel.insert(value, self.after(delay))
     }
 
     /// Arms a timer. See [`Wheel::insert_at`](crate::Wheel::insert_at).
@@ -137,13 +132,13 @@ impl<'w, T: Send> Pinned<'w, T> {
     /// Fails like [`Wheel::insert_at`](crate::Wheel::insert_at).
     #[inline]
     pub fn insert_at(&self, value: T, deadline: Instant) -> Result<TimerId, InsertError<T>> {
-        self.engine().insert_at(self.call(), value, self.tick_of(deadline))
+        self.wheel.insert(value, self.engine().timeline.wheel_instant(deadline))
     }
 
     /// Cancels a timer. See [`Wheel::cancel`](crate::Wheel::cancel).
     #[inline]
     pub fn cancel(&self, id: TimerId) -> Option<T> {
-        self.engine().cancel(self.call(), id)
+        self.wheel.cancel(id)
     }
 
     /// Moves a deadline, as [`Wheel::reset`](crate::Wheel::reset) does, with `delay` counted from
@@ -154,7 +149,7 @@ impl<'w, T: Send> Pinned<'w, T> {
     /// Fails like [`Wheel::reset`](crate::Wheel::reset).
     #[inline]
     pub fn reset(&self, id: TimerId, delay: Duration) -> Result<bool, BeyondRange> {
-        self.engine().result_of(self.engine().reset_after(self.call(), id, delay, self.now))
+        self.wheel.reset(id, self.after(delay))
     }
 
     /// Moves a deadline. See [`Wheel::reset_at`](crate::Wheel::reset_at).
@@ -164,7 +159,8 @@ impl<'w, T: Send> Pinned<'w, T> {
     /// Fails like [`Wheel::reset_at`](crate::Wheel::reset_at).
     #[inline]
     pub fn reset_at(&self, id: TimerId, deadline: Instant) -> Result<bool, BeyondRange> {
-        self.engine().result_of(self.engine().reset_at(self.call(), id, self.tick_of(deadline)))
+        let deadline = self.engine().timeline.wheel_instant(deadline);
+        self.wheel.reset(id, deadline)
     }
 
     /// Starts to load the entry of `id` into the processor's cache, so that an operation on it
@@ -196,37 +192,31 @@ impl<'w, T: Send> Pinned<'w, T> {
     /// ```
     #[inline]
     pub fn prefetch(&self, id: TimerId) {
-        self.engine().prefetch(id, &self.guard);
+        self.engine().prefetch(id);
     }
 
     /// Returns the deadline of an armed timer. See [`Wheel::deadline`](crate::Wheel::deadline).
     #[must_use]
     pub fn deadline(&self, id: TimerId) -> Option<Instant> {
-        let tick = self.engine().deadline(id, &self.guard)?;
+        let tick = self.engine().deadline(id)?;
         Some(self.engine().timeline.instant(tick))
     }
 
     /// Returns `true` if the timer is armed. See [`Wheel::contains`](crate::Wheel::contains).
     #[must_use]
     pub fn contains(&self, id: TimerId) -> bool {
-        self.engine().contains(id, &self.guard)
+        self.engine().contains(id)
     }
 
+    /// Returns the deadline that lies `delay` after [`now`](Self::now).
     #[inline]
-    fn tick_of(&self, deadline: Instant) -> Result<Tick, OutOfRange> {
-        self.wheel.tick_of(self.engine().timeline.wheel_instant(deadline), self.now)
+    fn after(&self, delay: Duration) -> AheadOf {
+        AheadOf { now: self.now, at: self.engine().timeline.after(delay, self.now) }
     }
 
     #[inline]
     fn engine(&self) -> &'w Engine<T> {
         &self.wheel.engine
-    }
-
-    #[inline]
-    fn call(&self) -> Call<'_> {
-        // Looked up for each call, because a thread that exits releases its id and may still make
-        // calls.
-        Call { thread: self.engine().threads.current(), guard: &self.guard }
     }
 }
 

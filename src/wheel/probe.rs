@@ -111,5 +111,5 @@ pub fn release_thread_id<T>(wheel: &Wheel<T>) {
 
 /// Takes the state orphaned by exited threads, as the sweeper does before it trims.
 pub fn empty_idle<T>(wheel: &Wheel<T>) {
-    wheel.shared.engine.empty_idle(&pin());
+    wheel.shared.engine.empty_idle();
 }

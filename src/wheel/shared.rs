@@ -1,16 +1,16 @@
 //! [`Shared`]: the state that a wheel's handles and its sweeper share. It consists of the engine and
-//! of the clock that converts instants into ticks.
+//! of the clock. Here each operation begins: `x` tries the usual case of the engine, in which the
+//! deadline's tick is known at once, and `x_slow` does it in any case.
 
 #![forbid(unsafe_code)]
 
 use crate::clock::Clock;
-use crate::wheel::engine::{Engine, OutOfRange};
+use crate::error::{BeyondRange, InsertError};
+use crate::wheel::engine::{Admission, Engine, OutOfRange};
 use crate::wheel::id::TimerId;
-use crate::wheel::memory::pin;
-use crate::wheel::ops::reset::ResetOutcome;
-use crate::wheel::ops::{Call, hand_back};
+use crate::wheel::ops::reset::NotReset;
 use crate::wheel::thread_state::ThreadState;
-use crate::wheel::tick::Tick;
+use crate::wheel::tick::{LIFE, Tick};
 use crate::wheel::wheel_instant::WheelInstant;
 use std::time::Duration;
 
@@ -25,108 +25,53 @@ pub(crate) struct Shared<T> {
 }
 
 impl<T> Shared<T> {
-    /// Returns the present time, or this thread's cached reading of it.
-    #[inline]
-    pub(crate) fn now(&self, thread: &ThreadState) -> WheelInstant {
-        thread.clock.reading(|| self.read_clock(), |now| self.engine.reaches_from(now))
-    }
-
-    /// The fast path of an insert by delay. Arms a timer that is due `delay` from now, or returns
-    /// the value in all other cases.
+    /// Arms a timer.
     #[inline(never)]
-    pub(crate) fn try_insert(&self, value: T, delay: Duration) -> Result<TimerId, T> {
-        match self.usual_tick_after(delay) {
-            Some((thread, tick)) => self.engine.insert(Call { thread, guard: &pin() }, value, tick),
-            None => hand_back(value),
-        }
-    }
-
-    /// Moves the deadline of a timer to `delay` from now.
-    #[inline(never)]
-    pub(crate) fn reset_after(&self, id: TimerId, delay: Duration) -> ResetOutcome {
-        match self.usual_tick_after(delay) {
-            Some((thread, tick)) => {
-                self.engine.reset_exclusive(Call { thread, guard: &pin() }, id, tick)
-            }
-            None => self.reset_slow(id, delay),
-        }
-    }
-
-    /// Returns the tick of the deadline `delay` from the thread's cached reading, if that is valid,
-    /// with the state of the thread, which then has a thread id of its own. Every deadline that is
-    /// in range of the reading also fits the window.
-    #[inline]
-    fn usual_tick_after(&self, delay: Duration) -> Option<(&ThreadState, Tick)> {
-        let thread = self.engine.threads.known()?;
-        let now = thread.clock.last_reading()?;
-        Some((thread, self.engine.timeline.tick_after(delay, now)?))
-    }
-
-    #[inline(never)]
-    fn reset_slow(&self, id: TimerId, delay: Duration) -> ResetOutcome {
-        let thread = self.engine.threads.current();
-        let now = self.now(thread);
-        self.engine.reset_after(Call { thread, guard: &pin() }, id, delay, now)
-    }
-
-    /// The fast path of an insert at a [`WheelInstant`]. See [`try_insert`](Self::try_insert).
-    #[inline(never)]
-    pub(crate) fn try_insert_at(&self, value: T, deadline: WheelInstant) -> Result<TimerId, T> {
-        match self.resolve(deadline) {
-            Some((thread, _, tick)) => {
-                self.engine.insert(Call { thread, guard: &pin() }, value, tick)
-            }
-            None => hand_back(value),
-        }
-    }
-
-    /// The variant of [`try_insert_at`](Self::try_insert_at) that writes the number of nanoseconds
-    /// until the deadline to `ahead`. It is not a part of the result, because the insert ends in a
-    /// jump.
-    #[cfg(any(feature = "future", modelled))]
-    #[inline(never)]
-    pub(crate) fn try_insert_ahead(
+    pub(crate) fn insert(
         &self,
         value: T,
-        deadline: WheelInstant,
-        ahead: &mut u64,
-    ) -> Result<TimerId, T> {
-        match self.resolve(deadline) {
-            Some((thread, now, tick)) => {
-                *ahead = deadline.nanos - now.nanos;
-                self.engine.insert(Call { thread, guard: &pin() }, value, tick)
-            }
-            None => hand_back(value),
-        }
+        deadline: impl Deadline,
+    ) -> Result<TimerId, InsertError<T>> {
+        let tick = |thread: &ThreadState| deadline.try_tick(self, thread);
+        self.engine.insert(value, tick, |value| self.insert_slow(value, deadline))
     }
 
-    /// Moves the deadline of a timer.
     #[inline(never)]
-    pub(crate) fn reset_at(&self, id: TimerId, deadline: WheelInstant) -> ResetOutcome {
-        match self.resolve(deadline) {
-            Some((thread, _, tick)) => {
-                self.engine.reset_exclusive(Call { thread, guard: &pin() }, id, tick)
-            }
-            None => self.reset_at_slow(id, deadline),
-        }
-    }
-
-    /// The slow path of [`reset_at`](Self::reset_at).
-    #[inline(never)]
-    fn reset_at_slow(&self, id: TimerId, deadline: WheelInstant) -> ResetOutcome {
+    fn insert_slow(&self, value: T, deadline: impl Deadline) -> Result<TimerId, InsertError<T>> {
         let thread = self.engine.threads.current();
-        let tick = self.tick_of(deadline, self.now(thread));
-        self.engine.reset_at(Call { thread, guard: &pin() }, id, tick)
+        self.engine.insert_slow(thread, value, deadline.tick(self, thread), Admission::IfRoom)
     }
 
-    /// Resolves a deadline if the thread's cached reading shows that it is in the future and
-    /// definitely in range.
+    /// Moves the deadline of a timer. Returns `false` if the timer has ended or never existed.
     #[inline]
-    fn resolve(&self, deadline: WheelInstant) -> Option<(&ThreadState, WheelInstant, Tick)> {
-        let (thread, timeline) = (self.engine.threads.known()?, &self.engine.timeline);
-        let now = thread.clock.last_reading()?;
-        let is_ahead = timeline.is_ahead(deadline, now, self.max_lag);
-        is_ahead.then(|| (thread, now, timeline.ceil(deadline)))
+    pub(crate) fn reset(&self, id: TimerId, deadline: impl Deadline) -> Result<bool, BeyondRange> {
+        match self.try_reset(id, deadline) {
+            Ok(()) => Ok(true),
+            Err(not_reset) => not_reset.result_on(&self.engine),
+        }
+    }
+
+    #[inline(never)]
+    fn try_reset(&self, id: TimerId, deadline: impl Deadline) -> Result<(), NotReset> {
+        let tick = |thread: &ThreadState| deadline.try_tick(self, thread);
+        self.engine.reset(id, tick, || self.reset_slow(id, deadline))
+    }
+
+    #[inline(never)]
+    fn reset_slow(&self, id: TimerId, deadline: impl Deadline) -> Result<(), NotReset> {
+        let thread = self.engine.threads.current();
+        self.engine.reset_slow(thread, id, deadline.tick(self, thread))
+    }
+
+    /// Cancels a timer and returns its value.
+    #[inline(never)]
+    pub(crate) fn cancel(&self, id: TimerId) -> Option<T> {
+        self.engine.cancel(id, || self.cancel_slow(id))
+    }
+
+    #[inline(never)]
+    fn cancel_slow(&self, id: TimerId) -> Option<T> {
+        self.engine.cancel_slow(self.engine.threads.current(), id).map(|(value, _)| value)
     }
 
     /// Returns the deadline of a timer that is armed now with this delay.
@@ -143,40 +88,80 @@ impl<T> Shared<T> {
         match ahead(self.now(self.engine.threads.current())) {
             // Within its maximum lag, a cached reading is inconclusive.
             Some(nanos) if nanos <= self.max_lag => ahead(self.read_clock()),
-            told => told,
+            conclusive => conclusive,
         }
     }
 
-    /// Cancels a timer and returns its value.
-    #[inline(never)]
-    pub(crate) fn cancel(&self, id: TimerId) -> Option<T> {
-        match self.engine.threads.known() {
-            Some(thread) => self.engine.cancel(Call { thread, guard: &pin() }, id),
-            None => self.cancel_at_first(id),
-        }
-    }
-
-    /// The slow path of [`cancel`](Self::cancel), for the first call of a thread.
-    #[cold]
-    #[inline(never)]
-    fn cancel_at_first(&self, id: TimerId) -> Option<T> {
-        self.engine.cancel(Call { thread: self.engine.threads.current(), guard: &pin() }, id)
+    /// Returns the present time, or this thread's cached reading of it.
+    #[inline]
+    pub(crate) fn now(&self, thread: &ThreadState) -> WheelInstant {
+        thread.clock.reading(|| self.read_clock(), |now| self.engine.reaches_from(now))
     }
 
     #[inline(never)]
-    fn read_clock(&self) -> WheelInstant {
+    pub(crate) fn read_clock(&self) -> WheelInstant {
         self.engine.timeline.wheel_instant(self.clock.now())
     }
+}
 
-    /// Returns the tick of a deadline, by a reading that shows whether it has passed. A cached
-    /// reading does not if the deadline is at most [`max_lag`](Self::max_lag) after it.
+/// A deadline as a caller names it: a delay from now, or a point in time, which
+/// may be known to lie [ahead of a reading](AheadOf).
+pub(crate) trait Deadline: Copy {
+    /// Returns the tick of the deadline in the usual case, which each deadline names.
+    fn try_tick<T>(self, shared: &Shared<T>, thread: &ThreadState) -> Option<Tick>;
+
+    /// Returns the tick of the deadline in any case.
+    fn tick<T>(self, shared: &Shared<T>, thread: &ThreadState) -> Result<Tick, OutOfRange>;
+}
+
+/// A delay from now. In the usual case the thread's cached reading is valid, and there is a delay
+/// in its range. Every deadline in range of a cached reading fits the window.
+impl Deadline for Duration {
     #[inline]
-    pub(crate) fn tick_of(
-        &self,
-        deadline: WheelInstant,
-        now: WheelInstant,
-    ) -> Result<Tick, OutOfRange> {
-        let is_conclusive = deadline.nanos.wrapping_sub(now.nanos) > self.max_lag;
-        self.engine.tick_of(deadline, if is_conclusive { now } else { self.read_clock() })
+    fn try_tick<T>(self, shared: &Shared<T>, thread: &ThreadState) -> Option<Tick> {
+        shared.engine.timeline.tick_after(self, thread.clock.last_reading()?)
+    }
+
+    fn tick<T>(self, shared: &Shared<T>, thread: &ThreadState) -> Result<Tick, OutOfRange> {
+        let now = shared.now(thread);
+        shared.engine.tick_of(shared.engine.timeline.after(self, now), now)
+    }
+}
+
+/// A point in time. In the usual case the thread's cached reading is valid, and shows that the
+/// deadline has not passed and is in range.
+impl Deadline for WheelInstant {
+    #[inline]
+    fn try_tick<T>(self, shared: &Shared<T>, thread: &ThreadState) -> Option<Tick> {
+        let (timeline, now) = (&shared.engine.timeline, thread.clock.last_reading()?);
+        timeline.is_ahead(self, now, shared.max_lag).then(|| timeline.ceil(self))
+    }
+
+    fn tick<T>(self, shared: &Shared<T>, thread: &ThreadState) -> Result<Tick, OutOfRange> {
+        let now = shared.now(thread);
+        // Within its maximum lag, a cached reading does not show whether the deadline has passed.
+        let is_conclusive = self.nanos.wrapping_sub(now.nanos) > shared.max_lag;
+        shared.engine.tick_of(self, if is_conclusive { now } else { shared.read_clock() })
+    }
+}
+
+/// A point in time that lies ahead of a clock reading of the caller. In the usual case it is in
+/// range of that reading, and fits the window.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AheadOf {
+    pub(crate) now: WheelInstant,
+    pub(crate) at: WheelInstant,
+}
+
+impl Deadline for AheadOf {
+    #[inline]
+    fn try_tick<T>(self, shared: &Shared<T>, _: &ThreadState) -> Option<Tick> {
+        let timeline = &shared.engine.timeline;
+        let is_ahead = timeline.is_ahead(self.at, self.now, 0) && self.now.nanos <= LIFE;
+        is_ahead.then(|| shared.engine.in_window(timeline.ceil(self.at))).flatten()
+    }
+
+    fn tick<T>(self, shared: &Shared<T>, thread: &ThreadState) -> Result<Tick, OutOfRange> {
+        self.at.tick(shared, thread)
     }
 }

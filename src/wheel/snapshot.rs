@@ -118,7 +118,7 @@ impl Snapshot {
         let timeline = &engine.timeline;
         let now = timeline.floor(timeline.wheel_instant(taken));
         let (mut counts, mut first) = (Vec::<u64>::new(), None::<Tick>);
-        engine.for_each_armed(&pin(), |deadline| {
+        engine.for_each_armed(|deadline| {
             let bucket = deadline.since(now).max(1).next_power_of_two().ilog2() as usize;
             if counts.len() <= bucket {
                 counts.resize(bucket + 1, 0);

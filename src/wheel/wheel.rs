@@ -9,10 +9,10 @@ use crate::wheel::bits::to_index;
 #[cfg(any(feature = "future", modelled))]
 use crate::wheel::engine::Admission;
 use crate::wheel::id::TimerId;
-use crate::wheel::memory::pin;
 use crate::wheel::metrics::Metrics;
-use crate::wheel::ops::Call;
 use crate::wheel::shared::Shared;
+#[cfg(any(feature = "future", modelled))]
+use crate::wheel::shared::{AheadOf, Deadline};
 use crate::wheel::unfired::Unfired;
 use crate::wheel::wheel_instant::WheelInstant;
 use std::fmt;
@@ -77,16 +77,7 @@ impl<T: Send> Wheel<T> {
     /// ```
     #[inline]
     pub fn insert(&self, value: T, delay: Duration) -> Result<TimerId, InsertError<T>> {
-        match self.shared.try_insert(value, delay) {
-            Ok(id) => Ok(id),
-            Err(value) => self.insert_slow(value, delay),
-        }
-    }
-
-    /// The slow path of [`insert`](Self::insert), which reads the clock.
-    #[inline(never)]
-    fn insert_slow(&self, value: T, delay: Duration) -> Result<TimerId, InsertError<T>> {
-        self.pin().insert(value, delay)
+        self.shared.insert(value, delay)
     }
 
     /// Arms a timer that is due at `deadline`, or at the next sweep if that instant has passed.
@@ -111,7 +102,7 @@ impl<T: Send> Wheel<T> {
     /// ```
     #[inline]
     pub fn insert_at(&self, value: T, deadline: Instant) -> Result<TimerId, InsertError<T>> {
-        self.pin().insert_at(value, deadline)
+        self.shared.insert(value, self.wheel_instant(deadline))
     }
 
     /// Cancels a timer. Returns its value if and only if it has not fired and never will.
@@ -160,8 +151,8 @@ impl<T: Send> Wheel<T> {
     /// ```
     pub fn cancel_with_deadline(&self, id: TimerId) -> Option<Unfired<T>> {
         let engine = &self.shared.engine;
-        let call = Call { thread: engine.threads.current(), guard: &pin() };
-        let (value, tick) = engine.cancel_with_tick(call, id)?;
+        let (value, ended) = engine.cancel_slow(engine.threads.current(), id)?;
+        let tick = ended.deadline(engine.progress.swept());
         Some(Unfired { value, id, deadline: engine.timeline.instant(tick) })
     }
 
@@ -192,7 +183,7 @@ impl<T: Send> Wheel<T> {
     /// ```
     #[inline]
     pub fn reset(&self, id: TimerId, delay: Duration) -> Result<bool, BeyondRange> {
-        self.shared.engine.result_of(self.shared.reset_after(id, delay))
+        self.shared.reset(id, delay)
     }
 
     /// Moves the deadline of an armed timer to `deadline`, or to the next sweep if that instant has
@@ -217,7 +208,7 @@ impl<T: Send> Wheel<T> {
     /// ```
     #[inline]
     pub fn reset_at(&self, id: TimerId, deadline: Instant) -> Result<bool, BeyondRange> {
-        self.pin().reset_at(id, deadline)
+        self.reset_at_wheel_instant(id, self.wheel_instant(deadline))
     }
 
     /// Arms a timer, as [`insert_at`](Self::insert_at) does, at a [`WheelInstant`].
@@ -232,10 +223,7 @@ impl<T: Send> Wheel<T> {
         value: T,
         deadline: WheelInstant,
     ) -> Result<TimerId, InsertError<T>> {
-        match self.shared.try_insert_at(value, deadline) {
-            Ok(id) => Ok(id),
-            Err(value) => self.insert_at(value, self.instant(deadline)),
-        }
+        self.shared.insert(value, deadline)
     }
 
     /// Moves a deadline, as [`reset_at`](Self::reset_at) does, to a [`WheelInstant`].
@@ -250,7 +238,7 @@ impl<T: Send> Wheel<T> {
         id: TimerId,
         deadline: WheelInstant,
     ) -> Result<bool, BeyondRange> {
-        self.shared.engine.result_of(self.shared.reset_at(id, deadline))
+        self.shared.reset(id, deadline)
     }
 
     /// Converts an instant to the wheel's own timeline.
@@ -296,7 +284,7 @@ impl<T: Send> Wheel<T> {
     #[inline]
     pub(crate) fn wheel_instant_of(&self, id: TimerId) -> Option<WheelInstant> {
         let engine = &self.shared.engine;
-        engine.deadline(id, &pin()).map(|tick| engine.timeline.wheel_instant_of(tick))
+        engine.deadline(id).map(|tick| engine.timeline.wheel_instant_of(tick))
     }
 
     /// Returns `true` only if a timer armed for `deadline` or later, whose id its owner has not
@@ -321,18 +309,17 @@ impl<T: Send> Wheel<T> {
         self.capacity().is_some()
     }
 
-    /// The fast path of [`insert_at_wheel_instant`](Self::insert_at_wheel_instant), which writes
-    /// the number of nanoseconds until the deadline to `ahead`. Returns the value in all other
-    /// cases.
+    /// Arms a timer at a deadline that is so many nanoseconds [ahead](Self::ahead).
     #[cfg(any(feature = "future", modelled))]
     #[inline]
-    pub(crate) fn try_insert_ahead(
+    pub(crate) fn insert_ahead(
         &self,
         value: T,
-        deadline: WheelInstant,
-        ahead: &mut u64,
-    ) -> Result<TimerId, T> {
-        self.shared.try_insert_ahead(value, deadline, ahead)
+        at: WheelInstant,
+        ahead: u64,
+    ) -> Result<TimerId, InsertError<T>> {
+        let now = WheelInstant { nanos: at.nanos - ahead };
+        self.shared.insert(value, AheadOf { now, at })
     }
 
     /// Arms a timer even if the wheel is at its capacity, and at the end of the range if its
@@ -347,13 +334,8 @@ impl<T: Send> Wheel<T> {
         let (thread, timeline) = (engine.threads.current(), &engine.timeline);
         let now = self.shared.now(thread);
         let farthest = timeline.after(timeline.longest_delay(), now);
-        match self.shared.tick_of(deadline.min(farthest), now) {
-            Ok(tick) => {
-                let call = Call { thread, guard: &pin() };
-                engine.insert_slow(call, value, tick, Admission::Always)
-            }
-            Err(why) => Err(engine.refuse(value, why)),
-        }
+        let tick = deadline.min(farthest).tick(&self.shared, thread);
+        engine.insert_slow(thread, value, tick, Admission::Always)
     }
 
     /// Returns `true` if `at` has passed by the clock.
@@ -384,7 +366,7 @@ impl<T: Send> Wheel<T> {
     /// ```
     #[must_use]
     pub fn deadline(&self, id: TimerId) -> Option<Instant> {
-        let tick = self.shared.engine.deadline(id, &pin())?;
+        let tick = self.shared.engine.deadline(id)?;
         Some(self.shared.engine.timeline.instant(tick))
     }
 
@@ -404,7 +386,7 @@ impl<T: Send> Wheel<T> {
     #[must_use]
     #[inline]
     pub fn contains(&self, id: TimerId) -> bool {
-        self.shared.engine.contains(id, &pin())
+        self.shared.engine.contains(id)
     }
 
     /// Returns the clock from which the wheel reads the time.
@@ -555,12 +537,9 @@ impl<T> Wheel<T> {
     pub fn drain(&self) -> Vec<Unfired<T>> {
         let mut drained = Vec::new();
         let engine = &self.shared.engine;
-        engine.drain(
-            Call { thread: engine.threads.current(), guard: &pin() },
-            |id, tick, value| {
-                drained.push(Unfired { value, id, deadline: engine.timeline.instant(tick) });
-            },
-        );
+        engine.drain(engine.threads.current(), |id, tick, value| {
+            drained.push(Unfired { value, id, deadline: engine.timeline.instant(tick) });
+        });
         if engine.is_closed() {
             // Wakes a thread that sweeps until no timer is armed, which is the case now.
             engine.progress.wakeup().wake();

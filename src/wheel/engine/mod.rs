@@ -37,7 +37,7 @@ use crate::sync::{AtomicBool, AtomicU64, Mutex, Relaxed};
 use crate::wheel::counters::{SweepCount, ThreadCount};
 use crate::wheel::hierarchy::geometry::Geometry;
 use crate::wheel::id::TimerId;
-use crate::wheel::memory::{Guard, pin};
+use crate::wheel::memory::pin;
 use crate::wheel::progress::Progress;
 use crate::wheel::progress::swept::full_fence;
 use crate::wheel::progress::upkeep_flag::{UpkeepFlag, Usage};
@@ -49,7 +49,6 @@ use crate::wheel::wheel_instant::WheelInstant;
 use crossbeam_utils::CachePadded;
 use once_cell::race::OnceBox;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Everything that the halves of a wheel share.
 #[derive(Debug)]
@@ -172,13 +171,10 @@ impl<T> Engine<T> {
         }
     }
 
-    /// Returns the tick of the deadline `delay` from now in the usual case, in which there is a
-    /// delay, and the deadline is in range at any phase of the clock and fits the window.
+    /// Returns the tick if the packed words can hold it at the present tick of the sweep.
     #[inline]
-    pub(crate) fn usual_tick_after(&self, delay: Duration, now: WheelInstant) -> Option<Tick> {
-        let tick = self.timeline.tick_after(delay, now)?;
-        let in_window = tick.0.wrapping_sub(self.progress.swept().0) <= Tick::AHEAD;
-        (in_window && now.nanos <= LIFE).then_some(tick)
+    pub(crate) fn in_window(&self, tick: Tick) -> Option<Tick> {
+        (tick.0.wrapping_sub(self.progress.swept().0) <= Tick::AHEAD).then_some(tick)
     }
 
     /// Returns `true` if every deadline in range of `now` fits the window, now and later.
@@ -229,16 +225,16 @@ impl<T> Engine<T> {
 
     /// Prefetches the entry of a timer.
     #[inline]
-    pub(crate) fn prefetch(&self, id: TimerId, guard: &Guard) {
+    pub(crate) fn prefetch(&self, id: TimerId) {
         if let Some(shard) = self.shards.get(id.shard()) {
-            shard.prefetch(id.index(), guard);
+            shard.prefetch(id.index());
         }
     }
 
     /// Returns `true` if the timer is armed.
     #[inline]
-    pub(crate) fn contains(&self, id: TimerId, guard: &Guard) -> bool {
-        self.shards.get(id.shard()).is_some_and(|shard| shard.contains(id, guard))
+    pub(crate) fn contains(&self, id: TimerId) -> bool {
+        self.shards.get(id.shard()).is_some_and(|shard| shard.contains(id))
     }
 
     /// Returns `true` if a timer is still armed, without reading its entry. The timer was armed for
@@ -259,8 +255,8 @@ impl<T> Engine<T> {
     }
 
     /// Returns the deadline of an armed timer.
-    pub(crate) fn deadline(&self, id: TimerId, guard: &Guard) -> Option<Tick> {
-        self.shards.get(id.shard())?.deadline(id, &self.progress, guard)
+    pub(crate) fn deadline(&self, id: TimerId) -> Option<Tick> {
+        self.shards.get(id.shard())?.deadline(id, &self.progress)
     }
 
     /// Returns the number of armed timers.
@@ -347,9 +343,9 @@ impl<T> Engine<T> {
     }
 
     /// Calls `visit` with the deadline of each armed timer, as of the time when it is read.
-    pub(crate) fn for_each_armed(&self, guard: &Guard, mut visit: impl FnMut(Tick)) {
+    pub(crate) fn for_each_armed(&self, mut visit: impl FnMut(Tick)) {
         for shard in &self.shards {
-            shard.for_each_armed(&self.progress, guard, &mut visit);
+            shard.for_each_armed(&self.progress, &mut visit);
         }
     }
 
@@ -392,7 +388,7 @@ impl<T> Engine<T> {
         let wanted = !self.upkeep.is_wanted() && self.upkeep.check(self.usage());
         let (thread, surplus) = (self.threads.current(), self.upkeep.has_surplus());
         if wanted || surplus {
-            self.empty(thread, &pin());
+            self.empty(thread);
         }
         thread.keep(!surplus);
         if wanted {
@@ -401,14 +397,14 @@ impl<T> Engine<T> {
     }
 
     /// Gives back the vacant entries in the magazines of threads that have exited, and of this one.
-    pub(crate) fn empty_idle(&self, guard: &Guard) {
-        self.threads.for_each_idle(|thread| self.empty(thread, guard));
+    pub(crate) fn empty_idle(&self) {
+        self.threads.for_each_idle(|thread| self.empty(thread));
     }
 
     /// Gives back the vacant entries in magazines that only the calling thread may access.
-    fn empty(&self, thread: &ThreadState, guard: &Guard) {
+    fn empty(&self, thread: &ThreadState) {
         if let Some(shard) = self.shards.get(thread.home) {
-            shard.slab.empty(&thread.vacant, guard);
+            shard.slab.empty(&thread.vacant, &pin());
         }
     }
 

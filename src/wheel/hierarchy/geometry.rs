@@ -212,22 +212,21 @@ impl Levels {
     /// Returns the place of a timer with this deadline when the sweep has reached `swept`.
     #[inline]
     pub(crate) fn place(&self, deadline: Tick, swept: Tick) -> Place {
-        if deadline <= swept {
-            return Place::Overdue;
-        }
-        let near = self.iter().find_map(|level| level.reach(deadline, swept));
-        let (slot, at) = near.unwrap_or_else(|| {
-            let last = self.levels.last().unwrap_or(&WheelLevel::NONE);
-            last.slot_at(last.number(swept) + last.mask)
-        });
+        let Some(bits) = deadline.since(swept).checked_ilog2() else { return Place::Overdue };
+        let usual = self.by_distance[bits as usize].reach(deadline, swept);
+        let (slot, at) = usual.unwrap_or_else(|| self.slot_of(deadline, swept));
         Place::Slot { slot, at }
     }
 
-    /// The fast path of [`place`](Self::place). Returns the slot and its expiry.
-    #[inline]
-    pub(crate) fn fast_slot(&self, deadline: Tick, swept: Tick) -> Option<(SlotIndex, Tick)> {
-        let bits = deadline.0.checked_sub(swept.0)?.checked_ilog2()?;
-        self.by_distance[bits as usize].reach(deadline, swept)
+    /// Returns the slot of a deadline that the finest level for its distance does not reach at
+    /// this phase, and the expiry of the slot.
+    #[cold]
+    fn slot_of(&self, deadline: Tick, swept: Tick) -> (SlotIndex, Tick) {
+        let near = self.iter().find_map(|level| level.reach(deadline, swept));
+        near.unwrap_or_else(|| {
+            let last = self.levels.last().unwrap_or(&WheelLevel::NONE);
+            last.slot_at(last.number(swept) + last.mask)
+        })
     }
 }
 

@@ -30,7 +30,7 @@ use block::{Block, Blocks};
 use entry_ref::EntryRef;
 use geometry::{Levels, Place, SlotIndex, WheelLevel};
 use rows::Rows;
-use slot::{Chain, PushOutcome, SlotHead, Unwritten};
+use slot::{Chain, SlotHead, Unwritten};
 use std::alloc::{Layout, handle_alloc_error};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -82,28 +82,17 @@ impl Hierarchy {
         self.levels.place(deadline, swept)
     }
 
-    /// The fast path of [`file`](Self::file), which makes no block. If there is room, calls
-    /// `before_push` and then tries once to push the reference.
-    #[inline(always)]
-    #[allow(clippy::inline_always, reason = "a part of an operation")]
-    pub(crate) fn try_file(
-        &self,
-        reference: EntryRef,
-        slot: SlotIndex,
-        before_push: impl FnOnce(),
-    ) -> PushOutcome {
-        let Some(row) = self.rows.get(slot) else { return PushOutcome::Full };
-        let outcome = row.head(slot).try_push(reference, &self.blocks, before_push);
-        if outcome == PushOutcome::Pushed {
+    /// Files a reference, and then marks its slot as occupied, if the first block of the slot has
+    /// room and no other thread changes the slot.
+    #[inline]
+    pub(crate) fn try_file(&self, reference: EntryRef, place: Place) -> bool {
+        let Place::Slot { slot, .. } = place else { return false };
+        let Some(row) = self.rows.get(slot) else { return false };
+        let pushed = row.head(slot).try_push(reference, &self.blocks);
+        if pushed {
             row.mark(slot);
         }
-        outcome
-    }
-
-    /// The fast path of [`place`](Self::place). Returns the slot and its expiry.
-    #[inline]
-    pub(crate) fn fast_slot(&self, deadline: Tick, swept: Tick) -> Option<(SlotIndex, Tick)> {
-        self.levels.fast_slot(deadline, swept)
+        pushed
     }
 
     /// Files a reference, and then marks its slot as occupied. Returns `true` if it made a block

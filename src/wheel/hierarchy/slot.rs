@@ -121,25 +121,12 @@ impl SlotHead {
         references as u64
     }
 
-    /// The fast path of [`push`](Self::push), which makes no block. If the first block has room,
-    /// calls `before_push` and then tries once to push the reference.
+    /// Files a reference if the first block has room and no other thread changes the head.
     #[inline]
-    pub(crate) fn try_push(
-        &self,
-        reference: EntryRef,
-        blocks: &Blocks,
-        before_push: impl FnOnce(),
-    ) -> PushOutcome {
+    pub(crate) fn try_push(&self, reference: EntryRef, blocks: &Blocks) -> bool {
         // Relaxed: the head's block is not accessed before the exchange confirms the head.
         let head = Head(self.0.load(Relaxed));
-        if head.is_full() {
-            return PushOutcome::Full;
-        }
-        before_push();
-        match self.push_reference(head, reference, blocks) {
-            Ok(()) => PushOutcome::Pushed,
-            Err(_) => PushOutcome::Raced,
-        }
+        !head.is_full() && self.push_reference(head, reference, blocks).is_ok()
     }
 
     /// Files a reference. Returns `true` if it made a block for it. Returns `None`, without filing
@@ -202,19 +189,6 @@ impl SlotHead {
         let head = Head(self.0.swap(Head::EMPTY.0, AcqRel));
         Chain { block: head.block(), count: head.count() }
     }
-}
-
-/// The outcome of the fast path of a push.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub(crate) enum PushOutcome {
-    /// The reference is in the slot.
-    Pushed,
-    /// Another thread, or the sweeper, has changed the head. `before_push` was called.
-    Raced,
-    /// The slot is empty, its first block is full, or its row has not been made. `before_push` was
-    /// not called.
-    Full,
 }
 
 /// A taken chain of blocks, which is read block by block.

@@ -2,51 +2,51 @@
 //! and `next_visit` stay. The steps and their races are in [`protocol`](super::protocol).
 //!
 //! ```text
-//! cancel
-//! └── cancel_into_magazine   the thread's magazine has room for the entry
-//!     └── cancel_slow        any other case
+//! cancel                   the thread's magazines have room for the entry
+//! └── cancel_slow          any entry, which goes into the magazines or to the shard
 //! ```
 
-#![allow(clippy::inline_always, reason = "the common cases are to be one function each")]
+#![allow(clippy::inline_always, reason = "the common case is to be one function")]
 
-use super::Call;
 use crate::wheel::counters::ThreadCount;
 use crate::wheel::engine::Engine;
 use crate::wheel::id::TimerId;
-use crate::wheel::memory::Guard;
+use crate::wheel::memory::pin;
 use crate::wheel::prefetch::prefetch;
 use crate::wheel::shard::Shard;
 use crate::wheel::slab::entry::Entry;
 use crate::wheel::slab::state::EntryState;
-use crate::wheel::tick::Tick;
+use crate::wheel::thread_state::ThreadState;
 
 impl<T> Engine<T> {
-    /// Ends a timer and returns its value.
+    /// Ends a timer and returns its value in the usual case: the thread's magazines have room for
+    /// the entry, and no other thread changes it. Otherwise calls `slow`.
     #[inline(always)]
-    pub(crate) fn cancel(&self, call: Call<'_>, id: TimerId) -> Option<T> {
-        let Some((value, _)) = self.cancel_into_magazine(call, id) else {
-            return self.cancel_slow(call, id);
-        };
-        self.make_room(id.shard(), 1);
-        call.thread.counters.add_own(ThreadCount::Cancelled, 1);
-        Some(value)
+    pub(crate) fn cancel(&self, id: TimerId, slow: impl FnOnce() -> Option<T>) -> Option<T> {
+        if let Some(thread) = self.threads.known()
+            && let Some((value, _)) = self.cancel_into_magazines(thread, id)
+        {
+            thread.counters.add_own(ThreadCount::Cancelled, 1);
+            return Some(value);
+        }
+        slow()
     }
 
     /// Ends a timer and puts its entry into the thread's magazines. Returns the value and the last
     /// state. Returns `None`, without ending the timer, if the magazines have no room, if the timer
     /// has ended, or if another thread is changing it.
     #[inline(always)]
-    fn cancel_into_magazine(&self, call: Call<'_>, id: TimerId) -> Option<(T, EntryState)> {
-        if !call.thread.keeps(id.shard()) {
+    fn cancel_into_magazines(&self, thread: &ThreadState, id: TimerId) -> Option<(T, EntryState)> {
+        if !thread.keeps(id.shard()) {
             return None;
         }
-        let entry = self.shards.get(id.shard())?.slab.entry(id.index(), call.guard)?;
+        let guard = pin();
+        let entry = self.shards.get(id.shard())?.slab.entry(id.index(), &guard)?;
         if size_of::<Entry<T>>() > LINE {
             // State and value lie in two cache lines.
             prefetch(entry);
         }
-        let magazines = &call.thread.vacant;
-        let top = magazines.with_room()?;
+        let top = thread.vacant.with_room()?;
         let seen = entry.state.load();
         if !seen.is_unflagged_of(id) {
             return None;
@@ -55,57 +55,38 @@ impl<T> Engine<T> {
         entry.state.try_end_to(seen, ended).ok()?;
         // SAFETY: the exchange above has ended the timer, and the entry is put away below (I3).
         let value = unsafe { entry.take() };
-        magazines.push(id.index());
+        thread.vacant.push(id.index());
+        self.make_room(id.shard(), 1);
         Some((value, seen))
     }
 
-    /// The slow path of [`cancel`](Self::cancel), for any timer and any thread.
-    #[inline(never)]
-    fn cancel_slow(&self, call: Call<'_>, id: TimerId) -> Option<T> {
-        self.end_timer(call, id).map(|(value, _)| value)
-    }
-
-    /// The variant of [`cancel`](Self::cancel) that also returns the deadline of the timer.
-    pub(crate) fn cancel_with_tick(&self, call: Call<'_>, id: TimerId) -> Option<(T, Tick)> {
-        let (value, ended) = self.end_timer(call, id)?;
-        Some((value, ended.deadline(self.progress.swept())))
-    }
-
-    /// Ends a timer and returns its value and its last state. Its entry goes into the thread's
-    /// magazines, or else to the shard.
-    fn end_timer(&self, call: Call<'_>, id: TimerId) -> Option<(T, EntryState)> {
-        let (number, thread) = (id.shard(), call.thread);
-        let shard = self.shards.get(number)?;
+    /// The general case of a cancel. Returns the value and the last state.
+    pub(crate) fn cancel_slow(&self, thread: &ThreadState, id: TimerId) -> Option<(T, EntryState)> {
+        let guard = pin();
+        let shard = self.shards.get(id.shard())?;
         // Entries that did not fit into the full magazines are moved to the slab first, even if
         // there is nothing to cancel.
-        let mut released = match thread.keeps(number) {
-            true => shard.slab.unload(&thread.vacant, call.guard),
+        let mut released = match thread.keeps(id.shard()) {
+            true => shard.slab.unload(&thread.vacant, &guard),
             false => 0,
         };
-        let ended = self.cancel_into_magazine(call, id).or_else(|| {
-            let entry = shard.slab.entry(id.index(), call.guard)?;
-            let ended = shard.end(entry, id, call.guard, || ())?;
+        let ended = self.cancel_into_magazines(thread, id).or_else(|| {
+            let entry = shard.slab.entry(id.index(), &guard)?;
+            let ended = shard.end(entry, id, || ())?;
+            self.make_room(id.shard(), 1);
             released += 1;
             Some(ended)
         });
         if ended.is_some() {
-            self.make_room(number, 1);
             thread.counters.add(ThreadCount::Cancelled, 1);
         }
-        // A cancel on the fast path releases no entry, and therefore never checks the memory.
+        // A cancel in the usual case releases no entry, and therefore never checks the memory.
         self.note_garbage(thread, released);
         ended
     }
 }
 
 impl<T> Shard<T> {
-    /// Ends a timer whose insert has not returned, and which may not have filed the reference that
-    /// `next_visit` describes. Returns the value.
-    pub(super) fn end_unreturned(&self, id: TimerId, guard: &Guard) -> Option<T> {
-        let entry = self.slab.entry(id.index(), guard)?;
-        self.end(entry, id, guard, || entry.next_visit.clear()).map(|(value, _)| value)
-    }
-
     /// Ends a timer, calls `before_release` and releases its entry to the shard. Returns the value
     /// and the last state.
     #[inline]
@@ -113,9 +94,9 @@ impl<T> Shard<T> {
         &self,
         entry: &Entry<T>,
         id: TimerId,
-        guard: &Guard,
         before_release: impl FnOnce(),
     ) -> Option<(T, EntryState)> {
+        let guard = pin();
         let mut seen = entry.state.load();
         let mut released = self.slab.begin_release();
         while seen.generation() == id.generation() {
@@ -125,8 +106,8 @@ impl<T> Shard<T> {
                     // below (I3).
                     let value = unsafe { entry.take() };
                     before_release();
-                    self.slab.gather(&mut released, id.index(), vacant, guard);
-                    self.slab.release(&mut released, guard);
+                    self.slab.gather(&mut released, id.index(), vacant, &guard);
+                    self.slab.release(&mut released, &guard);
                     return Some((value, seen));
                 }
                 Err(now) => seen = now,

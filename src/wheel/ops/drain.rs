@@ -3,35 +3,37 @@
 
 #![forbid(unsafe_code)]
 
-use super::Call;
 use crate::panics::unless_locked;
 use crate::sync::Relaxed;
 use crate::wheel::counters::ThreadCount;
 use crate::wheel::engine::Engine;
 use crate::wheel::id::TimerId;
-use crate::wheel::memory::Guard;
+use crate::wheel::memory::pin;
 use crate::wheel::progress::Progress;
 use crate::wheel::shard::Shard;
+use crate::wheel::thread_state::ThreadState;
 use crate::wheel::tick::Tick;
 
 impl<T> Engine<T> {
     /// Ends every armed timer and hands it back, after those that a dropped sweeper left behind.
-    pub(crate) fn drain(&self, call: Call<'_>, mut hand_back: impl FnMut(TimerId, Tick, T)) {
+    ///
+    /// Calls `each` under a guard.
+    pub(crate) fn drain(&self, thread: &ThreadState, mut each: impl FnMut(TimerId, Tick, T)) {
         // Relaxed: set before this drain ends any timer. A thread that knows of such an end was
         // notified of it, and so also sees this store.
         self.drained.store(true, Relaxed);
         let left = self.leftovers.get().and_then(|left| unless_locked(left.try_lock()));
         let left = left.map(|mut left| std::mem::take(&mut left.timers));
-        let counters = &call.thread.counters;
+        let counters = &thread.counters;
         for (id, deadline, value) in left.into_iter().flatten() {
             counters.add(ThreadCount::Returned, 1);
-            hand_back(id, deadline, value);
+            each(id, deadline, value);
         }
         for shard in &self.shards {
-            shard.end_all(&self.progress, call.guard, |id, deadline, value| {
+            shard.end_all(&self.progress, |id, deadline, value| {
                 self.make_room(id.shard(), 1);
                 counters.add(ThreadCount::Returned, 1);
-                hand_back(id, deadline, value);
+                each(id, deadline, value);
             });
         }
         self.check_memory();
@@ -39,14 +41,9 @@ impl<T> Engine<T> {
 }
 
 impl<T> Shard<T> {
-    /// Calls `hand_back` with each armed timer after ending it.
-    fn end_all(
-        &self,
-        progress: &Progress,
-        guard: &Guard,
-        mut hand_back: impl FnMut(TimerId, Tick, T),
-    ) {
-        self.slab.for_each(guard, |index, entry| {
+    /// Calls `each` with each armed timer after ending it.
+    fn end_all(&self, progress: &Progress, mut each: impl FnMut(TimerId, Tick, T)) {
+        self.slab.for_each(&pin(), |index, entry| {
             // An exchange and not a load. An insert that relies on an old reference also arms by an
             // exchange. If this exchange comes first, it shows the insert that the wheel was
             // closed. If it comes later, it sees the timer.
@@ -65,9 +62,9 @@ impl<T> Shard<T> {
             let id = TimerId::new(self.number, state.generation(), index);
             // The insert that armed this timer may not have filed the reference that `next_visit`
             // describes.
-            let ended = self.end(entry, id, guard, || entry.next_visit.clear());
+            let ended = self.end(entry, id, || entry.next_visit.clear());
             if let Some((value, ended)) = ended {
-                hand_back(id, ended.deadline(progress.swept()), value);
+                each(id, ended.deadline(progress.swept()), value);
             }
         });
     }

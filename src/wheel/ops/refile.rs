@@ -4,7 +4,6 @@
 
 #![forbid(unsafe_code)]
 
-use super::Call;
 use crate::wheel::counters::ThreadCount;
 use crate::wheel::engine::Engine;
 use crate::wheel::hierarchy::block::REFERENCES;
@@ -20,14 +19,6 @@ use crate::wheel::thread_state::ThreadState;
 use crate::wheel::tick::Tick;
 
 impl<T> Engine<T> {
-    /// Ensures that a reference is visited in time, for a timer whose old reference may not be.
-    pub(super) fn ensure_visit(&self, call: Call<'_>, id: TimerId, deadline: Tick) {
-        let Some(shard) = self.shards.get(id.shard()) else { return };
-        let Some(entry) = shard.slab.entry(id.index(), call.guard) else { return };
-        let filed = shard.rely(entry, Aim { id, deadline }, &self.progress);
-        self.count_filed(call.thread, filed);
-    }
-
     /// Counts what an operation has filed, and checks the memory from time to time.
     #[inline]
     pub(super) fn count_filed(&self, thread: &ThreadState, Filed { references, blocks }: Filed) {

@@ -19,7 +19,7 @@ use crate::wheel::hierarchy::Hierarchy;
 use crate::wheel::hierarchy::entry_ref::EntryRef;
 use crate::wheel::hierarchy::geometry::{Levels, Place};
 use crate::wheel::id::{Generation, ShardNumber, TimerId};
-use crate::wheel::memory::Guard;
+use crate::wheel::memory::pin;
 use crate::wheel::prefetch::prefetch;
 use crate::wheel::progress::Progress;
 use crate::wheel::progress::next_scan::NextScan;
@@ -68,26 +68,22 @@ impl<T> Shard<T> {
 
     /// Returns `true` if the timer of `id` is armed.
     #[inline]
-    pub(crate) fn contains(&self, id: TimerId, guard: &Guard) -> bool {
-        let entry = self.slab.entry(id.index(), guard);
+    pub(crate) fn contains(&self, id: TimerId) -> bool {
+        let guard = pin();
+        let entry = self.slab.entry(id.index(), &guard);
         entry.is_some_and(|entry| entry.state.load().is_of(id))
     }
 
     /// Returns the deadline of the timer of `id`, if it is armed.
-    pub(crate) fn deadline(&self, id: TimerId, progress: &Progress, guard: &Guard) -> Option<Tick> {
-        let state = self.slab.entry(id.index(), guard)?.state.load();
+    pub(crate) fn deadline(&self, id: TimerId, progress: &Progress) -> Option<Tick> {
+        let state = self.slab.entry(id.index(), &pin())?.state.load();
         (state.generation() == id.generation()).then(|| state.deadline(progress.swept()))
     }
 
     /// Calls `visit` with the deadline of each armed timer, as of the time when it is read. Does
     /// not pass the id, which no thread may have before the insert has returned.
-    pub(crate) fn for_each_armed(
-        &self,
-        progress: &Progress,
-        guard: &Guard,
-        mut visit: impl FnMut(Tick),
-    ) {
-        self.slab.for_each(guard, |_, entry| {
+    pub(crate) fn for_each_armed(&self, progress: &Progress, mut visit: impl FnMut(Tick)) {
+        self.slab.for_each(&pin(), |_, entry| {
             let state = entry.state.load();
             if state.is_armed() {
                 visit(state.deadline(progress.swept()));
@@ -97,8 +93,8 @@ impl<T> Shard<T> {
 
     /// Prefetches the entry at `index`, so that the cache misses of several entries overlap.
     #[inline]
-    pub(crate) fn prefetch(&self, index: u32, guard: &Guard) {
-        if let Some(entry) = self.slab.entry(index, guard) {
+    pub(crate) fn prefetch(&self, index: u32) {
+        if let Some(entry) = self.slab.entry(index, &pin()) {
             prefetch(entry);
         }
     }

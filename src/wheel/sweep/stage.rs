@@ -143,9 +143,9 @@ impl Pending {
 
     /// Starts to fetch the entries of the references from position `first` on.
     fn prefetch<T>(&self, first: usize, engine: &Engine<T>) {
-        let (shard, guard) = (engine.shard(self.from.shard), pin());
+        let (shard, _guard) = (engine.shard(self.from.shard), pin());
         for reference in self.references.range(first..) {
-            shard.prefetch(reference.index(), &guard);
+            shard.prefetch(reference.index());
         }
     }
 

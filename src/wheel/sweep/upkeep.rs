@@ -173,7 +173,7 @@ impl Upkeep {
 
     /// Begins trimming, which includes the orphaned entries of exited threads.
     fn begin_trimming<T>(&mut self, engine: &Engine<T>) {
-        engine.empty_idle(&memory::pin());
+        engine.empty_idle();
         self.begin_with(Part::Entries);
     }
 
@@ -406,7 +406,7 @@ fn tidy_slot<T>(
         looked += references.len();
         let guard = memory::pin();
         for reference in &references {
-            shard.prefetch(reference.index(), &guard);
+            shard.prefetch(reference.index());
         }
         for reference in references.drain(..) {
             // An entry that was filed repeatedly into a slot far ahead has several references
