@@ -56,7 +56,7 @@ pub use wheel::{
 /// [`Wheel::snapshot`] reads the whole wheel, so it suits a dashboard. [`Wheel::metrics`] costs
 /// nothing.
 pub mod snapshot {
-    pub use crate::wheel::{Level, Slot, Snapshot};
+    pub use crate::wheel::Snapshot;
 }
 
 pub mod guide {

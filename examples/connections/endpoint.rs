@@ -1,7 +1,7 @@
 //! The endpoint of a program that is watched. Each connection receives a line of [`Figures`] per
 //! second. Without connections the wheel is not read.
 
-use super::figures::{Figures, Level};
+use super::figures::Figures;
 use serde_json::json;
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -62,16 +62,6 @@ impl Figures {
     /// Takes a snapshot of a wheel, which reads each of its entries.
     pub(crate) fn of<T: Send>(wheel: &Wheel<T>, at: Duration) -> Self {
         let (metrics, snapshot) = (wheel.metrics(), wheel.snapshot());
-        let references = |level| {
-            let slots = snapshot.slots.iter().filter(|slot| slot.level == level);
-            slots.map(|slot| slot.references).sum()
-        };
-        let levels = snapshot.levels.iter().enumerate().map(|(number, level)| Level {
-            slot: level.slot,
-            slots: level.slots as u64,
-            occupied: level.occupied as u64,
-            references: references(number),
-        });
         Self {
             at,
             armed: metrics.armed,
@@ -84,16 +74,12 @@ impl Figures {
             longest_sweep: metrics.longest_sweep,
             late: [0.5, 0.99, 1.0].map(|quantile| metrics.lateness.quantile(quantile)),
             ahead: snapshot.ahead().collect(),
-            levels: levels.collect(),
         }
     }
 
     /// Formats the figures as a line.
     pub(crate) fn line(&self) -> String {
         let ahead = self.ahead.iter().map(|(bound, timers)| json!([nanos(*bound), timers]));
-        let levels = self.levels.iter().map(|&Level { slot, slots, occupied, references }| {
-            json!([nanos(slot), slots, occupied, references])
-        });
         let line = json!({
             "at": nanos(self.at),
             "armed": self.armed,
@@ -106,7 +92,6 @@ impl Figures {
             "longest_sweep": nanos(self.longest_sweep),
             "late": self.late.map(nanos),
             "ahead": ahead.collect::<Vec<_>>(),
-            "levels": levels.collect::<Vec<_>>(),
         });
         format!("{line}\n")
     }

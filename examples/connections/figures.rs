@@ -20,18 +20,4 @@ pub(crate) struct Figures {
     pub(crate) late: [Duration; 3],
     /// The number of timers up to each distance ahead, and beyond the distance before it.
     pub(crate) ahead: Vec<(Duration, u64)>,
-    pub(crate) levels: Vec<Level>,
-}
-
-/// A level of slots.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Level {
-    /// The time that a slot covers.
-    pub(crate) slot: Duration,
-    /// The number of slots.
-    pub(crate) slots: u64,
-    /// The number of slots that hold references.
-    pub(crate) occupied: u64,
-    /// The number of references in them.
-    pub(crate) references: u64,
 }

@@ -140,7 +140,7 @@ pub use metrics::{Lateness, Metrics};
 pub use owned::OwnedTimer;
 pub use pinned::Pinned;
 pub use series::Series;
-pub use snapshot::{Level, Slot, Snapshot};
+pub use snapshot::Snapshot;
 pub use sweep::{Expired, SweepReport, Sweeper};
 pub use unfired::Unfired;
 pub use wheel::Wheel;

@@ -253,11 +253,10 @@ fn lateness_is_counted_in_powers_of_two() {
 }
 
 #[test]
-fn a_snapshot_shows_what_is_armed_how_far_ahead_and_in_which_slots() {
+fn a_snapshot_shows_what_is_armed_and_how_far_ahead() {
     let bench = small();
     let empty = bench.wheel.snapshot();
     assert_eq!((empty.armed, empty.next, empty.ahead().count()), (0, None, 0));
-    assert!(empty.levels.iter().all(|level| level.occupied == 0 && level.slots > 0));
 
     let ids = [5, 4, 3, 9].map(|ticks| bench.wheel.insert(7, TICK * ticks).unwrap());
     bench.wheel.cancel(ids[2]);
@@ -266,14 +265,6 @@ fn a_snapshot_shows_what_is_armed_how_far_ahead_and_in_which_slots() {
     assert_eq!(snapshot.next, bench.wheel.deadline(ids[1]));
     let ahead: Vec<_> = snapshot.ahead().filter(|(_, timers)| *timers > 0).collect();
     assert_eq!(ahead, [(TICK * 4, 1), (TICK * 8, 1), (TICK * 16, 1)]);
-    let occupied: usize = snapshot.levels.iter().map(|level| level.occupied).sum();
-    assert_eq!(occupied, 4, "the reference to what was cancelled waits to be swept");
-    assert_eq!(snapshot.levels[0].slot, TICK);
-    let slots =
-        snapshot.slots.iter().map(|slot| (slot.level, slot.expiry - start, slot.references));
-    let waiting = [(0, TICK * 3, 1), (0, TICK * 4, 1), (0, TICK * 5, 1), (1, TICK * 8, 1)];
-    assert_eq!(slots.collect::<Vec<_>>(), waiting);
-    assert!(snapshot.levels.windows(2).all(|levels| levels[0].slot < levels[1].slot));
 
     // Due and not yet swept, so not ahead any more.
     bench.clock.advance(TICK * 8);

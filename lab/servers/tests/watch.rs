@@ -56,8 +56,6 @@ fn an_endpoint_tells_what_the_wheel_holds() {
     assert_eq!((heard.reset, heard.fired), (1, 2));
     assert_eq!(heard.ahead.iter().map(|(_, timers)| timers).sum::<u64>(), 1001);
     assert_eq!(heard.late[2], Duration::from_micros(4096)); // 3 ms, rounded up
-    assert!(heard.levels.iter().all(|level| (level.occupied > 0) == (level.references > 0)));
-    assert!(heard.levels.iter().map(|level| level.references).sum::<u64>() >= 1001);
 }
 
 #[test]

@@ -44,26 +44,3 @@ fn against_a_sweep() {
         assert_eq!((wheel.snapshot().next, wheel.snapshot().armed), (None, 0));
     });
 }
-
-#[cfg(not(crossbeam_loom))]
-fn references(wheel: &loom_tests::Wheel<loom_tests::Value>) -> u64 {
-    wheel.snapshot().slots.iter().map(|slot| slot.references).sum()
-}
-
-/// The references in a slot are counted while its block is given back and reused for another slot.
-#[cfg(not(crossbeam_loom))]
-#[test]
-fn against_blocks_that_go_and_come() {
-    model(2, || {
-        let World { wheel, mut sweeper, clock } = World::recycling();
-        (1..4).for_each(|number| assert!(wheel.insert(v(number), TICK).is_ok()));
-        assert_eq!(references(&wheel), 3);
-        clock.advance(TICK);
-        let other = beside(&wheel, references);
-        assert_eq!(sweep(&mut sweeper).len(), 3);
-        (4..7).for_each(|number| assert!(wheel.insert(v(number), TICK).is_ok()));
-        // No slot shows more references than all blocks have room for.
-        assert!(other.join().unwrap() <= 4 * 4);
-        assert_eq!(references(&wheel), 3);
-    });
-}

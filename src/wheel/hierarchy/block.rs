@@ -235,12 +235,6 @@ impl Blocks {
         debug_assert!(written.is_some(), "a block that is in use is there");
     }
 
-    /// The successor of `block`, which may have been recycled or unmapped meanwhile. The result is
-    /// then arbitrary. For statistics only.
-    pub(crate) fn after(&self, block: BlockNumber, guard: &Guard) -> BlockNumber {
-        self.slab.entry(block.0, guard).map_or(BlockNumber::NONE, Block::next)
-    }
-
     /// Prefetches a block, if there is one.
     #[inline]
     pub(crate) fn prefetch(&self, block: BlockNumber) {

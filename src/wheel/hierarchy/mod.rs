@@ -24,7 +24,6 @@ pub(crate) mod geometry;
 pub(crate) mod rows;
 pub(crate) mod slot;
 
-use crate::wheel::memory::Guard;
 use crate::wheel::tick::Tick;
 use block::{Block, Blocks};
 use entry_ref::EntryRef;
@@ -125,33 +124,6 @@ impl Hierarchy {
         match self.file(reference, place) {
             Some(made) => made,
             None => handle_alloc_error(Layout::new::<Block>()),
-        }
-    }
-
-    /// Iterates over the levels, the finest first. Yields the width of a slot in ticks, the number
-    /// of slots, and the number of occupied slots.
-    pub(crate) fn levels(&self) -> impl Iterator<Item = (u64, usize, usize)> {
-        self.levels
-            .iter()
-            .map(|level| (level.taken_at(1).0, level.row().len(), self.rows.count(level.row())))
-    }
-
-    /// Calls `visit` for each slot that holds references, with the number of its level, its next
-    /// expiry, and the number of references.
-    pub(crate) fn for_each_slot(
-        &self,
-        swept: Tick,
-        guard: &Guard,
-        mut visit: impl FnMut(usize, Tick, u64),
-    ) {
-        for (number, level) in self.levels.iter().enumerate() {
-            for slot in level.row().map(SlotIndex) {
-                let Some(row) = self.rows.get(slot) else { continue };
-                let references = row.head(slot).len(&self.blocks, guard);
-                if references > 0 {
-                    visit(number, level.next_expiry(slot, swept), references);
-                }
-            }
         }
     }
 

@@ -108,14 +108,6 @@ impl Rows {
         Some(slot.wrapping_sub(start) & (ring.len() - 1))
     }
 
-    /// Returns the number of occupied slots in a range that has words of its own.
-    pub(crate) fn count(&self, row: Range<usize>) -> usize {
-        let rows = &self.rows[row.start / 64..row.end.div_ceil(64)];
-        // Relaxed: for statistics.
-        let marked = |row: &Row| row.marks.load(Relaxed).count_ones() as usize;
-        rows.iter().filter_map(Lazy::get).map(marked).sum()
-    }
-
     /// Returns the first occupied slot among those of a range of words.
     fn first_among(&self, words: Range<usize>) -> Option<usize> {
         let start = words.start;

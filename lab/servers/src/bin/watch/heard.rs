@@ -1,6 +1,6 @@
 //! Parses the lines of an endpoint.
 
-use super::figures::{Figures, Level};
+use super::figures::Figures;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -12,7 +12,6 @@ impl Figures {
         let rows = |name: &str| line.get(name)?.as_array().cloned();
         let late = rows("late")?.iter().map(time).collect::<Option<Vec<_>>>()?;
         let ahead = rows("ahead")?;
-        let levels = rows("levels")?;
         Some(Self {
             at: Duration::from_nanos(number("at")?),
             armed: number("armed")?,
@@ -28,19 +27,8 @@ impl Figures {
                 .iter()
                 .map(|row| Some((time(row.get(0)?)?, row.get(1)?.as_u64()?)))
                 .collect::<Option<_>>()?,
-            levels: levels.iter().map(level).collect::<Option<_>>()?,
         })
     }
-}
-
-fn level(row: &Value) -> Option<Level> {
-    let number = |place: usize| row.get(place)?.as_u64();
-    Some(Level {
-        slot: time(row.get(0)?)?,
-        slots: number(1)?,
-        occupied: number(2)?,
-        references: number(3)?,
-    })
 }
 
 fn time(value: &Value) -> Option<Duration> {

@@ -1,4 +1,4 @@
-//! The dashboard, with rates, timers by their distance ahead, levels, lateness and memory.
+//! The dashboard, with rates, timers by their distance ahead, lateness and memory.
 
 use super::figures::Figures;
 use ratatui::backend::TestBackend;
@@ -40,17 +40,14 @@ impl Screen {
         frame.render_widget(self.rates(now).block(Block::bordered().title(from.bold())), left);
         frame.render_widget(state(now).block(Block::bordered().title("state".bold())), right);
         draw_ahead(frame, middle, now);
-        let [left, right] = Layout::horizontal([Constraint::Fill(1); 2]).areas(bottom);
-        let levels = levels(now).block(Block::bordered().title("levels of slots".bold()));
-        frame.render_widget(levels, left);
         let rates: Vec<u64> = self.rates_over_time().collect();
         let title = "operations a second; q ends".bold();
         let block = Block::bordered().title(title);
-        let kept = rates.len().saturating_sub(usize::from(right.width).saturating_sub(2));
+        let kept = rates.len().saturating_sub(usize::from(bottom.width).saturating_sub(2));
         let newest = &rates[kept..];
         frame.render_widget(
             Sparkline::default().data(newest).style(Color::Cyan).block(block),
-            right,
+            bottom,
         );
     }
 
@@ -127,18 +124,6 @@ fn draw_ahead(frame: &mut Frame<'_>, area: Rect, now: &Figures) {
         .value_style(Style::new().black().on_yellow());
     let title = "armed timers, by how far ahead they are at most".bold();
     frame.render_widget(chart.block(Block::bordered().title(title)), area);
-}
-
-fn levels(now: &Figures) -> Table<'static> {
-    let rows = now.levels.iter().map(|level| {
-        let [slots, occupied, references] =
-            [level.slots, level.occupied, level.references].map(count);
-        Row::new([
-            time(level.slot),
-            format!("{references} references in {occupied} of {slots} slots"),
-        ])
-    });
-    Table::new(rows, [Constraint::Length(10), Constraint::Fill(1)])
 }
 
 /// Formats a number with its thousands apart.
