@@ -1,5 +1,5 @@
-//! [`Shared`]: the state that a wheel's handles and its sweeper share. It consists of the engine and
-//! of the clock. Here each operation begins: `x` tries the usual case of the engine, in which the
+//! [`Shared`]: the state that a wheel's handles and its sweeper share, which is the engine and the
+//! clock. Here each operation begins: `x` tries the usual case of the engine, in which the
 //! deadline's tick is known at once, and `x_slow` does it in any case.
 
 #![forbid(unsafe_code)]

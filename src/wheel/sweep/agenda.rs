@@ -7,18 +7,17 @@
 use crate::wheel::engine::Engine;
 use crate::wheel::hierarchy::Taken;
 use crate::wheel::progress::swept::full_fence;
-use crate::wheel::sweep::earliest::Earliest;
 use crate::wheel::tick::Tick;
 use std::collections::VecDeque;
 
-/// The sweeper's knowledge of all shards. For shards that have nothing to do, an operation costs
-/// O(log(shards)) and a load for each 32 of them.
+/// The sweeper's knowledge of all shards. For shards that have nothing to do, an operation costs a
+/// comparison each, and a load for each 32 of them.
 #[derive(Debug)]
 pub(super) struct Agenda {
     /// For each shard, the first tick at which an occupied slot is taken, as far as the sweeper
     /// knows. It may be earlier after a slot was taken early. [`SUSPENDED`] between the acceptance
     /// of a report and the scan.
-    next: Earliest,
+    next: Box<[Tick]>,
     /// The shards that have overdue references.
     overdue: Vec<usize>,
 }
@@ -28,12 +27,17 @@ const SUSPENDED: Tick = Tick(0);
 
 impl Agenda {
     pub(super) fn new(shards: usize) -> Self {
-        Self { next: Earliest::new(shards), overdue: Vec::new() }
+        Self { next: vec![Tick::NEVER; shards].into(), overdue: Vec::new() }
     }
 
     /// Returns the first tick at which a shard has to be scanned.
     pub(super) fn next(&self) -> Tick {
-        self.next.first()
+        self.next.iter().copied().min().unwrap_or(Tick::NEVER)
+    }
+
+    /// Returns the first shard from `shard` on that has to be scanned by `tick`.
+    fn due_from(&self, shard: usize, tick: Tick) -> Option<usize> {
+        (shard..self.next.len()).find(|&shard| self.next[shard] <= tick)
     }
 
     /// Returns `true` if a shard has overdue references.
@@ -53,7 +57,7 @@ impl Agenda {
 
     /// Notes what the sweeper itself has filed in a shard, of which the earliest is taken at `at`.
     pub(super) fn note_filed<T>(&mut self, engine: &Engine<T>, shard: usize, at: Tick) {
-        if at < self.next.get(shard) {
+        if at < self.next[shard] {
             self.set(engine, shard, at);
         }
     }
@@ -84,10 +88,10 @@ impl Agenda {
         tick: Tick,
         taken: &mut VecDeque<Taken>,
     ) -> usize {
-        let mut due = self.next.due_from(0, tick);
+        let mut due = self.due_from(0, tick);
         while let Some(shard) = due {
             engine.shard(shard).next_scan.set(Tick::NEVER);
-            due = self.next.due_from(shard + 1, tick);
+            due = self.due_from(shard + 1, tick);
         }
         engine.progress.publish(tick);
         self.accept_reports(engine);
@@ -101,7 +105,7 @@ impl Agenda {
         let mut any = false;
         engine.progress.reports().accept(|shard| {
             engine.shard(shard).next_scan.set(Tick::NEVER);
-            self.next.set(shard, SUSPENDED);
+            self.next[shard] = SUSPENDED;
             any = true;
         });
         if any {
@@ -118,15 +122,15 @@ impl Agenda {
         mut find: impl FnMut(&Engine<T>, usize) -> Tick,
     ) -> usize {
         let mut scans = 0;
-        let mut due = self.next.due_from(0, tick);
+        let mut due = self.due_from(0, tick);
         while let Some(shard) = due {
-            if self.next.get(shard) == SUSPENDED {
+            if self.next[shard] == SUSPENDED {
                 self.note_overdue(engine, shard);
             }
             let next = find(engine, shard);
             self.set(engine, shard, next);
             scans += 1;
-            due = self.next.due_from(shard + 1, tick);
+            due = self.due_from(shard + 1, tick);
         }
         scans
     }
@@ -139,7 +143,7 @@ impl Agenda {
     }
 
     fn set<T>(&mut self, engine: &Engine<T>, shard: usize, next: Tick) {
-        self.next.set(shard, next);
+        self.next[shard] = next;
         engine.shard(shard).next_scan.set(next);
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! * [`sweeper`] has the public type and the main loop, one [`Stage`](stage::Stage) after another.
 //! * [`stage`] has the position of a sweep and the pending references.
-//! * [`agenda`] has what is due in each shard, and [`earliest`] the ticks of all shards in order.
+//! * [`agenda`] has what is due in each shard.
 //! * [`report`] has the results of a sweep.
 //! * [`leap`] has the time to wait, and leaps in virtual time.
 //! * [`upkeep`] takes care of memory, in slices.
@@ -13,7 +13,6 @@
 #![forbid(unsafe_code)]
 
 mod agenda;
-mod earliest;
 mod leap;
 mod report;
 mod stage;

@@ -91,13 +91,14 @@ impl Pending {
     }
 
     /// Returns `true` if there is nothing left to read.
-    pub(super) fn is_worked_off(&self) -> bool {
+    pub(super) fn is_all_read(&self) -> bool {
         self.taken.is_empty() && self.unchecked == 0
     }
 
     /// Reads on when all references read before have been visited: what was newly written to the
-    /// next kept block, if no slot is left that can be [read](Self::read_ahead). Returns the cost.
-    pub(super) fn read_on<T>(&mut self, engine: &Engine<T>) -> usize {
+    /// next kept block, if no slot is left that can be [read](Self::read_next_block). Returns the
+    /// cost.
+    pub(super) fn read_next<T>(&mut self, engine: &Engine<T>) -> usize {
         if let Some(taken) = self.taken.front() {
             (self.from, self.continues) = (taken.from, true);
             return 0;
@@ -122,7 +123,11 @@ impl Pending {
 
     /// Reads the next block of the slot, and starts to fetch the entries of its references. Returns
     /// the cost.
-    pub(super) fn read_ahead<T>(&mut self, engine: &Engine<T>, hoard: Option<&mut Trim>) -> usize {
+    pub(super) fn read_next_block<T>(
+        &mut self,
+        engine: &Engine<T>,
+        hoard: Option<&mut Trim>,
+    ) -> usize {
         let Some(taken) = self.taken.front_mut() else { return 1 };
         let blocks = engine.shard(taken.from.shard).hierarchy.blocks();
         let before = self.references.len();

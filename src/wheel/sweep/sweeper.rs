@@ -213,7 +213,7 @@ impl<T: Send> Sweeper<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn sweep_at(&mut self, now: Instant, on_expired: impl FnMut(Expired<T>)) -> SweepReport {
-        self.run(now, usize::MAX, on_expired)
+        self.sweep_until(now, usize::MAX, on_expired)
     }
 
     /// Sweeps a bounded amount: hands over at most `limit` timers, and stops after it has examined
@@ -242,7 +242,7 @@ impl<T: Send> Sweeper<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn sweep_some(&mut self, limit: usize, on_expired: impl FnMut(Expired<T>)) -> SweepReport {
-        self.run(self.shared.clock.now(), limit, on_expired)
+        self.sweep_until(self.shared.clock.now(), limit, on_expired)
     }
 
     /// Returns the time at which the next sweep is needed, or `None` if nothing is pending. It is
@@ -322,7 +322,7 @@ impl<T: Send> Sweeper<T> {
         self.shared.engine.timeline.duration(Tick::MAX_REST)
     }
 
-    fn run(
+    fn sweep_until(
         &mut self,
         now: Instant,
         limit: usize,
@@ -338,7 +338,7 @@ impl<T: Send> Sweeper<T> {
         let mut expired = 0;
         while rounds > 0 && expired < limit && self.budget > 0 {
             let wanted = limit - expired;
-            if self.fill(now, BATCH.min(wanted), wanted, slice) {
+            if self.fill_batch(now, BATCH.min(wanted), wanted, slice) {
                 rounds -= 1;
             }
             while expired < limit {
@@ -356,13 +356,13 @@ impl<T: Send> Sweeper<T> {
         SweepReport { expired, finished, next_deadline: self.next_deadline() }
     }
 
-    /// Sweeps, as [`run`](Self::run) does, into a vector, but at most one sweep. Returns `true` if
-    /// that sweep both began and ended in this call, so that everything that was due has been
-    /// collected.
+    /// Sweeps, as [`sweep_until`](Self::sweep_until) does, into a vector, but at most one sweep.
+    /// Returns `true` if that sweep both began and ended in this call, so that everything that was
+    /// due has been collected.
     pub(crate) fn collect(&mut self, limit: usize) -> (Vec<Expired<T>>, bool) {
         let (now, began_before) = (self.shared.clock.now(), self.is_under_way());
         self.budget = upkeep::SLICE.max(limit);
-        let finished = self.fill(now, limit, limit, upkeep::SLICE) && !began_before;
+        let finished = self.fill_batch(now, limit, limit, upkeep::SLICE) && !began_before;
         if self.batch.is_empty() {
             return (Vec::new(), finished);
         }
@@ -378,7 +378,7 @@ impl<T: Send> Sweeper<T> {
 
     /// Collects due timers until the batch has about `batch` of them, and never more than `limit`.
     /// Returns `true` if the sweep has ended. Upkeep gets its slice in either case.
-    fn fill(&mut self, now: Instant, batch: usize, limit: usize, slice: usize) -> bool {
+    fn fill_batch(&mut self, now: Instant, batch: usize, limit: usize, slice: usize) -> bool {
         let shared = Arc::clone(&self.shared);
         let engine = &shared.engine;
         engine.progress.wakeup().clear();
@@ -392,7 +392,7 @@ impl<T: Send> Sweeper<T> {
         self.end = self.end.min(present);
         let scans = self.agenda.scan_reported(engine, engine.progress.swept());
         self.budget = self.budget.saturating_sub(scans);
-        let finished = self.go_on(engine, batch, limit);
+        let finished = self.run_stages(engine, batch, limit);
         if finished {
             self.pending.give_back();
         }
@@ -407,18 +407,18 @@ impl<T: Send> Sweeper<T> {
     /// The main loop. Advances the sweep, stage by stage, until it ends, the batch has `batch`
     /// timers, or the budget is used up. Overdue timers are handed over together, up to `limit`.
     /// Returns `true` if the sweep has ended.
-    fn go_on(&mut self, engine: &Engine<T>, batch: usize, limit: usize) -> bool {
+    fn run_stages(&mut self, engine: &Engine<T>, batch: usize, limit: usize) -> bool {
         loop {
-            let worked_off = match self.stage {
+            let all_visited = match self.stage {
                 Stage::Ended => return true,
                 Stage::Overdue => {
-                    let worked_off = self.work_off(engine, limit);
+                    let all_visited = self.visit_pending(engine, limit);
                     self.batch.make_contiguous().sort_by_key(|timer| timer.deadline);
-                    worked_off
+                    all_visited
                 }
-                Stage::Begun | Stage::Slots => self.work_off(engine, batch),
+                Stage::Begun | Stage::Slots => self.visit_pending(engine, batch),
             };
-            if !worked_off {
+            if !all_visited {
                 return false;
             }
             match self.stage {
@@ -431,13 +431,13 @@ impl<T: Send> Sweeper<T> {
                 }
                 Stage::Slots if engine.progress.swept() >= self.end => self.stage = Stage::Ended,
                 Stage::Slots if self.budget == 0 => return false,
-                Stage::Slots => self.take_next(engine),
+                Stage::Slots => self.take_next_slots(engine),
             }
         }
     }
 
     /// Takes the slots that expire next, to be visited.
-    fn take_next(&mut self, engine: &Engine<T>) {
+    fn take_next_slots(&mut self, engine: &Engine<T>) {
         let swept = engine.progress.swept();
         let mut scans = self.agenda.scan_reported(engine, swept);
         let farthest = self.overdue_taken.plus(Tick::MAX_REST);
@@ -464,25 +464,25 @@ impl<T: Send> Sweeper<T> {
 
     /// Visits the pending references. Returns `false` if the batch is full or the budget is used up
     /// before all are visited.
-    fn work_off(&mut self, engine: &Engine<T>, limit: usize) -> bool {
+    fn visit_pending(&mut self, engine: &Engine<T>, limit: usize) -> bool {
         loop {
-            self.visit(engine, limit);
+            self.visit_read(engine, limit);
             if self.batch.len() >= limit {
                 return false;
             }
-            if self.pending.is_worked_off() {
+            if self.pending.is_all_read() {
                 return true;
             }
             if self.budget == 0 {
                 return false;
             }
-            self.budget = self.budget.saturating_sub(self.pending.read_on(engine));
+            self.budget = self.budget.saturating_sub(self.pending.read_next(engine));
         }
     }
 
     /// Visits the references that were read, and the others of their slot, while there is room in
     /// the batch.
-    fn visit(&mut self, engine: &Engine<T>, limit: usize) {
+    fn visit_read(&mut self, engine: &Engine<T>, limit: usize) {
         if self.pending.is_empty() {
             return;
         }
@@ -497,7 +497,7 @@ impl<T: Send> Sweeper<T> {
             if self.pending.is_short() && self.budget > 0 {
                 // References that are filed again need blocks at once.
                 let blocks = blocks.as_deref_mut().filter(|_| requeued == 0);
-                let cost = self.pending.read_ahead(engine, blocks);
+                let cost = self.pending.read_next_block(engine, blocks);
                 self.budget = self.budget.saturating_sub(cost);
             }
             let Some(reference) = self.pending.references.pop_front() else { break };
