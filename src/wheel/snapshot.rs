@@ -75,8 +75,8 @@ impl<T: Send> Wheel<T> {
     /// Returns the state of the wheel. A timer that is inserted, reset or ended in the meantime may
     /// or may not be included. No other operation waits for a snapshot.
     ///
-    /// O(entries of the wheel), some nanoseconds each. That suits a dashboard, but not every turn of
-    /// an event loop. The [counters](Self::metrics) are much cheaper.
+    /// O(entries of the wheel), some nanoseconds each. That suits a dashboard, but not every turn
+    /// of an event loop. The [counters](Self::metrics) are much cheaper.
     ///
     /// # Examples
     ///
