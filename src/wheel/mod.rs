@@ -30,8 +30,10 @@
 //!
 //! # Life of an insert
 //!
-//! 1. [`Wheel::insert`] passes the delay to [`shared`], which turns it into a tick by the
-//!    thread's cached clock reading, if that is valid.
+//! 1. [`Wheel::insert`] passes the delay to [`shared`], which turns it into a tick by the thread's
+//!    cached clock reading. [`Pinned::insert`] does so by the reading of its batch. If the reading
+//!    is not valid, or the next step finds no entry, `insert_slow` reads the clock, looks for an
+//!    entry in all shards, and continues here.
 //! 2. [`ops::insert`] takes a free entry from the thread's magazine and writes the value into it.
 //! 3. If an old reference to that entry will be visited in time, one compare-and-swap arms the
 //!    timer. This is the common case in a server that reuses entries.
@@ -90,13 +92,14 @@
 //! * [`shard`] is a slab with a hierarchy. [`engine`] has all shards, the bound on the timers and
 //!   the closed flag.
 //! * [`ops`] has one file for each operation, and [`ops::protocol`] their steps and races.
-//! * [`wheel`](mod@wheel), [`pinned`], [`owned`] and [`snapshot`] are what any thread calls.
+//! * [`shared`] has the engine and the clock, and turns deadlines into ticks.
+//!   [`wheel`](mod@wheel), [`pinned`], [`owned`] and [`snapshot`] are what any thread calls.
 //!   [`sweep`] is the exclusive half, which expires timers, rests, and keeps memory in bounds.
 //!
 //! To read the wheel in one evening, start with [`ops::insert`], then read [`slab::state`],
 //! [`hierarchy::slot`], [`ops::protocol`], [`progress::swept`], [`progress::wakeup`],
 //! [`progress::next_scan`] and [`sweep`].
-//! `docs/DESIGN.md` gives the reasons and the rejected alternatives.
+//! `docs/GLOSSARY.md` has the words, and `docs/DESIGN.md` the reasons and the rejected alternatives.
 
 mod bits;
 mod builder;

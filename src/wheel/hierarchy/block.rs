@@ -230,7 +230,7 @@ impl Blocks {
     pub(crate) fn write(&self, block: BlockNumber, position: usize, reference: EntryRef) {
         let pin = pin();
         let written = self.slab.entry(block.0, &pin).map(|block| block.write(position, reference));
-        // Not asserted otherwise, because a panic would cost the fast path of an insert a stack
+        // Not asserted otherwise, because a panic would cost the usual case of an insert a stack
         // frame.
         debug_assert!(written.is_some(), "a block that is in use is there");
     }
