@@ -58,8 +58,8 @@ pub use wheel::probe::{
     PAST, USES, WINDOW, empty_idle, entries, exhaust_blocks, has_thread_id, want_upkeep,
 };
 pub use wheel::{
-    Builder, Expired, Geometry, Lateness, Level, Metrics, OwnedTimer, Pinned, Series, Slot,
-    Snapshot, SweepReport, Sweeper, TimerId, Unfired, Wheel, WheelInstant,
+    Builder, Expired, Geometry, Lateness, Metrics, OwnedTimer, Pinned, Series, Snapshot,
+    SweepReport, Sweeper, TimerId, Unfired, Wheel, WheelInstant,
 };
 
 // Anything that the threads of a model share besides the wheel must use the explorer's types too,

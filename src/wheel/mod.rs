@@ -99,7 +99,7 @@
 //! To read the wheel in one evening, start with [`ops::insert`], then read [`slab::state`],
 //! [`hierarchy::slot`], [`ops::protocol`], [`progress::swept`], [`progress::wakeup`],
 //! [`progress::next_scan`] and [`sweep`].
-//! `docs/GLOSSARY.md` has the words, and `docs/DESIGN.md` the reasons and the rejected alternatives.
+//! `docs/GLOSSARY.md` has the words, and `docs/DESIGN.md` the reasons and rejected alternatives.
 
 mod bits;
 mod builder;

@@ -7,9 +7,9 @@
 use crate::sync::{AtomicU64, Relaxed};
 use crate::wheel::counters::{SweepCount, ThreadCount};
 use crate::wheel::id::Generation;
+use crate::wheel::memory;
 #[cfg(loom)]
 use crate::wheel::memory::Lazy;
-use crate::wheel::memory::{self, pin};
 use crate::wheel::thread_id::ThreadId;
 use crate::wheel::tick::Tick;
 use crate::wheel::wheel::Wheel;

@@ -18,9 +18,9 @@
 //! counts the entries that it releases to the slab, and the references for which it makes blocks.
 //! Neither happens in the usual case of an operation. Vacant entries in magazines are few. A
 //! reference for which a thread makes no block lies in one that was counted, or in one that the
-//! sweeper made for a timer that it moved. A round of either kind costs O(garbage). If less than half of what a round
-//! examines is garbage, the next one does not start before at least half is. Upkeep is therefore
-//! O(1) for each insert.
+//! sweeper made for a timer that it moved. A round of either kind costs O(garbage). If less than
+//! half of what a round examines is garbage, the next one does not start before at least half is.
+//! Upkeep is therefore O(1) for each insert.
 
 #![forbid(unsafe_code)]
 
