@@ -102,8 +102,8 @@ pub enum Refusal {
     BeyondRange(BeyondRange),
     /// The system has no memory for another timer, because the address space is limited (`ulimit
     /// -v`) or the process has reached its limit of mappings (`vm.max_map_count`). Inserts succeed
-    /// again when enough timers have ended. If a sweep or a reset finds no memory either, the
-    /// process ends, as it does when a `Vec` cannot grow.
+    /// again when enough timers have ended. If a reset, a sweep, or an insert that races with a
+    /// sweep finds no memory either, the process ends, as it does when a `Vec` cannot grow.
     OutOfMemory,
 }
 

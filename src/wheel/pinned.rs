@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 /// A guard for a batch of operations on a [`Wheel`], returned by [`Wheel::pin`](crate::Wheel::pin).
 ///
-/// Each plain call looks up per-thread state and reads the clock. This guard does so once. **Delays
-/// count from the guard's [`now`](Self::now)**, so the longer a guard is kept, the earlier its
-/// timers fire relative to the call. Call [`repin`] for each batch.
+/// Each plain call reads the clock, if the thread's last reading is too old. This guard reads it
+/// once. **Delays count from the guard's [`now`](Self::now)**, so the longer a guard is kept, the
+/// earlier its timers fire relative to the call. Call [`repin`] for each batch.
 ///
 /// Except on 64-bit Linux, and always with `--cfg portable`, it also pins the epoch of
 /// `crossbeam-epoch`'s default collector. Until the guard is dropped or repinned, no wheel returns
@@ -101,9 +101,8 @@ impl<'w, T: Send> Pinned<'w, T> {
     /// ```
     #[must_use]
     pub fn instant_after(&self, delay: Duration) -> Option<Instant> {
-        let at = self.engine().timeline.after(delay, self.now);
-        let is_clamped = Duration::from_nanos(at.nanos - self.now.nanos) < delay;
-        (!is_clamped).then(|| self.engine().timeline.read(at))
+        let at = self.engine().timeline.checked_after(delay, self.now)?;
+        Some(self.engine().timeline.read(at))
     }
 
     /// Reads the clock again and, in portable builds, pins the current epoch. Call it once per
@@ -132,7 +131,7 @@ impl<'w, T: Send> Pinned<'w, T> {
     /// Fails like [`Wheel::insert_at`](crate::Wheel::insert_at).
     #[inline]
     pub fn insert_at(&self, value: T, deadline: Instant) -> Result<TimerId, InsertError<T>> {
-        self.wheel.insert(value, self.engine().timeline.wheel_instant(deadline))
+        self.wheel.insert(value, self.at(deadline))
     }
 
     /// Cancels a timer. See [`Wheel::cancel`](crate::Wheel::cancel).
@@ -159,8 +158,7 @@ impl<'w, T: Send> Pinned<'w, T> {
     /// Fails like [`Wheel::reset_at`](crate::Wheel::reset_at).
     #[inline]
     pub fn reset_at(&self, id: TimerId, deadline: Instant) -> Result<bool, BeyondRange> {
-        let deadline = self.engine().timeline.wheel_instant(deadline);
-        self.wheel.reset(id, deadline)
+        self.wheel.reset(id, self.at(deadline))
     }
 
     /// Starts to load the entry of `id` into the processor's cache, so that an operation on it
@@ -206,6 +204,11 @@ impl<'w, T: Send> Pinned<'w, T> {
     #[must_use]
     pub fn contains(&self, id: TimerId) -> bool {
         self.engine().contains(id)
+    }
+
+    #[inline]
+    fn at(&self, deadline: Instant) -> AheadOf {
+        AheadOf { now: self.now, at: self.engine().timeline.wheel_instant(deadline) }
     }
 
     /// Returns the deadline that lies `delay` after [`now`](Self::now).

@@ -105,7 +105,7 @@ impl<T> Shared<T> {
 }
 
 /// A deadline as a caller names it: a delay from now, or a point in time, which
-/// may be known to lie [ahead of a reading](AheadOf).
+/// may be compared with [a reading](AheadOf) of the caller.
 pub(crate) trait Deadline: Copy {
     /// Returns the tick of the deadline in the usual case, which each deadline names.
     fn try_tick<T>(self, shared: &Shared<T>, thread: &ThreadState) -> Option<Tick>;
@@ -145,8 +145,8 @@ impl Deadline for WheelInstant {
     }
 }
 
-/// A point in time that lies ahead of a clock reading of the caller. In the usual case it is in
-/// range of that reading, and fits the window.
+/// A point in time, and a clock reading of the caller. In the usual case the point lies ahead of
+/// that reading, in its range, and fits the window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AheadOf {
     pub(crate) now: WheelInstant,
@@ -162,6 +162,9 @@ impl Deadline for AheadOf {
     }
 
     fn tick<T>(self, shared: &Shared<T>, thread: &ThreadState) -> Result<Tick, OutOfRange> {
-        self.at.tick(shared, thread)
+        match self.at <= self.now {
+            true => shared.engine.tick_of(self.at, self.now),
+            false => self.at.tick(shared, thread),
+        }
     }
 }

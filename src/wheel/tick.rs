@@ -157,8 +157,8 @@ impl Timeline {
     /// a clock that may lag by `lag`.
     pub(crate) fn new(start: Instant, origin: Tick, nanos: u64, lag: Duration) -> Self {
         let reach = nanos.saturating_mul(Tick::RANGE - 1).min(FARTHEST);
-        let lag = narrow(lag).min(reach);
-        let (usual_secs, rounding_lag) = ((reach - lag) / NANOS, lag + nanos - 1);
+        let lag = narrow(lag);
+        let (usual_secs, rounding_lag) = (reach.saturating_sub(lag) / NANOS, lag + nanos - 1);
         let per_tick = Divisor::new(nanos);
         Self { start, origin, nanos, lag, reach, usual_secs, rounding_lag, per_tick }
     }
@@ -188,6 +188,14 @@ impl Timeline {
         WheelInstant { nanos: (now.nanos + delay + lag).min(END) }
     }
 
+    /// Returns the point that is `delay` from now, with the lag added, if the timeline has it.
+    pub(crate) fn checked_after(&self, delay: Duration, now: WheelInstant) -> Option<WheelInstant> {
+        let at = self.after(delay, now);
+        let lag = if delay.is_zero() { 0 } else { self.lag };
+        let whole = delay.saturating_add(Duration::from_nanos(lag));
+        (Duration::from_nanos(at.nanos - now.nanos) >= whole).then_some(at)
+    }
+
     /// Returns the first tick at or after `delay` from now, with the lag added, if there is a delay
     /// and it is in range at any phase. Now is within the [`LIFE`] of the wheel.
     #[inline]
@@ -210,7 +218,7 @@ impl Timeline {
 
     /// Returns the longest delay that is in range at any phase of the clock.
     pub(crate) fn longest_delay(&self) -> Duration {
-        Duration::from_nanos(self.reach - self.lag)
+        Duration::from_nanos(self.reach.saturating_sub(self.lag))
     }
 
     /// Returns the last tick at or before a time. A sweep at that time may take this tick and no

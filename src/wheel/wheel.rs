@@ -323,7 +323,7 @@ impl<T: Send> Wheel<T> {
     }
 
     /// Arms a timer even if the wheel is at its capacity, and at the end of the range if its
-    /// deadline lies beyond. Its owner was admitted before, and has at most one timer.
+    /// deadline lies beyond. Its owner was admitted or refused before, and has at most one timer.
     #[cfg(any(feature = "future", modelled))]
     pub(crate) fn insert_admitted(
         &self,

@@ -103,7 +103,7 @@ struct Share {
 pub(crate) enum Admission {
     /// The insert is refused if the wheel is full.
     IfRoom,
-    /// The timer belongs to an owner that was admitted before, and may not be refused now.
+    /// The timer belongs to an owner that was admitted or refused before, and is not refused now.
     #[cfg(any(feature = "future", modelled))]
     Always,
 }

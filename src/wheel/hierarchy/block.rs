@@ -120,7 +120,6 @@ pub(crate) struct Blocks {
     taken: crate::sync::UnmodelledU32,
     /// A block that is kept for a reference that must not be lost while the system has no memory,
     /// or [`BlockNumber::NONE`]. It was in use before, so that it costs no memory of its own.
-    #[cfg(not(modelled))]
     spare: AtomicU32,
     /// Set when no more pages can be had, for tests of that case. It is not part of a model.
     #[cfg(any(test, modelled))]
@@ -134,7 +133,6 @@ impl Blocks {
             slab: Slab::new(PAGE_BITS, Generation::UNWRITTEN),
             #[cfg(all(modelled, not(crossbeam_loom)))]
             taken: crate::sync::UnmodelledU32::new(0),
-            #[cfg(not(modelled))]
             spare: AtomicU32::new(BlockNumber::NONE.0),
             #[cfg(any(test, modelled))]
             exhausted: crate::sync::UnmodelledU32::new(0),
@@ -178,25 +176,27 @@ impl Blocks {
         if self.taken.load(Relaxed) != u32::MAX {
             return;
         }
-        #[cfg(not(modelled))]
-        // Release: passes the block on to the thread that takes it; pairs with the Acquire of
-        // `release_spare`. Relaxed: nothing was read.
-        if self.spare.compare_exchange(BlockNumber::NONE.0, block.0, Release, Relaxed).is_ok() {
-            return;
+        if !self.keep_as_spare(block) {
+            self.slab.release_one(block.0, &pin());
         }
-        self.slab.release_one(block.0, &pin());
     }
 
-    /// Releases the spare block, if there is one.
-    pub(crate) fn release_spare(&self) {
-        #[cfg(not(modelled))]
-        {
-            // Acquire: pairs with the Release of `release`.
-            let spare = BlockNumber(self.spare.swap(BlockNumber::NONE.0, Acquire));
-            if spare != BlockNumber::NONE {
-                self.slab.release_one(spare.0, &pin());
-            }
+    /// Makes a block that no other thread accesses the spare one, unless there is one. Not in
+    /// models, which need all blocks to be used again.
+    fn keep_as_spare(&self, block: BlockNumber) -> bool {
+        if cfg!(modelled) {
+            return false;
         }
+        // Release: passes the block on to the thread that takes it; pairs with the Acquire of
+        // `take_spare`. Relaxed: nothing was read.
+        self.spare.compare_exchange(BlockNumber::NONE.0, block.0, Release, Relaxed).is_ok()
+    }
+
+    /// Takes the spare block, to be [begun](Block::begin), if there is one.
+    pub(crate) fn take_spare(&self) -> Option<BlockNumber> {
+        // Acquire: pairs with the Release of `keep_as_spare`.
+        let spare = BlockNumber(self.spare.swap(BlockNumber::NONE.0, Acquire));
+        (spare != BlockNumber::NONE).then_some(spare)
     }
 
     /// Hoards a block that no other thread accesses.
@@ -211,7 +211,8 @@ impl Blocks {
     /// Releases a block that no other thread accesses, or adds it to a hoard.
     pub(crate) fn release_to(&self, block: BlockNumber, hoard: Option<&mut Trim>) {
         match hoard {
-            Some(hoard) => self.hoard(block, hoard),
+            Some(hoard) if !self.keep_as_spare(block) => self.hoard(block, hoard),
+            Some(_) => {}
             None => self.release(block),
         }
     }
@@ -261,7 +262,11 @@ impl Blocks {
     /// Hoards up to `slice` blocks that are not in use, to give whole pages back to the system.
     /// Returns `true` when a round ends.
     pub(crate) fn trim(&self, trim: &mut Trim, slice: usize, guard: &Guard) -> bool {
-        self.release_spare();
+        if trim.is_between_rounds()
+            && let Some(spare) = self.take_spare()
+        {
+            self.slab.release_one(spare.0, guard);
+        }
         trim.advance(&self.slab, slice, guard)
     }
 
@@ -281,7 +286,8 @@ mod tests {
     #[test]
     fn a_block_that_was_hoarded_has_a_later_generation() {
         let (blocks, mut hoard) = (Blocks::new(), Trim::default());
-        let block = blocks.claim().unwrap();
+        let [block, spare] = [(); 2].map(|()| blocks.claim().unwrap());
+        blocks.release_to(spare, Some(&mut hoard));
         let generation = || blocks.with(block, |block| block.state.load().generation());
         let before = generation();
         blocks.release_to(block, Some(&mut hoard));

@@ -25,7 +25,7 @@ pub(crate) mod rows;
 pub(crate) mod slot;
 
 use crate::wheel::tick::Tick;
-use block::{Block, Blocks};
+use block::{Block, BlockNumber, Blocks};
 use entry_ref::EntryRef;
 use geometry::{Levels, Place, SlotIndex, WheelLevel};
 use rows::Rows;
@@ -98,33 +98,33 @@ impl Hierarchy {
     /// for it. Returns `None`, without filing the reference, if there is no memory for its slot or
     /// for a block.
     pub(crate) fn file(&self, reference: EntryRef, place: Place) -> Option<bool> {
-        match place {
-            Place::Overdue => self.overdue.push(reference, &self.blocks),
-            Place::Slot { slot, .. } => {
-                let row = self.rows.get_or_make(slot)?;
-                let made = row.head(slot).push(reference, &self.blocks)?;
-                row.mark(slot);
-                Some(made)
-            }
-        }
+        self.file_by(reference, place, |blocks| blocks.claim())
     }
 
-    /// Files a reference that must not be lost. Returns `true` if it made a block for it.
+    /// Files a reference that must not be lost, as [`file`](Self::file) does. Returns `true` if it
+    /// made a block for it.
     ///
-    /// If the system has no memory, it uses the [spare](Blocks::release_spare) block. If that is
-    /// used up, the process ends, as it does when a collection of the standard library grows.
+    /// If the system has no memory, it uses the [spare](Blocks::take_spare) block. If that is used
+    /// up, the process ends, as it does when a collection of the standard library grows.
     pub(crate) fn file_or_abort(&self, reference: EntryRef, place: Place) -> bool {
-        self.file(reference, place).unwrap_or_else(|| self.file_without_memory(reference, place))
+        let claim = |blocks: &Blocks| blocks.claim().or_else(|| blocks.take_spare());
+        let filed = self.file_by(reference, place, claim);
+        filed.unwrap_or_else(|| handle_alloc_error(Layout::new::<Block>()))
     }
 
-    #[cold]
-    #[inline(never)]
-    fn file_without_memory(&self, reference: EntryRef, place: Place) -> bool {
-        self.blocks.release_spare();
-        match self.file(reference, place) {
-            Some(made) => made,
-            None => handle_alloc_error(Layout::new::<Block>()),
-        }
+    fn file_by(
+        &self,
+        reference: EntryRef,
+        place: Place,
+        claim: impl FnOnce(&Blocks) -> Option<BlockNumber>,
+    ) -> Option<bool> {
+        let Place::Slot { slot, .. } = place else {
+            return self.overdue.push(reference, &self.blocks, claim);
+        };
+        let row = self.rows.get_or_make(slot)?;
+        let made = row.head(slot).push(reference, &self.blocks, claim)?;
+        row.mark(slot);
+        Some(made)
     }
 
     /// Returns the blocks that hold the references.

@@ -108,18 +108,23 @@ impl SlotHead {
         !head.is_full() && self.push_reference(head, reference, blocks).is_ok()
     }
 
-    /// Files a reference. Returns `true` if it made a block for it. Returns `None`, without filing
-    /// the reference, if no block is available.
-    pub(crate) fn push(&self, reference: EntryRef, blocks: &Blocks) -> Option<bool> {
+    /// Files a reference. Returns `true` if it made a block for it, which `claim` returns. Returns
+    /// `None`, without filing the reference, if no block is available.
+    pub(crate) fn push(
+        &self,
+        reference: EntryRef,
+        blocks: &Blocks,
+        claim: impl FnOnce(&Blocks) -> Option<BlockNumber>,
+    ) -> Option<bool> {
         // Relaxed: as in `try_push`.
         let mut head = Head(self.0.load(Relaxed));
-        let mut made = BlockNumber::NONE;
+        let (mut made, mut claim) = (BlockNumber::NONE, Some(claim));
         loop {
             let pushed = if !head.is_full() {
                 self.push_reference(head, reference, blocks)
             } else {
-                if made == BlockNumber::NONE {
-                    made = blocks.claim()?;
+                if let Some(claim) = claim.take() {
+                    made = claim(blocks)?;
                 }
                 blocks.with(made, |block| block.begin(reference, head.block()));
                 self.compare_exchange(head, Head::new(made))
@@ -277,7 +282,7 @@ mod tests {
         let (slot, pool) = (SlotHead::new(), Blocks::new());
         let total = u32::try_from(REFERENCES * 3 + 1).unwrap();
         let blocks = (0..total)
-            .filter(|&index| slot.push(EntryRef::new(index), &pool) == Some(true))
+            .filter(|&index| slot.push(EntryRef::new(index), &pool, Blocks::claim) == Some(true))
             .count();
         assert_eq!(blocks, 4);
         let mut chain = slot.take();

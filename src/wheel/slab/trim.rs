@@ -42,6 +42,11 @@ pub(crate) struct Trim {
 }
 
 impl Trim {
+    /// Returns `true` if no round is in progress.
+    pub(crate) fn is_between_rounds(&self) -> bool {
+        self.left.is_none()
+    }
+
     /// Pops and hoards up to `slice` vacant entries. Returns `true` when the round has ended.
     pub(crate) fn advance<E: SlabItem>(
         &mut self,
