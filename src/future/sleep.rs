@@ -7,6 +7,7 @@ use super::sleep_waker::{SleepWaker, WakerIdentity};
 use super::timer::Timer;
 use crate::{InsertError, Refusal, TimerId, Wheel, WheelInstant};
 use futures_core::FusedFuture;
+use std::cell::Cell;
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -361,12 +362,17 @@ impl Sleep {
     fn arm(&mut self, task: &Waker) -> Poll<()> {
         // Cloned first, because what is known before a call has to be saved for the time after it.
         let (wake, waker) = SleepWaker::of(task);
-        let Some(ahead) = self.wheel().ahead(self.deadline) else {
-            wake.forget();
-            return self.elapse();
-        };
-        let armed = or_hop(self.wheel(), self.wheel().insert_ahead(wake, self.deadline, ahead));
-        self.finish_arming(armed, (waker, ahead), task)
+        let ahead = Cell::new(0);
+        match self.wheel().insert_unless_passed(wake, self.deadline, &ahead) {
+            Err(refused) if ahead.get() == 0 => {
+                refused.value.forget();
+                self.elapse()
+            }
+            armed => {
+                let armed = or_hop(self.wheel(), armed);
+                self.finish_arming(armed, (waker, ahead.get()), task)
+            }
+        }
     }
 
     /// Sets the state to armed with this id.

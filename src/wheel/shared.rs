@@ -12,6 +12,8 @@ use crate::wheel::ops::reset::NotReset;
 use crate::wheel::thread_state::ThreadState;
 use crate::wheel::tick::{LIFE, Tick};
 use crate::wheel::wheel_instant::WheelInstant;
+#[cfg(any(feature = "future", modelled))]
+use std::cell::Cell;
 use std::time::Duration;
 
 /// The state shared by the two halves of a wheel.
@@ -166,5 +168,33 @@ impl Deadline for AheadOf {
             true => shared.engine.tick_of(self.at, self.now),
             false => self.at.tick(shared, thread),
         }
+    }
+}
+
+/// A point in time, for a caller that has to know how many nanoseconds it lies ahead. If it has
+/// passed, that number is zero, and no timer is armed.
+#[cfg(any(feature = "future", modelled))]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UnlessPassed<'a> {
+    pub(crate) at: WheelInstant,
+    pub(crate) ahead: &'a Cell<u64>,
+}
+
+#[cfg(any(feature = "future", modelled))]
+impl Deadline for UnlessPassed<'_> {
+    #[inline]
+    fn try_tick<T>(self, shared: &Shared<T>, thread: &ThreadState) -> Option<Tick> {
+        let (timeline, now) = (&shared.engine.timeline, thread.clock.last_reading()?);
+        let is_ahead = timeline.is_ahead(self.at, now, shared.max_lag);
+        is_ahead.then(|| {
+            self.ahead.set(self.at.nanos - now.nanos);
+            timeline.ceil(self.at)
+        })
+    }
+
+    fn tick<T>(self, shared: &Shared<T>, thread: &ThreadState) -> Result<Tick, OutOfRange> {
+        self.ahead.set(0);
+        self.ahead.set(shared.ahead(self.at).ok_or(OutOfRange::TooFar)?);
+        self.at.tick(shared, thread)
     }
 }

@@ -12,9 +12,11 @@ use crate::wheel::id::TimerId;
 use crate::wheel::metrics::Metrics;
 use crate::wheel::shared::Shared;
 #[cfg(any(feature = "future", modelled))]
-use crate::wheel::shared::{AheadOf, Deadline};
+use crate::wheel::shared::{Deadline, UnlessPassed};
 use crate::wheel::unfired::Unfired;
 use crate::wheel::wheel_instant::WheelInstant;
+#[cfg(any(feature = "future", modelled))]
+use std::cell::Cell;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -309,17 +311,17 @@ impl<T: Send> Wheel<T> {
         self.capacity().is_some()
     }
 
-    /// Arms a timer at a deadline that is so many nanoseconds [ahead](Self::ahead).
+    /// Arms a timer, unless its deadline has passed. Writes the number of nanoseconds until then to
+    /// `ahead`, or zero.
     #[cfg(any(feature = "future", modelled))]
     #[inline]
-    pub(crate) fn insert_ahead(
+    pub(crate) fn insert_unless_passed(
         &self,
         value: T,
         at: WheelInstant,
-        ahead: u64,
+        ahead: &Cell<u64>,
     ) -> Result<TimerId, InsertError<T>> {
-        let now = WheelInstant { nanos: at.nanos - ahead };
-        self.shared.insert(value, AheadOf { now, at })
+        self.shared.insert(value, UnlessPassed { at, ahead })
     }
 
     /// Arms a timer even if the wheel is at its capacity, and at the end of the range if its
