@@ -84,8 +84,7 @@ impl Hierarchy {
     /// Files a reference, and then marks its slot as occupied, if the first block of the slot has
     /// room and no other thread changes the slot.
     #[inline]
-    pub(crate) fn try_file(&self, reference: EntryRef, place: Place) -> bool {
-        let Place::Slot { slot, .. } = place else { return false };
+    pub(crate) fn try_file(&self, reference: EntryRef, slot: SlotIndex) -> bool {
         let Some(row) = self.rows.get(slot) else { return false };
         let pushed = row.head(slot).try_push(reference, &self.blocks);
         if pushed {

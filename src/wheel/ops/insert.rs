@@ -5,7 +5,9 @@
 //! insert                   the usual case, or else insert_slow, for any deadline and any entry
 //! └── arm                  an old reference is visited in time: one exchange
 //!     ├── arm_and_file     none is: a store, and a new reference
-//!     │   └── file_slow    the slot needs a block, or the sweeper does not expect the reference
+//!     │   ├── file_slow    the slot needs a block, or another thread changes it
+//!     │   ├── file_overdue the sweep has reached the deadline
+//!     │   └── report_slow  the sweeper does not expect the reference
 //!     └── arm_slow         another thread changes the entry
 //! ```
 //!
@@ -20,7 +22,7 @@ use crate::error::{InsertError, Refusal};
 use crate::wheel::counters::ThreadCount;
 use crate::wheel::engine::{Admission, Engine, OutOfRange};
 use crate::wheel::hierarchy::entry_ref::EntryRef;
-use crate::wheel::hierarchy::geometry::Place;
+use crate::wheel::hierarchy::geometry::{Place, SlotIndex};
 use crate::wheel::id::TimerId;
 use crate::wheel::memory::{Guard, pin};
 use crate::wheel::progress::Progress;
@@ -164,30 +166,53 @@ impl<T> Engine<T> {
         // resetters, so a stale one must not survive.
         entry.next_visit.store(at(place, swept));
         entry.state.arm(aim.id, aim.deadline);
-        if !shard.hierarchy.try_file(EntryRef::new(aim.id.index()), place) {
-            return self.file_slow(thread, entry, aim, place, None);
+        let Place::Slot { slot, at } = place else { return self.file_overdue(aim) };
+        if !shard.hierarchy.try_file(EntryRef::new(aim.id.index()), slot) {
+            return self.file_slow(aim, slot, at);
         }
         full_fence();
-        if !shard.is_expected(place) || self.is_closed() {
-            let filed = Filed { references: 1, blocks: 0 };
-            return self.file_slow(thread, entry, aim, place, Some(filed));
+        if shard.next_scan.is_after(at) || self.is_closed() {
+            return self.report_slow(aim, slot, at);
         }
         thread.counters.add(ThreadCount::Filed, 1);
         Ok(aim.id)
     }
 
-    /// The general case of filing the reference to an armed timer, from what was filed already.
+    /// Files the reference to an armed timer in a slot that needs a block, or that another thread
+    /// changes.
     #[cold]
     #[inline(never)]
-    fn file_slow(
+    fn file_slow(&self, aim: Aim, slot: SlotIndex, at: Tick) -> Result<TimerId, InsertError<T>> {
+        self.file_in(aim, Place::Slot { slot, at }, None)
+    }
+
+    /// Goes on after the reference to an armed timer was filed in a slot that the sweeper may not
+    /// expect, or after the wheel was closed.
+    #[cold]
+    #[inline(never)]
+    fn report_slow(&self, aim: Aim, slot: SlotIndex, at: Tick) -> Result<TimerId, InsertError<T>> {
+        let filed = Filed { references: 1, blocks: 0 };
+        self.file_in(aim, Place::Slot { slot, at }, Some(filed))
+    }
+
+    /// Files the reference to an armed timer whose deadline the sweep has reached.
+    #[cold]
+    #[inline(never)]
+    fn file_overdue(&self, aim: Aim) -> Result<TimerId, InsertError<T>> {
+        self.file_in(aim, Place::Overdue, None)
+    }
+
+    /// The general case of filing the reference to an armed timer, unless it `filed` that already.
+    fn file_in(
         &self,
-        thread: &ThreadState,
-        entry: &Entry<T>,
         aim: Aim,
         place: Place,
         filed: Option<Filed>,
     ) -> Result<TimerId, InsertError<T>> {
+        let (guard, thread) = (pin(), self.threads.current());
         let shard = self.shard(aim.id.shard());
+        // The entry is there, because the caller has a guard.
+        let Some(entry) = shard.slab.entry(aim.id.index(), &guard) else { return Ok(aim.id) };
         let Some(filed) = filed.or_else(|| shard.try_file(aim.id.index(), place)) else {
             return self.withdraw(thread, entry, aim.id);
         };
