@@ -49,8 +49,8 @@ pub struct Metrics {
     /// Timers returned by a drain, or by an insert that found the wheel closing or the memory
     /// exhausted.
     pub returned: u64,
-    /// References in slots (see [`Slot`](crate::snapshot::Slot)) beyond one for each armed timer.
-    /// They are discarded when their slots are swept.
+    /// References in slots beyond one for each armed timer. A reference becomes stale when its
+    /// timer is cancelled or moves to another slot, and is discarded when its slot is swept.
     pub stale_references: u64,
     /// References moved to another slot because theirs was swept before the timer's deadline.
     pub requeued: u64,

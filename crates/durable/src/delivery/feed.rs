@@ -25,8 +25,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
-use tourbillon::Builder;
 use tourbillon::future::{DelayQueue, Sleep, Timer};
+use tourbillon::{BuildError, Builder, Refusal};
 
 /// How far ahead of now keys are loaded.
 const HIGH_WATERMARK: Millis = 10_000;
@@ -117,8 +117,11 @@ impl Feed {
     }
 
     fn new(store: &Arc<dyn Store>, timer: &Timer, now: Reading) -> Result<Self, DurableError> {
-        let queue = DelayQueue::new(timer, Builder::new().shards(1))
-            .map_err(|error| DurableError::Io(error.to_string()))?;
+        let queue = DelayQueue::new(timer, Builder::new().shards(1));
+        let queue = queue.map_err(|error| match error {
+            BuildError::Refused(Refusal::Closed) => DurableError::Closed,
+            error => DurableError::Io(error.to_string()),
+        })?;
         let window = Arc::new(Window::new(queue.handle(), now));
         let member = store.join(&window);
         let next_check = timer.sleep(CHECK_INTERVAL);
