@@ -132,7 +132,7 @@ impl<T> Engine<T> {
         deadline: Tick,
     ) -> Result<TimerId, InsertError<T>> {
         // SAFETY: the thread that has claimed an entry holds it exclusively until it arms the timer
-        // below, or in a function that this one returns to (I3).
+        // below, or in one of the functions that are called here (I3).
         unsafe { entry.put(value) };
         let id = TimerId::new(shard.number, vacant.generation(), index);
         let (next_visit, aim) = (entry.next_visit.load(), Aim { id, deadline });
@@ -202,7 +202,8 @@ impl<T> Engine<T> {
         self.file_in(aim, Place::Overdue, None)
     }
 
-    /// The general case of filing the reference to an armed timer, unless it `filed` that already.
+    /// The general case of filing the reference to an armed timer, unless the caller has `filed`
+    /// it.
     fn file_in(
         &self,
         aim: Aim,
@@ -211,8 +212,11 @@ impl<T> Engine<T> {
     ) -> Result<TimerId, InsertError<T>> {
         let (guard, thread) = (pin(), self.threads.current());
         let shard = self.shard(aim.id.shard());
-        // The entry is there, because the caller has a guard.
-        let Some(entry) = shard.slab.entry(aim.id.index(), &guard) else { return Ok(aim.id) };
+        let Some(entry) = shard.slab.entry(aim.id.index(), &guard) else {
+            // A drain has ended the timer, and its page was removed since.
+            self.count_filed(thread, filed.unwrap_or(Filed::NOTHING));
+            return Ok(aim.id);
+        };
         let Some(filed) = filed.or_else(|| shard.try_file(aim.id.index(), place)) else {
             return self.withdraw(thread, entry, aim.id);
         };
