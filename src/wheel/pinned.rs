@@ -148,7 +148,7 @@ impl<'w, T: Send> Pinned<'w, T> {
     /// Fails like [`Wheel::reset`](crate::Wheel::reset).
     #[inline]
     pub fn reset(&self, id: TimerId, delay: Duration) -> Result<bool, BeyondRange> {
-        self.wheel.reset(id, self.after(delay))
+        self.wheel.result_of(self.wheel.reset(id, self.after(delay)))
     }
 
     /// Moves a deadline. See [`Wheel::reset_at`](crate::Wheel::reset_at).
@@ -158,7 +158,7 @@ impl<'w, T: Send> Pinned<'w, T> {
     /// Fails like [`Wheel::reset_at`](crate::Wheel::reset_at).
     #[inline]
     pub fn reset_at(&self, id: TimerId, deadline: Instant) -> Result<bool, BeyondRange> {
-        self.wheel.reset(id, self.at(deadline))
+        self.wheel.result_of(self.wheel.reset(id, self.at(deadline)))
     }
 
     /// Starts to load the entry of `id` into the processor's cache, so that an operation on it

@@ -44,17 +44,10 @@ impl<T> Shared<T> {
         self.engine.insert_slow(thread, value, deadline.tick(self, thread), Admission::IfRoom)
     }
 
-    /// Moves the deadline of a timer. Returns `false` if the timer has ended or never existed.
-    #[inline]
-    pub(crate) fn reset(&self, id: TimerId, deadline: impl Deadline) -> Result<bool, BeyondRange> {
-        match self.try_reset(id, deadline) {
-            Ok(()) => Ok(true),
-            Err(not_reset) => not_reset.result_on(&self.engine),
-        }
-    }
-
+    /// Moves the deadline of a timer. [`result_of`](Self::result_of) has the result for the caller.
+    /// This one fits a register, so that the call of the general case is a jump.
     #[inline(never)]
-    fn try_reset(&self, id: TimerId, deadline: impl Deadline) -> Result<(), NotReset> {
+    pub(crate) fn reset(&self, id: TimerId, deadline: impl Deadline) -> Result<(), NotReset> {
         let tick = |thread: &ThreadState| deadline.try_tick(self, thread);
         self.engine.reset(id, tick, || self.reset_slow(id, deadline))
     }
@@ -63,6 +56,16 @@ impl<T> Shared<T> {
     fn reset_slow(&self, id: TimerId, deadline: impl Deadline) -> Result<(), NotReset> {
         let thread = self.engine.threads.current();
         self.engine.reset_slow(thread, id, deadline.tick(self, thread))
+    }
+
+    /// Converts the outcome of a reset. Returns `false` if the timer has ended or never existed.
+    #[inline]
+    pub(crate) fn result_of(&self, reset: Result<(), NotReset>) -> Result<bool, BeyondRange> {
+        match reset {
+            Ok(()) => Ok(true),
+            Err(NotReset::NotArmed) => Ok(false),
+            Err(NotReset::OutOfRange(why)) => Err(self.engine.beyond_range(why)),
+        }
     }
 
     /// Cancels a timer and returns its value.
@@ -94,6 +97,15 @@ impl<T> Shared<T> {
         }
     }
 
+    /// Returns the number of nanoseconds until `at`, if the thread's cached reading is valid, and
+    /// shows that `at` has not passed and is in its range.
+    #[inline]
+    fn try_ahead(&self, at: WheelInstant, thread: &ThreadState) -> Option<u64> {
+        let now = thread.clock.last_reading()?;
+        let is_ahead = self.engine.timeline.is_ahead(at, now, self.max_lag);
+        is_ahead.then(|| at.nanos - now.nanos)
+    }
+
     /// Returns the present time, or this thread's cached reading of it.
     #[inline]
     pub(crate) fn now(&self, thread: &ThreadState) -> WheelInstant {
@@ -106,8 +118,8 @@ impl<T> Shared<T> {
     }
 }
 
-/// A deadline as a caller names it: a delay from now, or a point in time, which
-/// may be compared with [a reading](AheadOf) of the caller.
+/// A deadline as a caller names it: a delay from now, or a point in time, which may be compared
+/// with [a reading](AheadOf) of the caller.
 pub(crate) trait Deadline: Copy {
     /// Returns the tick of the deadline in the usual case, which each deadline names.
     fn try_tick<T>(self, shared: &Shared<T>, thread: &ThreadState) -> Option<Tick>;
@@ -135,8 +147,8 @@ impl Deadline for Duration {
 impl Deadline for WheelInstant {
     #[inline]
     fn try_tick<T>(self, shared: &Shared<T>, thread: &ThreadState) -> Option<Tick> {
-        let (timeline, now) = (&shared.engine.timeline, thread.clock.last_reading()?);
-        timeline.is_ahead(self, now, shared.max_lag).then(|| timeline.ceil(self))
+        shared.try_ahead(self, thread)?;
+        Some(shared.engine.timeline.ceil(self))
     }
 
     fn tick<T>(self, shared: &Shared<T>, thread: &ThreadState) -> Result<Tick, OutOfRange> {
@@ -159,8 +171,10 @@ impl Deadline for AheadOf {
     #[inline]
     fn try_tick<T>(self, shared: &Shared<T>, _: &ThreadState) -> Option<Tick> {
         let timeline = &shared.engine.timeline;
-        let is_ahead = timeline.is_ahead(self.at, self.now, 0) && self.now.nanos <= LIFE;
-        is_ahead.then(|| shared.engine.in_window(timeline.ceil(self.at))).flatten()
+        if !timeline.is_ahead(self.at, self.now, 0) || self.now.nanos > LIFE {
+            return None;
+        }
+        shared.engine.in_window(timeline.ceil(self.at))
     }
 
     fn tick<T>(self, shared: &Shared<T>, thread: &ThreadState) -> Result<Tick, OutOfRange> {
@@ -184,17 +198,14 @@ pub(crate) struct UnlessPassed<'a> {
 impl Deadline for UnlessPassed<'_> {
     #[inline]
     fn try_tick<T>(self, shared: &Shared<T>, thread: &ThreadState) -> Option<Tick> {
-        let (timeline, now) = (&shared.engine.timeline, thread.clock.last_reading()?);
-        let is_ahead = timeline.is_ahead(self.at, now, shared.max_lag);
-        is_ahead.then(|| {
-            self.ahead.set(self.at.nanos - now.nanos);
-            timeline.ceil(self.at)
-        })
+        self.ahead.set(shared.try_ahead(self.at, thread)?);
+        Some(shared.engine.timeline.ceil(self.at))
     }
 
     fn tick<T>(self, shared: &Shared<T>, thread: &ThreadState) -> Result<Tick, OutOfRange> {
-        self.ahead.set(0);
-        self.ahead.set(shared.ahead(self.at).ok_or(OutOfRange::TooFar)?);
+        let ahead = shared.ahead(self.at);
+        self.ahead.set(ahead.unwrap_or(0));
+        ahead.ok_or(OutOfRange::TooFar)?;
         self.at.tick(shared, thread)
     }
 }

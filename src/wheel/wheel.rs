@@ -185,7 +185,7 @@ impl<T: Send> Wheel<T> {
     /// ```
     #[inline]
     pub fn reset(&self, id: TimerId, delay: Duration) -> Result<bool, BeyondRange> {
-        self.shared.reset(id, delay)
+        self.shared.result_of(self.shared.reset(id, delay))
     }
 
     /// Moves the deadline of an armed timer to `deadline`, or to the next sweep if that instant has
@@ -240,7 +240,7 @@ impl<T: Send> Wheel<T> {
         id: TimerId,
         deadline: WheelInstant,
     ) -> Result<bool, BeyondRange> {
-        self.shared.reset(id, deadline)
+        self.shared.result_of(self.shared.reset(id, deadline))
     }
 
     /// Converts an instant to the wheel's own timeline.

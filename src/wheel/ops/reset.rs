@@ -13,7 +13,6 @@
 
 use super::refile::{Aim, Refiler};
 use super::still_pending;
-use crate::error::BeyondRange;
 use crate::wheel::counters::ThreadCount;
 use crate::wheel::engine::{Engine, OutOfRange};
 use crate::wheel::id::TimerId;
@@ -120,16 +119,6 @@ impl<T> Engine<T> {
                 Ok(()) => return Some(shard.refile_as(Refiler::Helper, entry, aim, progress)),
                 Err(now) => seen = now,
             }
-        }
-    }
-}
-
-impl NotReset {
-    /// Returns the result that the caller of a reset gets.
-    pub(crate) fn result_on<T>(self, engine: &Engine<T>) -> Result<bool, BeyondRange> {
-        match self {
-            NotReset::NotArmed => Ok(false),
-            NotReset::OutOfRange(why) => Err(engine.beyond_range(why)),
         }
     }
 }
