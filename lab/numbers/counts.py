@@ -33,7 +33,7 @@ def once(program, on, verb):
 def count(program):
     """`OPERATION/ON` for each. Code that reads the clock differs from run to run, so that each count is the
     least of three."""
-    jobs = [(on, verb) for ons, bare, verbs in GROUPS for on in [*ons, bare] for verb in verbs]
+    jobs = list({(on, verb) for ons, bare, verbs in GROUPS for on in [*ons, bare] for verb in verbs})
     with ThreadPoolExecutor(cpu_count()) as pool:
         runs = list(zip(jobs * RUNS, pool.map(lambda job: once(program, *job), jobs * RUNS)))
     least = {job: min(count for of, count in runs if of == job) for job in jobs}
