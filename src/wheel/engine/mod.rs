@@ -98,7 +98,7 @@ struct Share {
     armed: AtomicU64,
 }
 
-/// Whether an insert respects the bound.
+/// How an insert treats the bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     /// The insert is refused if the wheel is full.

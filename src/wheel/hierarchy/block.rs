@@ -187,8 +187,8 @@ impl Blocks {
         if cfg!(modelled) {
             return false;
         }
-        // Release: passes the block on to the thread that takes it; pairs with the Acquire of
-        // `take_spare`. Relaxed: nothing was read.
+        // Release: hands the block over to the thread that takes it; pairs with the Acquire of
+        // `take_spare`. Relaxed: a failed exchange hands nothing over.
         self.spare.compare_exchange(BlockNumber::NONE.0, block.0, Release, Relaxed).is_ok()
     }
 

@@ -152,7 +152,7 @@ impl LogWriter {
     }
 
     /// Writes what waits without pauses, for a worker that ends. Completes at the latest after
-    /// [`LAST`]. What then waits for no other worker is lost.
+    /// [`LAST`]. Attempts that still wait then, and that no other worker writes, are lost.
     pub(crate) fn poll_last(
         &mut self,
         context: &mut Context<'_>,
