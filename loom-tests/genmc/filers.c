@@ -24,7 +24,7 @@ static Tick rests;
 static void *sweeper(void *unused) {
 #ifdef REST
 #ifdef KEPT
-  tidy(1);
+  prune(1);
 #endif
   rests = rest();
 #else

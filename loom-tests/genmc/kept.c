@@ -23,7 +23,7 @@
 static Tick rests;
 
 static void *sweeper(void *unused) {
-  tidy(1);
+  prune(1);
 #ifdef SWEEP
   take_next(3);
 #ifdef AGAIN

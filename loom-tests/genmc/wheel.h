@@ -671,7 +671,7 @@ static void sweep(Tick end) {
 }
 
 // Upkeep of one slot, and the end of that of the shard.
-static void tidy(u32 slot) {
+static void prune(u32 slot) {
   if (!is_empty(slot)) {
     Tick at = next_expiry_of(slot, reached);
     read_chain(take(slot), slot, true);

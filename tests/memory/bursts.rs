@@ -115,7 +115,7 @@ fn a_burst_of_overdue_timers_leaves_nothing_behind() {
     assert!(left <= kept::GARBAGE, "{left} bytes more are left");
 }
 
-/// Timers that were pulled forward leave references behind, which are tidied while all timers are
+/// Timers that were pulled forward leave references behind, which are pruned while all timers are
 /// armed. Their blocks are given back.
 #[test]
 fn blocks_of_names_go_back_though_all_timers_are_armed() {

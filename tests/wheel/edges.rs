@@ -306,7 +306,7 @@ fn no_figure_goes_back_when_the_sweeper_goes() {
 const BUDGET: u64 = 512 + 14;
 
 /// Sweeps in bounded calls until nothing is left to do. Returns the number of calls, and the most
-/// references that one of them visited or tidied.
+/// references that one of them visited or pruned.
 fn bounded_sweeps(bench: &mut Bench<u32>, fired: &mut Vec<u32>) -> (u64, u64) {
     let (mut calls, mut most) = (0, 0);
     let visited = |bench: &Bench<u32>| {
@@ -347,7 +347,7 @@ fn a_bounded_sweep_bounds_the_references_it_meets() {
 }
 
 #[test]
-fn a_bounded_sweep_bounds_what_it_tidies() {
+fn a_bounded_sweep_bounds_what_it_prunes() {
     let mut bench = wheel_of(MILLI);
     let ids: Vec<_> = (0..50_000).map(|number| bench.wheel.insert(number, HOUR).unwrap()).collect();
     for &id in &ids {
@@ -369,7 +369,7 @@ fn a_bounded_sweep_reaches_a_limit_above_its_bound() {
 }
 
 #[test]
-fn a_slot_that_is_being_tidied_is_swept_in_its_expiry() {
+fn a_slot_that_is_being_pruned_is_swept_in_its_expiry() {
     for turns in [1, 2, 5, 17, 30] {
         let mut bench = wheel_of(MILLI);
         let ids: Vec<_> =
@@ -378,7 +378,7 @@ fn a_slot_that_is_being_tidied_is_swept_in_its_expiry() {
         for number in (0..ids.len()).filter(|number| !kept(number)) {
             assert!(bench.wheel.cancel(ids[number]).is_some());
         }
-        // This number of slices of tidying does not complete the slot.
+        // This number of slices of pruning does not complete the slot.
         for _ in 0..turns {
             assert!(bench.sweeper.sweep_some(1, |_| ()).next_deadline.is_some());
         }
@@ -393,7 +393,7 @@ fn a_slot_that_is_being_tidied_is_swept_in_its_expiry() {
 }
 
 #[test]
-fn a_slot_that_is_being_tidied_fires_in_order() {
+fn a_slot_that_is_being_pruned_fires_in_order() {
     let mut bench = wheel_of(MILLI);
     // All are in one slot, from which they are refiled into others.
     let deadline = |number: u32| HOUR + MILLI * (number * 7919 % 2000);
@@ -415,7 +415,7 @@ fn a_slot_that_is_being_tidied_fires_in_order() {
 }
 
 #[test]
-fn a_sweeper_that_goes_while_it_tidies_loses_nothing() {
+fn a_sweeper_that_goes_while_it_prunes_loses_nothing() {
     let mut bench = wheel_of(MILLI);
     let ids: Vec<_> = (0..50_000).map(|number| bench.wheel.insert(number, HOUR).unwrap()).collect();
     for &id in &ids[100..] {

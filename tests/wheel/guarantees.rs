@@ -627,7 +627,7 @@ fn an_idle_wheel_wants_no_sweep() {
             assert!(sweeps < 20);
         }
     });
-    // A timer that uses an existing reference while the wheel is being tidied.
+    // A timer that uses an existing reference while the wheel is being pruned.
     with_wheels(|mut bench: Bench<u32>| {
         let first = bench.wheel.insert(1, bench.ticks(30)).unwrap();
         bench.wheel.cancel(first);

@@ -176,7 +176,7 @@ fn fire_in_time(world: &mut World, reach: u32, seed: u64) {
     }
     armed.clear();
     world.wheel.drain();
-    // The sweeper tidies and trims shard by shard.
+    // The sweeper prunes and trims shard by shard.
     for _ in 0..6 * world.hands.len() {
         rests_until = Some(sweep(world, &mut random, &mut armed, now, 0));
     }
@@ -242,14 +242,14 @@ fn the_next_sweep_is_at_the_earliest_deadline_of_all_shards() {
     assert!(order.is_empty());
 }
 
-/// While a slot is tidied in steps it may be empty, and a scan of its shard then finds only later
+/// While a slot is pruned in steps it may be empty, and a scan of its shard then finds only later
 /// slots. A reference that is put back into it later is visited all the same.
 #[test]
 fn a_reference_that_is_put_back_after_a_scan_is_visited() {
     const STALE: usize = 20_000;
     let mut world = World::new(2, Geometry::default());
     let (near, far) = (world.at(50), world.at(3000));
-    // The newest block of a slot is tidied first, and so this reference last.
+    // The newest block of a slot is pruned first, and so this reference last.
     let id = world.hands[1].insert(1, near);
     assert_eq!(shard(id), 1);
     world.hands[1].run(move |wheel| {
@@ -264,14 +264,14 @@ fn a_reference_that_is_put_back_after_a_scan_is_visited() {
         fired
     };
     assert_eq!(slice(&mut world), None);
-    assert!(world.wheel.metrics().stale_references < before, "the slot is being tidied");
+    assert!(world.wheel.metrics().stale_references < before, "the slot is being pruned");
     world.hands[1].insert(2, world.at(10));
     world.clock.advance(TICK * 10);
     while slice(&mut world) != Some(2) {}
     while world.wheel.metrics().stale_references > before - STALE as u64 - 1000 {
         assert_eq!(slice(&mut world), None);
     }
-    assert!(world.wheel.metrics().stale_references > 1000, "the other slot is being tidied");
+    assert!(world.wheel.metrics().stale_references > 1000, "the other slot is being pruned");
     assert_eq!(world.sweep_to(50), [1]);
 }
 

@@ -87,7 +87,7 @@ fn a_report_and_a_rest() {
 
 /// A slot is taken early and is empty for a moment. The shard's next scan is then found anew.
 #[test]
-fn a_slot_is_tidied() {
+fn a_slot_is_pruned() {
     model(2, || {
         let World { wheel, mut sweeper, clock } = World::new();
         let stale = wheel.insert(v(1), TICK * 2).unwrap();
@@ -106,10 +106,10 @@ fn a_slot_is_tidied() {
     });
 }
 
-/// A slot is being tidied in slices and is empty. The shard's next scan, which is reported for
+/// A slot is being pruned in slices and is empty. The shard's next scan, which is reported for
 /// another reason, is then too early.
 #[test]
-fn a_report_while_a_slot_is_tidied_in_slices() {
+fn a_report_while_a_slot_is_pruned_in_slices() {
     model(2, || {
         let World { wheel, mut sweeper, clock } = World::shaped(HIGH, 0);
         let stale = [1, 2].map(|value| wheel.insert(v(value), TICK * 4).unwrap());

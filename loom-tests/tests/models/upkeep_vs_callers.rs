@@ -18,7 +18,7 @@ fn garbage(wheel: &Wheel<Value>, timers: u64) -> Vec<TimerId> {
 
 /// The inserter's entry has no reference from before, so it files one.
 #[test]
-fn an_insert_into_a_slot_that_is_tidied() {
+fn an_insert_into_a_slot_that_is_pruned() {
     model(2, || {
         let World { wheel, mut sweeper, clock } = World::new();
         let stale = wheel.insert(v(1), TICK * 2).unwrap();
@@ -35,7 +35,7 @@ fn an_insert_into_a_slot_that_is_tidied() {
 
 /// The inserter relies on a stale reference in the slot, or finds that it is gone.
 #[test]
-fn an_insert_that_relies_on_a_reference_that_is_tidied() {
+fn an_insert_that_relies_on_a_reference_that_is_pruned() {
     model(2, || {
         let World { wheel, mut sweeper, clock } = World::new();
         garbage(&wheel, 4);
@@ -52,7 +52,7 @@ fn an_insert_that_relies_on_a_reference_that_is_tidied() {
 }
 
 #[test]
-fn a_reset_of_a_timer_in_a_slot_that_is_tidied() {
+fn a_reset_of_a_timer_in_a_slot_that_is_pruned() {
     for (old, new) in [(2, 3), (3, 2), (3, 1)] {
         model(2, move || {
             let World { wheel, mut sweeper, clock } = World::new();

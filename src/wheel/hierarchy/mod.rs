@@ -63,7 +63,7 @@ pub(crate) struct Taken {
 
 /// A taken block with references that are reserved but not yet written.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct KeptBlock {
     pub(crate) from: Source,
     pub(crate) unwritten: Unwritten,
 }

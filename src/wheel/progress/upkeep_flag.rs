@@ -14,6 +14,10 @@ pub(crate) const SLACK: u64 = 0;
 /// The amount of garbage that one thread makes between two checks.
 pub(crate) const INTERVAL: u64 = if cfg!(tiny) { 4 } else { 1 << 10 };
 
+/// A rest of more ticks than this is long. A burst is over when there is no work, or few timers
+/// have fired, for such a time.
+pub(crate) const LONG_REST: u64 = 16;
+
 /// The present usage of a wheel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {

@@ -18,7 +18,7 @@ use crate::wheel::engine::Engine;
 use crate::wheel::hierarchy::block::REFERENCES;
 use crate::wheel::hierarchy::entry_ref::EntryRef;
 use crate::wheel::hierarchy::slot::ReadOutcome;
-use crate::wheel::hierarchy::{Kept, Source, Taken};
+use crate::wheel::hierarchy::{KeptBlock, Source, Taken};
 use crate::wheel::memory::pin;
 use crate::wheel::slab::trim::Trim;
 use std::collections::VecDeque;
@@ -56,7 +56,7 @@ pub(super) struct Pending {
     /// `true` if more of the same origin may be read from the first of the taken chains.
     continues: bool,
     /// Blocks with references that were reserved but not yet written.
-    pub(super) kept: VecDeque<Kept>,
+    pub(super) kept: VecDeque<KeptBlock>,
     /// The number of kept blocks that have not been checked at the present tick.
     unchecked: usize,
 }
@@ -86,7 +86,7 @@ impl Pending {
 
     /// Returns `true` if a kept block has references that were written since the last check.
     pub(super) fn has_news<T>(&self, engine: &Engine<T>) -> bool {
-        let blocks = |kept: &Kept| engine.shard(kept.from.shard).hierarchy.blocks();
+        let blocks = |kept: &KeptBlock| engine.shard(kept.from.shard).hierarchy.blocks();
         self.kept.iter().any(|kept| kept.unwritten.has_news(blocks(kept)))
     }
 
@@ -139,7 +139,7 @@ impl Pending {
             }
             Some(ReadOutcome::Whole) => engine.progress.counters().add(SweepCount::BlocksFreed, 1),
             Some(ReadOutcome::Kept(unwritten)) => {
-                self.kept.push_back(Kept { from: taken.from, unwritten });
+                self.kept.push_back(KeptBlock { from: taken.from, unwritten });
             }
         }
         self.prefetch(before, engine);

@@ -1,0 +1,201 @@
+//! Trimming and hoarding: when the sweeper gives pages of entries and of blocks back, and when it
+//! collects what a burst leaves for that. How it finds whole pages is in [`slab::trim`].
+//!
+//! While a burst fires and more than [`SLACK`] entries are vacant, the sweeper *hoards* the entries
+//! that it ends and the blocks that it reads, by page, and trims when the burst is over. In the
+//! middle of the burst most pages are neither full nor empty. It stops hoarding when callers make
+//! pages, because they cannot use what is hoarded.
+//!
+//! [`slab::trim`]: crate::wheel::slab::trim
+
+#![forbid(unsafe_code)]
+
+use crate::wheel::counters::SweepCount;
+use crate::wheel::engine::Engine;
+use crate::wheel::memory;
+use crate::wheel::progress::upkeep_flag::{INTERVAL, LONG_REST, SLACK, Usage};
+use crate::wheel::slab::trim::Trim;
+use crate::wheel::tick::Tick;
+use std::mem::replace;
+
+/// A round of trimming, and the hoard.
+#[derive(Debug)]
+pub(super) struct Trimming {
+    /// The next part, and its shard. `None` between rounds.
+    next: Option<(usize, Part)>,
+    /// The part with which the trimming of a shard begins: its blocks, if they alone are too many.
+    first_part: Part,
+    shards: Vec<ShardTrims>,
+    hoard: Hoard,
+    /// The number of intervals of fired timers at the last check.
+    fired_then: u64,
+    /// The tick of the sweep at which the last interval of fired timers ended.
+    fired_at: Tick,
+    /// The number of entries at the last check.
+    entries_then: u64,
+    /// The number of blocks at the last check.
+    blocks_then: u64,
+}
+
+/// The part of a shard that is being trimmed.
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    Entries,
+    Blocks,
+}
+
+/// The trimming of a shard.
+#[derive(Debug, Default)]
+struct ShardTrims {
+    entries: Trim,
+    blocks: Trim,
+}
+
+/// The state of the hoard of all shards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hoard {
+    Empty,
+    /// The sweeper adds the entries of timers that it ends.
+    Growing,
+    /// The sweeper adds nothing, and has not given the entries back yet.
+    Ended,
+}
+
+impl Trimming {
+    pub(super) fn new(shards: usize) -> Self {
+        Self {
+            next: None,
+            first_part: Part::Entries,
+            shards: (0..shards).map(|_| ShardTrims::default()).collect(),
+            hoard: Hoard::Empty,
+            fired_then: 0,
+            fired_at: Tick::NEVER,
+            entries_then: 0,
+            blocks_then: 0,
+        }
+    }
+
+    /// Begins a round if there are too many entries or blocks, unless one is in progress.
+    pub(super) fn begin_if_wanted<T>(&mut self, engine: &Engine<T>, usage: Usage) {
+        // A sweeper that hoards waits for the end of the burst.
+        if self.is_busy() || self.hoard == Hoard::Growing {
+            return;
+        }
+        if engine.upkeep.too_many_entries(usage) {
+            self.begin(engine);
+        } else if engine.upkeep.too_many_blocks(usage) {
+            self.begin_with(Part::Blocks);
+        }
+    }
+
+    /// Begins a round, which includes the orphaned entries of exited threads.
+    fn begin<T>(&mut self, engine: &Engine<T>) {
+        engine.empty_idle();
+        self.begin_with(Part::Entries);
+    }
+
+    fn begin_with(&mut self, part: Part) {
+        self.first_part = part;
+        self.next = Some((0, part));
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.next.is_some()
+    }
+
+    /// Trims up to `slice` entries or blocks.
+    pub(super) fn advance<T>(&mut self, engine: &Engine<T>, slice: usize) {
+        let Some((number, part)) = self.next else { return };
+        let Some(shard) = engine.shards.get(number) else {
+            engine.upkeep.trimmed(engine.usage());
+            self.next = None;
+            return;
+        };
+        let (trims, guard) = (&mut self.shards[number], memory::pin());
+        let gives_back = self.hoard != Hoard::Growing;
+        match part {
+            Part::Entries if trims.entries.advance(&shard.slab, slice, &guard) => {
+                self.next = Some((number, Part::Blocks));
+                if gives_back {
+                    trims.entries.give_back(&shard.slab, &guard);
+                }
+            }
+            Part::Blocks if shard.hierarchy.blocks().trim(&mut trims.blocks, slice, &guard) => {
+                self.next = Some((number + 1, self.first_part));
+                if gives_back {
+                    shard.hierarchy.blocks().give_back(&mut trims.blocks, &guard);
+                }
+            }
+            Part::Entries | Part::Blocks => {}
+        }
+        drop(guard);
+        memory::collect();
+    }
+
+    /// See [`Upkeep::hoards`](super::Upkeep::hoards).
+    pub(super) fn hoards(&mut self, shard: usize) -> (Option<&mut Trim>, Option<&mut Trim>) {
+        let trims = self.shards.get_mut(shard).filter(|_| self.hoard == Hoard::Growing);
+        trims.map(|trims| (&mut trims.entries, &mut trims.blocks)).unzip()
+    }
+
+    pub(super) fn has_hoard(&self) -> bool {
+        self.hoard != Hoard::Empty
+    }
+
+    /// Starts to hoard while a burst fires and enough entries are vacant.
+    pub(super) fn decide_hoarding<T>(&mut self, engine: &Engine<T>) {
+        let (fired, swept) =
+            (engine.progress.counters().get(SweepCount::Ended) / INTERVAL, engine.progress.swept());
+        let grew = self.hoard == Hoard::Growing;
+        if replace(&mut self.fired_then, fired) != fired {
+            engine.upkeep.check(engine.usage());
+            let held: u64 = self.shards.iter().map(|trims| trims.entries.held()).sum();
+            if engine.entries() > engine.armed() + held + SLACK {
+                self.hoard = Hoard::Growing;
+            } else if grew {
+                self.hoard = Hoard::Ended;
+            }
+            self.fired_at = swept;
+        }
+        if !self.has_hoard() {
+            return;
+        }
+        let (entries, blocks) = (engine.entries(), engine.blocks());
+        let entries_then = replace(&mut self.entries_then, entries);
+        let blocks_then = replace(&mut self.blocks_then, blocks);
+        let made = grew && (entries > entries_then || blocks > blocks_then);
+        // Hoarding ends in two cases:
+        // - callers make pages, possibly because of the hoard, whose entries are not on their
+        //   stack;
+        // - few timers fire in as many ticks as make a long rest, so that the burst is over.
+        if made || self.hoard == Hoard::Ended || swept.since(self.fired_at) > LONG_REST {
+            self.end_hoarding(engine);
+        }
+    }
+
+    /// Trims if necessary, including the hoarded entries, or else gives those back.
+    pub(super) fn end_hoarding<T>(&mut self, engine: &Engine<T>) {
+        let grew = replace(&mut self.hoard, Hoard::Ended) == Hoard::Growing;
+        if self.is_busy() {
+            return;
+        }
+        if grew && engine.upkeep.too_many_entries(engine.usage()) {
+            self.begin(engine);
+        } else {
+            self.give_back(engine);
+        }
+    }
+
+    fn give_back<T>(&mut self, engine: &Engine<T>) {
+        self.hoard = Hoard::Empty;
+        let guard = memory::pin();
+        for (shard, trims) in engine.shards.iter().zip(&mut self.shards) {
+            if trims.entries.held() > 0 {
+                trims.entries.give_back(&shard.slab, &guard);
+            }
+            if trims.blocks.held() > 0 {
+                shard.hierarchy.blocks().give_back(&mut trims.blocks, &guard);
+            }
+        }
+    }
+}
