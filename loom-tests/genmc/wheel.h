@@ -303,7 +303,7 @@ static bool in_time(Tick next_visit, Tick deadline, Tick swept) {
 }
 
 // Half of a distance below four is zero.
-static Tick ahead_of(Tick deadline, Tick swept) {
+static Tick half_way_to(Tick deadline, Tick swept) {
   return deadline > swept ? deadline - (deadline - swept) / 4 * 2 : deadline;
 }
 
@@ -326,7 +326,7 @@ static void refile_as(bool held, u32 generation, u32 *spare) {
     u32 seen = state_load();
     if (GENERATION(seen) != generation) break;
     Tick swept = swept_get();
-    Place place = place_for(ahead_of(DEADLINE(seen), swept), swept);
+    Place place = place_for(half_way_to(DEADLINE(seen), swept), swept);
     file(place, spare);
     if (held) set_next_visit(place, swept);
     if (FAULT != NO_FENCE_AFTER_FILING) FULL_FENCE();
@@ -355,7 +355,7 @@ static void refile(u32 generation, u32 *spare) {
   }
 }
 
-static void rely(u32 generation, Tick deadline, u32 *spare) {
+static void ensure_reference(u32 generation, Tick deadline, u32 *spare) {
   if (!in_time(next_visit_load(), deadline, swept_get()))
     refile(generation, spare);
   else if (FAULT != NO_CHECK_OF_THE_FLAG && state_load() & REFILING)
@@ -377,7 +377,7 @@ static bool reset(u32 generation, Tick deadline, u32 *spare) {
     if (early)
       refile_as(true, generation, spare);
     else if (free)
-      rely(generation, deadline, spare);
+      ensure_reference(generation, deadline, spare);
     else
       refile_as(false, generation, spare);
     return true;

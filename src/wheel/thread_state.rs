@@ -46,7 +46,7 @@ impl ThreadState {
     /// Returns `true` if the thread keeps entries of this shard in its magazines when their timers
     /// end.
     #[inline]
-    pub(crate) fn keeps(&self, shard: usize) -> bool {
+    pub(crate) fn keeps_entries_of(&self, shard: usize) -> bool {
         // Relaxed, as everywhere in this file: accessed by the thread alone, or never written.
         self.kept.load(Relaxed) == shard
     }
@@ -60,7 +60,7 @@ impl ThreadState {
     }
 
     /// Sets whether the thread keeps entries in its magazines.
-    pub(crate) fn keep(&self, keeps: bool) {
+    pub(crate) fn set_keeps_entries(&self, keeps: bool) {
         self.kept.store(if keeps { self.home } else { NOWHERE }, Relaxed);
     }
 }

@@ -351,7 +351,7 @@ impl<T> Engine<T> {
 
     /// Keeps for the drain the timers that a sweeper had taken and not handed over when it was
     /// dropped.
-    pub(crate) fn leave(&self, timers: Vec<(TimerId, Tick, T)>) {
+    pub(crate) fn keep_for_drain(&self, timers: Vec<(TimerId, Tick, T)>) {
         if !timers.is_empty() {
             // Set once, because there is one sweeper.
             let _ = self.leftovers.set(Box::new(Mutex::new(Leftovers { timers })));
@@ -390,7 +390,7 @@ impl<T> Engine<T> {
         if wanted || surplus {
             self.empty(thread);
         }
-        thread.keep(!surplus);
+        thread.set_keeps_entries(!surplus);
         if wanted {
             self.progress.wakeup().wake();
         }

@@ -37,7 +37,7 @@ impl<T> Engine<T> {
     /// has ended, or if another thread is changing it.
     #[inline(always)]
     fn cancel_into_magazines(&self, thread: &ThreadState, id: TimerId) -> Option<(T, EntryState)> {
-        if !thread.keeps(id.shard()) {
+        if !thread.keeps_entries_of(id.shard()) {
             return None;
         }
         let guard = pin();
@@ -66,7 +66,7 @@ impl<T> Engine<T> {
         let shard = self.shards.get(id.shard())?;
         // Entries that did not fit into the full magazines are moved to the slab first, even if
         // there is nothing to cancel.
-        let mut released = match thread.keeps(id.shard()) {
+        let mut released = match thread.keeps_entries_of(id.shard()) {
             true => shard.slab.unload(&thread.vacant, &guard),
             false => 0,
         };

@@ -16,7 +16,7 @@
 
 #![allow(clippy::inline_always, reason = "the common cases are to be one function each")]
 
-use super::refile::{Aim, Refiler};
+use super::refile::{Refiler, Target};
 use super::still_pending;
 use crate::error::{InsertError, Refusal};
 use crate::wheel::counters::ThreadCount;
@@ -27,7 +27,7 @@ use crate::wheel::id::TimerId;
 use crate::wheel::memory::{Guard, pin};
 use crate::wheel::progress::Progress;
 use crate::wheel::progress::swept::full_fence;
-use crate::wheel::shard::{Filed, Shard, at, has_passed, in_time};
+use crate::wheel::shard::{Filed, Shard, has_passed, in_time, visit_tick};
 use crate::wheel::slab::Claimed;
 use crate::wheel::slab::entry::Entry;
 use crate::wheel::slab::page_table::NoEntry;
@@ -103,7 +103,7 @@ impl<T> Engine<T> {
             }
             let slab = &self.shards[number].slab;
             let claimed = if number == thread.home {
-                thread.keep(true);
+                thread.set_keeps_entries(true);
                 let from_magazine = slab.claim_from(&thread.vacant, guard);
                 from_magazine.map_or_else(|| slab.load_and_claim(&thread.vacant, guard), Ok)
             } else {
@@ -135,20 +135,20 @@ impl<T> Engine<T> {
         // below, or in one of the functions that are called here (I3).
         unsafe { entry.put(value) };
         let id = TimerId::new(shard.number, vacant.generation(), index);
-        let (next_visit, aim) = (entry.next_visit.load(), Aim { id, deadline });
+        let (next_visit, target) = (entry.next_visit.load(), Target { id, deadline });
         if vacant.is_refiling() {
-            return self.arm_slow(thread, entry, aim);
+            return self.arm_slow(thread, entry, target);
         }
         if !in_time(next_visit, deadline, self.progress.swept()) {
-            return self.arm_and_file(thread, entry, aim);
+            return self.arm_and_file(thread, entry, target);
         }
         let armed = EntryState::of(id, deadline);
         if entry.state.try_arm_unflagged(vacant, armed).is_err() {
-            return self.arm_slow(thread, entry, aim);
+            return self.arm_slow(thread, entry, target);
         }
         match still_pending(entry, armed, next_visit, &self.progress) && !self.is_closed() {
             true => Ok(id),
-            false => self.ensure_armed(thread, entry, aim),
+            false => self.ensure_armed(thread, entry, target),
         }
     }
 
@@ -158,74 +158,84 @@ impl<T> Engine<T> {
         &self,
         thread: &ThreadState,
         entry: &Entry<T>,
-        aim: Aim,
+        target: Target,
     ) -> Result<TimerId, InsertError<T>> {
-        let (shard, swept) = (self.shard(aim.id.shard()), self.progress.swept());
-        let place = shard.hierarchy.place(aim.deadline, swept);
+        let (shard, swept) = (self.shard(target.id.shard()), self.progress.swept());
+        let place = shard.hierarchy.place(target.deadline, swept);
         // Overwrite in any case. A store does not pass the sweeper's last `next_visit` on to
         // resetters, so a stale one must not survive.
-        entry.next_visit.store(at(place, swept));
-        entry.state.arm(aim.id, aim.deadline);
-        let Place::Slot { slot, at } = place else { return self.file_overdue(aim) };
-        if !shard.hierarchy.try_file(EntryRef::new(aim.id.index()), slot) {
-            return self.file_slow(aim, slot, at);
+        entry.next_visit.store(visit_tick(place, swept));
+        entry.state.arm(target.id, target.deadline);
+        let Place::Slot { slot, at } = place else { return self.file_overdue(target) };
+        if !shard.hierarchy.try_file(EntryRef::new(target.id.index()), slot) {
+            return self.file_slow(target, slot, at);
         }
         full_fence();
         if shard.next_scan.is_after(at) || self.is_closed() {
-            return self.report_slow(aim, slot, at);
+            return self.report_slow(target, slot, at);
         }
         thread.counters.add(ThreadCount::Filed, 1);
-        Ok(aim.id)
+        Ok(target.id)
     }
 
     /// Files the reference to an armed timer in a slot that needs a block, or that another thread
     /// changes.
     #[cold]
     #[inline(never)]
-    fn file_slow(&self, aim: Aim, slot: SlotIndex, at: Tick) -> Result<TimerId, InsertError<T>> {
-        self.file_in(aim, Place::Slot { slot, at }, None)
+    fn file_slow(
+        &self,
+        target: Target,
+        slot: SlotIndex,
+        at: Tick,
+    ) -> Result<TimerId, InsertError<T>> {
+        self.file_in(target, Place::Slot { slot, at }, None)
     }
 
     /// Goes on after the reference to an armed timer was filed in a slot that the sweeper may not
     /// expect, or after the wheel was closed.
     #[cold]
     #[inline(never)]
-    fn report_slow(&self, aim: Aim, slot: SlotIndex, at: Tick) -> Result<TimerId, InsertError<T>> {
+    fn report_slow(
+        &self,
+        target: Target,
+        slot: SlotIndex,
+        at: Tick,
+    ) -> Result<TimerId, InsertError<T>> {
         let filed = Filed { references: 1, blocks: 0 };
-        self.file_in(aim, Place::Slot { slot, at }, Some(filed))
+        self.file_in(target, Place::Slot { slot, at }, Some(filed))
     }
 
     /// Files the reference to an armed timer whose deadline the sweep has reached.
     #[cold]
     #[inline(never)]
-    fn file_overdue(&self, aim: Aim) -> Result<TimerId, InsertError<T>> {
-        self.file_in(aim, Place::Overdue, None)
+    fn file_overdue(&self, target: Target) -> Result<TimerId, InsertError<T>> {
+        self.file_in(target, Place::Overdue, None)
     }
 
     /// The general case of filing the reference to an armed timer, unless the caller has `filed`
     /// it.
     fn file_in(
         &self,
-        aim: Aim,
+        target: Target,
         place: Place,
         filed: Option<Filed>,
     ) -> Result<TimerId, InsertError<T>> {
         let (guard, thread) = (pin(), self.threads.current());
-        let shard = self.shard(aim.id.shard());
-        let Some(entry) = shard.slab.entry(aim.id.index(), &guard) else {
+        let shard = self.shard(target.id.shard());
+        let Some(entry) = shard.slab.entry(target.id.index(), &guard) else {
             // A drain has ended the timer, and its page was removed since.
             self.count_filed(thread, filed.unwrap_or(Filed::NOTHING));
-            return Ok(aim.id);
+            return Ok(target.id);
         };
-        let Some(filed) = filed.or_else(|| shard.try_file(aim.id.index(), place)) else {
-            return self.withdraw(thread, entry, aim.id);
+        let Some(filed) = filed.or_else(|| shard.try_file(target.id.index(), place)) else {
+            return self.withdraw(thread, entry, target.id);
         };
         full_fence();
         let more = match shard.is_expected(place) {
             true => Filed::NOTHING,
-            false => shard.report_filed(entry, aim, place, &self.progress),
+            false => shard.report_filed(entry, target, place, &self.progress),
         };
-        self.accept(thread, entry, aim.id, filed.and(more))
+        self.accept(thread, entry, target.id, filed.and(more))
     }
 
     /// Arms a timer by an exchange, whatever the old references are, because a resetter holds the
@@ -236,14 +246,14 @@ impl<T> Engine<T> {
         &self,
         thread: &ThreadState,
         entry: &Entry<T>,
-        aim: Aim,
+        target: Target,
     ) -> Result<TimerId, InsertError<T>> {
-        let shard = self.shard(aim.id.shard());
-        let filed = match exchange_armed(entry, aim.deadline).is_refiling() {
-            true => shard.refile_as(Refiler::Helper, entry, aim, &self.progress),
-            false => shard.rely(entry, aim, &self.progress),
+        let shard = self.shard(target.id.shard());
+        let filed = match exchange_armed(entry, target.deadline).is_refiling() {
+            true => shard.refile_as(Refiler::Helper, entry, target, &self.progress),
+            false => shard.ensure_reference(entry, target, &self.progress),
         };
-        self.accept(thread, entry, aim.id, filed)
+        self.accept(thread, entry, target.id, filed)
     }
 
     /// Ensures a visit of a timer that is armed, because its old reference may not be visited in
@@ -255,10 +265,10 @@ impl<T> Engine<T> {
         &self,
         thread: &ThreadState,
         entry: &Entry<T>,
-        aim: Aim,
+        target: Target,
     ) -> Result<TimerId, InsertError<T>> {
-        let filed = self.shard(aim.id.shard()).rely(entry, aim, &self.progress);
-        self.accept(thread, entry, aim.id, filed)
+        let filed = self.shard(target.id.shard()).ensure_reference(entry, target, &self.progress);
+        self.accept(thread, entry, target.id, filed)
     }
 
     /// Counts what was filed, and leaves the timer armed, unless the wheel has been closed
@@ -301,13 +311,19 @@ impl<T> Engine<T> {
 impl<T> Shard<T> {
     /// Ensures that the sweeper visits a reference in time and wakes up for it, if it does not
     /// expect it. Returns what was filed for that.
-    fn report_filed(&self, entry: &Entry<T>, aim: Aim, place: Place, progress: &Progress) -> Filed {
+    fn report_filed(
+        &self,
+        entry: &Entry<T>,
+        target: Target,
+        place: Place,
+        progress: &Progress,
+    ) -> Filed {
         let wanted = self.report(progress);
         let swept = progress.swept();
-        if has_passed(place, aim.deadline, swept) {
-            return self.refile(entry, aim, progress);
+        if has_passed(place, target.deadline, swept) {
+            return self.refile(entry, target, progress);
         }
-        progress.wakeup().check(at(place, swept), wanted);
+        progress.wakeup().check(visit_tick(place, swept), wanted);
         Filed::NOTHING
     }
 }

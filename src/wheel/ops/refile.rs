@@ -11,7 +11,7 @@ use crate::wheel::hierarchy::geometry::Place;
 use crate::wheel::id::TimerId;
 use crate::wheel::progress::Progress;
 use crate::wheel::progress::swept::full_fence;
-use crate::wheel::shard::{Filed, Shard, at, has_passed, in_time};
+use crate::wheel::shard::{Filed, Shard, has_passed, in_time, visit_tick};
 use crate::wheel::slab::entry::Entry;
 use crate::wheel::slab::next_visit::AtomicNextVisit;
 use crate::wheel::slab::state::{AtomicEntryState, EntryState};
@@ -39,25 +39,30 @@ impl<T> Shard<T> {
     /// Ensures that a reference is visited in time, for a timer whose state was exchanged while the
     /// flag was clear. It is the reference that `next_visit` describes, or a new one.
     #[inline]
-    pub(super) fn rely(&self, entry: &Entry<T>, aim: Aim, progress: &Progress) -> Filed {
-        match refiler_needed(entry, aim.deadline, progress) {
+    pub(super) fn ensure_reference(
+        &self,
+        entry: &Entry<T>,
+        target: Target,
+        progress: &Progress,
+    ) -> Filed {
+        match refiler_needed(entry, target.deadline, progress) {
             None => Filed::NOTHING,
-            Some(Refiler::Owner) => self.refile(entry, aim, progress),
-            Some(Refiler::Helper) => self.refile_as(Refiler::Helper, entry, aim, progress),
+            Some(Refiler::Owner) => self.refile(entry, target, progress),
+            Some(Refiler::Helper) => self.refile_as(Refiler::Helper, entry, target, progress),
         }
     }
 
     /// Files a reference to an armed timer that is visited earlier than the old ones. Owns the
     /// refiling flag meanwhile, if it is free.
     #[cold]
-    pub(super) fn refile(&self, entry: &Entry<T>, aim: Aim, progress: &Progress) -> Filed {
+    pub(super) fn refile(&self, entry: &Entry<T>, target: Target, progress: &Progress) -> Filed {
         let mut seen = entry.state.load();
-        while seen.generation() == aim.id.generation() {
+        while seen.generation() == target.id.generation() {
             if seen.is_refiling() {
-                return self.refile_as(Refiler::Helper, entry, aim, progress);
+                return self.refile_as(Refiler::Helper, entry, target, progress);
             }
             match entry.state.try_reset(seen, seen.refiling()) {
-                Ok(()) => return self.refile_as(Refiler::Owner, entry, aim, progress),
+                Ok(()) => return self.refile_as(Refiler::Owner, entry, target, progress),
                 Err(now) => seen = now,
             }
         }
@@ -71,7 +76,7 @@ impl<T> Shard<T> {
         &self,
         refiler: Refiler,
         entry: &Entry<T>,
-        Aim { id, mut deadline }: Aim,
+        Target { id, mut deadline }: Target,
         progress: &Progress,
     ) -> Filed {
         let _flag = (refiler == Refiler::Owner).then(|| Flag(&entry.state));
@@ -83,13 +88,13 @@ impl<T> Shard<T> {
             }
             let swept = progress.swept();
             if deadline.is_left_behind(swept) {
-                state = raise(entry, state, deadline, swept.oldest());
+                state = raise_to_oldest(entry, state, deadline, swept.oldest());
                 deadline = swept.oldest();
                 if state.generation() != id.generation() {
                     return filed;
                 }
             }
-            let place = self.hierarchy.place(ahead_of(state.deadline(swept), swept), swept);
+            let place = self.hierarchy.place(half_way_to(state.deadline(swept), swept), swept);
             filed = filed.and(self.file(id.index(), place));
             if refiler == Refiler::Owner {
                 set_next_visit(&entry.next_visit, place, swept);
@@ -100,7 +105,7 @@ impl<T> Shard<T> {
             }
             let wanted = self.report(progress);
             if !has_passed(place, deadline, progress.swept()) {
-                progress.wakeup().check(at(place, swept), wanted);
+                progress.wakeup().check(visit_tick(place, swept), wanted);
                 return filed;
             }
         }
@@ -121,14 +126,19 @@ impl Drop for Flag<'_> {
 /// relies on this reference. Otherwise the reference is visited on the way and filed again. Less
 /// than four ticks ahead, that is not worthwhile.
 #[inline]
-fn ahead_of(deadline: Tick, swept: Tick) -> Tick {
+fn half_way_to(deadline: Tick, swept: Tick) -> Tick {
     deadline.minus(deadline.since(swept) / 4 * 2)
 }
 
 /// Sets the oldest deadline that can be represented for a timer whose deadline the sweep has left
 /// behind, unless another thread has reset it since. Returns its state after that.
 #[cold]
-fn raise<T>(entry: &Entry<T>, mut state: EntryState, deadline: Tick, oldest: Tick) -> EntryState {
+fn raise_to_oldest<T>(
+    entry: &Entry<T>,
+    mut state: EntryState,
+    deadline: Tick,
+    oldest: Tick,
+) -> EntryState {
     let generation = state.generation();
     while state.generation() == generation && state == state.with_deadline(deadline) {
         let raised = state.with_deadline(oldest);
@@ -169,7 +179,7 @@ fn refiler_needed<T>(entry: &Entry<T>, deadline: Tick, progress: &Progress) -> O
 
 /// A timer, and the deadline that an operation has set for it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Aim {
+pub(super) struct Target {
     pub(super) id: TimerId,
     pub(super) deadline: Tick,
 }

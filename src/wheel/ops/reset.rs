@@ -11,7 +11,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::inline_always, reason = "the common case is to be one function")]
 
-use super::refile::{Aim, Refiler};
+use super::refile::{Refiler, Target};
 use super::still_pending;
 use crate::wheel::counters::ThreadCount;
 use crate::wheel::engine::{Engine, OutOfRange};
@@ -45,7 +45,7 @@ impl<T> Engine<T> {
                 let pushed = seen.with_deadline(deadline);
                 if entry.state.try_reset(seen, pushed).is_ok() {
                     if !still_pending(entry, pushed, next_visit, &self.progress) {
-                        return self.ensure_reset(thread, entry, Aim { id, deadline });
+                        return self.ensure_reset(thread, entry, Target { id, deadline });
                     }
                     thread.counters.add_own(ThreadCount::Reset, 1);
                     return Ok(());
@@ -63,9 +63,9 @@ impl<T> Engine<T> {
         &self,
         thread: &ThreadState,
         entry: &Entry<T>,
-        aim: Aim,
+        target: Target,
     ) -> Result<(), NotReset> {
-        let filed = self.shard(aim.id.shard()).rely(entry, aim, &self.progress);
+        let filed = self.shard(target.id.shard()).ensure_reference(entry, target, &self.progress);
         self.count_filed(thread, filed);
         thread.counters.add(ThreadCount::Reset, 1);
         // Hidden from the optimiser, which would otherwise build the result in the caller, after
@@ -99,7 +99,7 @@ impl<T> Engine<T> {
         let (guard, progress) = (pin(), &self.progress);
         let shard = self.shards.get(id.shard())?;
         let entry = shard.slab.entry(id.index(), &guard)?;
-        let aim = Aim { id, deadline };
+        let target = Target { id, deadline };
         let mut seen = entry.state.load();
         loop {
             if seen.generation() != id.generation() {
@@ -113,10 +113,10 @@ impl<T> Engine<T> {
             let next = if early { next.refiling() } else { next };
             match entry.state.try_reset(seen, next) {
                 Ok(()) if early => {
-                    return Some(shard.refile_as(Refiler::Owner, entry, aim, progress));
+                    return Some(shard.refile_as(Refiler::Owner, entry, target, progress));
                 }
-                Ok(()) if free => return Some(shard.rely(entry, aim, progress)),
-                Ok(()) => return Some(shard.refile_as(Refiler::Helper, entry, aim, progress)),
+                Ok(()) if free => return Some(shard.ensure_reference(entry, target, progress)),
+                Ok(()) => return Some(shard.refile_as(Refiler::Helper, entry, target, progress)),
                 Err(now) => seen = now,
             }
         }

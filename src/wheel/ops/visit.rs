@@ -5,7 +5,7 @@ use crate::wheel::hierarchy::entry_ref::EntryRef;
 use crate::wheel::hierarchy::geometry::{Place, SlotIndex};
 use crate::wheel::id::TimerId;
 use crate::wheel::memory::Guard;
-use crate::wheel::shard::{Filed, Shard, at};
+use crate::wheel::shard::{Filed, Shard, visit_tick};
 use crate::wheel::slab::Released;
 use crate::wheel::slab::entry::Entry;
 use crate::wheel::slab::next_visit::AtomicNextVisit;
@@ -88,7 +88,7 @@ impl<T> Shard<T> {
                     // SAFETY: the exchange above has ended the timer, and the entry is gathered
                     // below (I3).
                     let value = unsafe { entry.take() };
-                    self.leave(entry, reference, state, expiry, &mut gathered.requeued);
+                    self.settle_next_visit(entry, reference, state, expiry, &mut gathered.requeued);
                     let (index, released) = (reference.index(), &mut gathered.released);
                     match &mut gathered.hoard {
                         Some(hoard) => hoard.add(&self.slab, index, vacant, guard),
@@ -131,7 +131,7 @@ impl<T> Shard<T> {
     /// Ensures, after a visit has ended the timer, that `next_visit` does not describe a reference
     /// that is gone. `ended` is the last state of the timer. The entry has not been released yet.
     #[inline]
-    fn leave(
+    fn settle_next_visit(
         &self,
         entry: &Entry<T>,
         reference: EntryRef,
@@ -198,14 +198,14 @@ impl<T> Shard<T> {
             if let Some(kept) = kept {
                 requeued.file(self, reference, kept);
             }
-            if !state.is_armed() || kept.is_some_and(|kept| at(kept, swept) <= deadline) {
+            if !state.is_armed() || kept.is_some_and(|kept| visit_tick(kept, swept) <= deadline) {
                 let visited =
                     if kept.is_some() { VisitOutcome::Requeued } else { VisitOutcome::Discarded };
                 return entry.state.try_revalidate(state).map(|()| visited);
             }
         } else {
             let next_visit = entry.next_visit.load();
-            if entry.next_visit.compare_exchange(next_visit, at(place, swept)).is_err() {
+            if entry.next_visit.compare_exchange(next_visit, visit_tick(place, swept)).is_err() {
                 // The exchange returns the present state, which a load need not.
                 return entry.state.try_revalidate(state).and(Err(state));
             }

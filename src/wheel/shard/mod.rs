@@ -152,7 +152,7 @@ pub(in crate::wheel) fn in_time(next_visit: Tick, deadline: Tick, swept: Tick) -
 /// Returns the tick at which a reference at `place` is visited, if it was filed when the sweep was
 /// at `swept`.
 #[inline]
-pub(in crate::wheel) fn at(place: Place, swept: Tick) -> Tick {
+pub(in crate::wheel) fn visit_tick(place: Place, swept: Tick) -> Tick {
     match place {
         Place::Overdue => swept,
         Place::Slot { at, .. } => at,

@@ -563,7 +563,7 @@ impl<T> Drop for Sweeper<T> {
         // discarded.
         engine.progress.counters().take_back(SweepCount::Ended, timers.len() as u64);
         engine.progress.counters().add(SweepCount::Discarded, timers.len() as u64);
-        engine.leave(timers);
+        engine.keep_for_drain(timers);
         // This wakes the driver. A waker that panics while a handler's panic unwinds would abort
         // the process.
         match std::thread::panicking() {
