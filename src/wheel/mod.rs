@@ -6,7 +6,8 @@
 //! A timer lives in one entry of a slab, and one packed word of that entry, its state, decides
 //! everything about the timer, so each race is decided by one compare-and-swap. The slots of the
 //! wheel hold only references to entries, which may be stale, so a cancel or a reset to later never
-//! touches the wheel.
+//! touches the wheel. `docs/GLOSSARY.md` has the terms, and `docs/DESIGN.md` the reasons and the
+//! rejected alternatives.
 //!
 //! # Words
 //!
@@ -30,25 +31,34 @@
 //!
 //! # Life of an insert
 //!
+//! The labels are the steps of [`ops::protocol`] and [`progress`], which other files cite.
+//!
 //! 1. [`Wheel::insert`] passes the delay to [`shared`], which turns it into a tick by the thread's
-//!    cached clock reading. [`Pinned::insert`] does so by the reading of its batch. If the reading
-//!    is not valid, or the next step finds no entry, `insert_slow` reads the clock, looks for an
-//!    entry in all shards, and continues here.
-//! 2. [`ops::insert`] takes a free entry from the thread's magazine and writes the value into it.
-//! 3. If an old reference to that entry will be visited in time, one compare-and-swap arms the
-//!    timer. This is the common case in a server that reuses entries.
-//! 4. Otherwise it arms the timer by a store and files a reference in the [`hierarchy`].
-//!    [`hierarchy::geometry`] computes the slot, [`hierarchy::slot`] reserves a position in the
-//!    slot's first block, or makes a new one if that is full, and [`hierarchy::block`] writes the
-//!    reference there. [`hierarchy::rows`] then marks the slot as occupied.
-//! 5. After a full fence it checks if the sweeper scans the shard at the slot's tick or before. If
-//!    not, the insert reports the shard and re-checks two things. If the sweep has passed the slot
-//!    meanwhile, it files again. If the sweeper would rest beyond the slot's tick, it wakes it.
-//! 6. If the wheel was closed meanwhile, it takes the timer back and returns the value.
+//!    cached clock reading. [`Pinned::insert`] uses the reading that its batch shares. If the
+//!    reading is not valid, or A1 finds no entry in the thread's magazine, `insert_slow` reads the
+//!    clock, looks for an entry in all shards, and continues with A1.
+//! 2. **A1** [`ops::insert`] takes a free entry from the magazine and writes the value into it.
+//! 3. **A2** If an old reference to that entry will be visited in time, one compare-and-swap arms
+//!    the timer. This is the common case in a server that reuses entries, and goes on with A5.
+//! 4. **A3, F1** Otherwise `arm_and_file` arms it by a store and files a reference in the
+//!    [`hierarchy`]. [`hierarchy::geometry`] computes the slot, [`hierarchy::slot`] reserves a
+//!    position in the slot's first block, or makes a new block if that is full, and
+//!    [`hierarchy::block`] writes the reference there. [`hierarchy::rows`] then marks the slot as
+//!    occupied.
+//! 5. **F2, F3** After a full fence it checks if the sweeper scans the shard at the slot's tick or
+//!    before. If so, this is all.
+//! 6. **F4 to F7** If not, it reports the shard and re-checks two things. If the sweep has passed
+//!    the slot meanwhile, it files again. If the sweeper would rest beyond the slot's tick, it
+//!    wakes the sweeper.
+//! 7. **A5** If the wheel was closed meanwhile, it takes the timer back and returns the value.
+//!
+//! An insert that races with the sweep is therefore never lost: either the sweep finds the
+//! reference, or the insert finds the sweep.
 //!
 //! A cancel or a reset to a later deadline is one compare-and-swap on the entry's state, without a
 //! new reference. The sweeper does the reverse. It publishes a tick, scans the shards in which
-//! slots have expired, takes those slots, and visits each reference ([`sweep`], [`ops::visit`]).
+//! slots have expired, takes those slots (S1 to S4), and visits each reference ([`sweep`],
+//! [`ops::visit`]).
 //!
 //! # Invariants
 //!
@@ -59,9 +69,8 @@
 //!   exception is a timer whose insert or reset has not returned.
 //! * **I2, next visit.** While the refiling flag is clear and `next_visit` lies after the sweep, a
 //!   reference to the entry is in the slot that is taken at that tick, or among the sweeper's
-//!   pending references. The exception is an entry whose insert has not returned. No other thread
-//!   has its id, so only the sweeper can end the timer, after the tick of `next_visit`, or a drain,
-//!   which clears `next_visit`.
+//!   pending references. The exception is an entry whose insert has not returned ([`ops::insert`]
+//!   shows why that is harmless).
 //! * **I3, value.** The value is present exactly while the generation is odd. The claimer alone
 //!   touches it before the timer is armed, no thread touches it while the timer is armed, and the
 //!   thread that ended the timer alone touches it until it releases the entry
@@ -99,7 +108,6 @@
 //! To read the wheel in one evening, start with [`ops::insert`], then read [`slab::state`],
 //! [`hierarchy::slot`], [`ops::protocol`], [`progress::swept`], [`progress::wakeup`],
 //! [`progress::next_scan`] and [`sweep`].
-//! `docs/GLOSSARY.md` has the words, and `docs/DESIGN.md` the reasons and rejected alternatives.
 
 mod bits;
 mod builder;

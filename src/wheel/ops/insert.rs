@@ -1,5 +1,6 @@
 //! Insert: claims a vacant entry, writes the value, arms the timer, and ensures that a reference to
-//! the entry is visited in time. The steps and their races are in [`protocol`](super::protocol).
+//! the entry is visited in time. The steps A1 to A5 and their races are in
+//! [`protocol`](super::protocol).
 //!
 //! ```text
 //! insert                   the usual case, or else insert_slow, for any deadline and any entry
@@ -10,6 +11,11 @@
 //!     │   └── report_slow  the sweeper does not expect the reference
 //!     └── arm_slow         another thread changes the entry
 //! ```
+//!
+//! **The exception to I2.** `arm_and_file` writes `next_visit` and arms the timer before it files
+//! the reference, so that for a moment `next_visit` promises a visit that no reference makes. No
+//! other thread has the id of the timer then, so nothing relies on that promise. Only the sweeper
+//! can end the timer, after the tick of `next_visit`, or a drain, which clears `next_visit`.
 //!
 //! The functions are in this order. The usual case ends in calls of functions that are not inlined,
 //! and returns what they return, so that it needs few registers.
@@ -85,8 +91,8 @@ impl<T> Engine<T> {
         }
     }
 
-    /// Claims an entry of the thread's home shard or, if that is full, of the next shard that is
-    /// not.
+    /// Step A1: claims an entry of the thread's home shard or, if that is full, of the next shard
+    /// that has room.
     fn claim<'g>(
         &'g self,
         thread: &ThreadState,
@@ -121,7 +127,8 @@ impl<T> Engine<T> {
         Err(Refusal::AtCapacity { capacity: self.capacity().unwrap_or_else(|| self.most()) })
     }
 
-    /// Arms a timer in a claimed entry, by one exchange if an old reference is visited in time.
+    /// Does A2: arms a timer in a claimed entry, by one exchange if an old reference is visited in
+    /// time.
     #[inline(always)]
     fn arm(
         &self,
@@ -152,7 +159,7 @@ impl<T> Engine<T> {
         }
     }
 
-    /// Arms a timer by a store, and files a reference to its entry.
+    /// Does A3 and A4: arms a timer by a store, and files a reference to its entry.
     #[inline(never)]
     fn arm_and_file(
         &self,
@@ -271,7 +278,7 @@ impl<T> Engine<T> {
         self.accept(thread, entry, target.id, filed)
     }
 
-    /// Counts what was filed, and leaves the timer armed, unless the wheel has been closed
+    /// Step A5: counts what was filed, and leaves the timer armed, unless the wheel has been closed
     /// meanwhile.
     fn accept(
         &self,

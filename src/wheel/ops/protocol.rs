@@ -17,17 +17,18 @@
 //!
 //! # The operations
 //!
+//! The steps F1 to F7 of a filer and S1 to S4 of the sweeper are in
+//! [`progress`](crate::wheel::progress).
+//!
 //! **Insert** ([`insert`](super::insert)).
 //!
-//! 1. Claim a vacant entry and write the value.
-//! 2. If `next_visit` is in time, arm by an exchange and check `next_visit` again, as a reset does.
-//! 3. Otherwise write `next_visit`.
-//! 4. Arm by a store.
-//! 5. File the reference.
-//! 6. Pass a full fence. If the sweeper expects the reference, this is all
-//!    ([`next_scan`](crate::wheel::progress::next_scan)).
-//! 7. Otherwise report the shard, pass another fence, and re-check. If the slot has expired, file
-//!    once more ([`refile`](super::refile)). If the sweeper rests for too long, wake it.
+//! * **A1** Claim a vacant entry and write the value.
+//! * **A2** If `next_visit` is in time, arm by an exchange and check `next_visit` again, as R2
+//!   does. This is the common case.
+//! * **A3** Otherwise write `next_visit`, and arm by a store.
+//! * **A4** File the reference, F1 to F7. If F6 finds that the slot has expired, go on as a reset
+//!   that needs an earlier reference ([`refile`](super::refile)).
+//! * **A5** If the wheel was closed meanwhile, take the timer back.
 //!
 //! If a resetter of a previous timer still owns the refiling flag, the insert arms by an exchange
 //! that keeps the flag, and leaves `next_visit` alone.
@@ -35,43 +36,36 @@
 //! **Cancel** ([`cancel`](super::cancel)). One exchange on the state ends the timer. References and
 //! `next_visit` stay.
 //!
-//! **Reset** ([`reset`](super::reset)). One exchange on the state sets the deadline. Then
-//! `next_visit` is read. If it is in time, the reference that it describes will be visited in time,
-//! and the sweeper will read the new deadline. This is the common case. Moving a deadline later
-//! costs one exchange and one load from the same cache line. Otherwise an earlier reference is
-//! needed:
+//! **Reset** ([`reset`](super::reset)).
 //!
-//! 1. Set the refiling flag, in the same exchange as the deadline if `next_visit` already shows
-//!    that it will be needed.
-//! 2. File a reference, half way to the deadline.
-//! 3. Exchange `next_visit`.
-//! 4. Pass a full fence. If the sweeper does not expect the reference, report the shard and pass
-//!    another.
-//! 5. Re-check in that case. If the sweep has passed the slot meanwhile, go back to step 2.
-//! 6. Wake the sweeper if it rests for too long.
-//! 7. Clear the flag.
+//! * **R1** Set the deadline by an exchange on the state.
+//! * **R2** Read `next_visit`. If it is in time, the reference that it describes will be visited in
+//!   time, and the sweeper will read the new deadline. This is the common case. Moving a deadline
+//!   later costs one exchange and one load from the same cache line.
+//! * **R3** Otherwise set the refiling flag. If `next_visit` shows before R1 that it will be
+//!   needed, R1 sets it.
+//! * **R4** File a reference, F1, half way to the deadline.
+//! * **R5** Exchange `next_visit`.
+//! * **R6** Go on with F2 to F7. If F6 finds that the slot has expired, return to R4.
+//! * **R7** Clear the flag.
 //!
-//! A resetter that finds the flag already set does steps 2, 4, 5 and 6 only and leaves `next_visit`
-//! alone.
+//! A resetter that finds the flag already set does R4 and R6 only and leaves `next_visit` alone.
 //!
-//! **Visit** ([`visit`](super::visit), by the sweeper, for each reference that it has taken). It
-//! reads the state. If the timer is due, it ends the timer and owns the value. If `next_visit` then
-//! describes this reference for a later expiry, it clears `next_visit`. If the refiling flag is
-//! set, it files the reference again as in step 4. If the timer is not due and the flag is clear,
-//! it reads `next_visit`:
+//! **Visit** ([`visit`](super::visit), by the sweeper, for each reference that it has taken in S4).
+//! It reads the state, and the first of these steps that applies completes the visit:
 //!
-//! 1. If the entry holds no timer, the reference is stale. If `next_visit` refers to the slot from
-//!    which the reference was taken, clear it. Revalidate, and discard the reference.
-//! 2. If `next_visit` is in time and refers to another slot, another reference waits there and this
-//!    one is redundant. Revalidate, and discard it.
-//! 3. Otherwise exchange `next_visit` to the tick of the new slot, file the reference there, and
-//!    revalidate.
-//!
-//! While the flag is set, `next_visit` belongs to the resetter and may come to describe this very
-//! reference:
-//!
-//! 4. File it again in its slot, for its next expiry. If that is after the deadline, file another
-//!    for the deadline. Revalidate.
+//! * **V1** If the timer is due, end it and own the value. If `next_visit` then describes this
+//!   reference for a later expiry, clear `next_visit`. If the refiling flag is set, file the
+//!   reference again for its slot's next expiry.
+//! * **V2** If the flag is set, `next_visit` belongs to the resetter and may come to describe this
+//!   very reference. File it again in its slot, for its next expiry. If that is after the deadline,
+//!   file another for the deadline. Revalidate.
+//! * **V3** If the entry holds no timer, the reference is stale. If `next_visit` refers to the slot
+//!   from which the reference was taken, clear it. Revalidate, and discard the reference.
+//! * **V4** If `next_visit` is in time and refers to another slot, another reference waits there
+//!   and this one is redundant. Revalidate, and discard it.
+//! * **V5** Otherwise exchange `next_visit` to the tick of the new slot, file the reference there,
+//!   and revalidate.
 //!
 //! # The races
 //!
@@ -98,18 +92,18 @@
 //! makes the revalidation fail, or leaves the deadline that the sweeper has compared with L.
 //!
 //! **A deadline that is read during a reset.** The deadline can be read from the first exchange on,
-//! and no sweep that begins after step 4, or after step 5 if the shard was reported, passes it. In
+//! and no sweep that begins after F2, or after F6 if the shard was reported, passes it. In
 //! between, a thread may read it, and a sweep that begins then may pass it without visiting the
 //! timer. I1 holds again before the reset returns. A reset therefore takes effect in two steps
 //! (`tests/wheel/linearizability.rs` tests that).
 //!
-//! **A resetter that is held up between steps 2 and 3.** Its reference may be visited before
+//! **A resetter that is held up between R4 and R5.** Its reference may be visited before
 //! `next_visit` describes it. If `next_visit` then came to describe a reference that is gone, a
 //! later resetter would rely on it. If the reference is visited at its expiry, the sweeper does not
-//! expect it any more, and step 5 finds the sweep that visited it. If it is visited before its
-//! expiry, it is filed again (visit, step 4), even when it has ended its timer.
+//! expect it any more, and F6 finds the sweep that visited it. If it is visited before its
+//! expiry, it is filed again (V1 and V2), even when it has ended its timer.
 //!
-//! **A resetter that is held up between steps 1 and 7** keeps other threads from using
+//! **A resetter that is held up between R3 and R7** keeps other threads from using
 //! `next_visit`, but not from working, because they file references of their own. Its timer may
 //! end, and the entry be claimed and armed again. The flag stays until that thread clears it,
 //! whatever timer the entry holds by then, and what the thread writes into `next_visit` is true of

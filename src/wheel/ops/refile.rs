@@ -69,8 +69,7 @@ impl<T> Shard<T> {
         Filed::NOTHING
     }
 
-    /// Does steps 2 to 7 of a reset that files a reference, as numbered in
-    /// [`protocol`](super::protocol).
+    /// Does R4 to R7 ([`protocol`](super::protocol)), or R4 and R6 as a helper.
     #[inline(never)]
     pub(super) fn refile_as(
         &self,
@@ -150,7 +149,7 @@ fn raise_to_oldest<T>(
     state
 }
 
-/// Step 3 of refiling. Makes `next_visit` describe the reference just filed, unless it describes an
+/// Step R5. Makes `next_visit` describe the reference just filed, unless it describes an
 /// earlier one.
 fn set_next_visit(next_visit: &AtomicNextVisit, place: Place, swept: Tick) {
     let Place::Slot { at, .. } = place else {

@@ -128,8 +128,9 @@ impl<T> Shard<T> {
         }
     }
 
-    /// Ensures, after a visit has ended the timer, that `next_visit` does not describe a reference
-    /// that is gone. `ended` is the last state of the timer. The entry has not been released yet.
+    /// Completes V1: ensures, after the visit has ended the timer, that `next_visit` does not
+    /// describe a reference that is gone. `ended` is the last state of the timer. The entry has not
+    /// been released yet.
     #[inline]
     fn settle_next_visit(
         &self,
@@ -149,7 +150,7 @@ impl<T> Shard<T> {
         }
     }
 
-    /// Does steps 1 and 2 for a reference that is not due. Returns `true` if it may be discarded.
+    /// Does V3 and V4 for a reference that is not due. Returns `true` if it may be discarded.
     /// Fails with the present state if the state has changed.
     #[inline]
     fn try_discard(
@@ -181,7 +182,7 @@ impl<T> Shard<T> {
         entry.state.try_revalidate(state).map(|()| true)
     }
 
-    /// Does steps 3 and 4 for a reference that is not due. Fails with the present state if the
+    /// Does V2 and V5 for a reference that is not due. Fails with the present state if the
     /// state has changed.
     fn try_requeue(
         &self,

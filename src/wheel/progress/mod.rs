@@ -1,10 +1,48 @@
 //! [`Progress`]: the state that the sweeper and the callers of a wheel publish to each other.
 //!
 //! The sweeper publishes the tick that it has reached ([`swept`]), the tick until which it rests
-//! ([`wakeup`]), when it scans each shard ([`next_scan`]) and its counters. After a caller has
-//! filed a reference, it checks when the shard is scanned and, if that is too late, the other two.
-//! Callers publish that a shard has references that the sweeper does not expect, and that memory
-//! needs upkeep ([`upkeep_flag`]).
+//! ([`wakeup`]), when it scans each shard ([`next_scan`]) and its counters. Callers publish that a
+//! shard has references that the sweeper does not expect, and that memory needs upkeep
+//! ([`upkeep_flag`]).
+//!
+//! # The handshake
+//!
+//! A thread that files a reference and the sweeper must not miss each other. Other files cite
+//! these steps by number. A *filer* files a reference in a slot that is taken at the tick `at`:
+//!
+//! * **F1** It pushes the reference.
+//! * **F2** It passes a full fence.
+//! * **F3** It loads the shard's `next_scan`. If that is not after `at`, the sweeper *expects* the
+//!   reference, and the filer is done. This is the common case.
+//! * **F4** Otherwise it *reports* the shard, by setting the shard's bit unless it is set.
+//! * **F5** It passes a second full fence.
+//! * **F6** It re-checks the tick of the sweep. If the sweep has reached `at`, it files the
+//!   reference again, from F1.
+//! * **F7** It re-checks the wake-up tick. If the sweeper rests beyond `at`, it wakes the sweeper.
+//!
+//! No tick is expected for an overdue reference, so its filer always reports the shard.
+//!
+//! The sweeper, to advance to the tick `t`:
+//!
+//! * **S1** It *suspends* each shard whose next expiry is not after `t`. To suspend a shard means
+//!   to set its `next_scan` to [`Tick::NEVER`], so that each further filer reports it.
+//! * **S2** It publishes `t` and passes a full fence.
+//! * **S3** It accepts the reports. It clears the bits, suspends those shards, and passes another
+//!   full fence if there were any.
+//! * **S4** It scans all shards that it has suspended, and sets the `next_scan` of each to the
+//!   expiry that it found. In the shards that were reported it also looks for overdue references.
+//!
+//! It also does S3 and S4 alone before it chooses `t`, and when it begins a part of a sweep. The
+//! references that it files itself need no handshake. It lowers `next_scan` for them.
+//!
+//! The sweeper, to rest until the tick `t`:
+//!
+//! * **W1** It stores `t` as the wake-up tick.
+//! * **W2** It passes a full fence.
+//! * **W3** It does S3 and S4, and rests only if no slot expires before `t`.
+//!
+//! [`swept`] shows that a filer in a slot that expires meanwhile notices that, [`next_scan`] that
+//! the scan finds each reference in time, and [`wakeup`] that the sweeper does not rest too long.
 
 #![forbid(unsafe_code)]
 

@@ -6,38 +6,14 @@
 //! something may be due. The sweeper knows the next expiry of each shard from its last scan, and
 //! publishes it in the shard's `next_scan`, which it alone writes.
 //!
-//! A thread that has filed a reference in a slot that is taken at `at`, before it returns:
-//!
-//! 1. It passes a full fence.
-//! 2. It loads `next_scan`. If that is not after `at`, the sweeper *expects* the reference, and the
-//!    thread is done. This is the common case.
-//! 3. Otherwise it *reports* the shard, by setting the shard's bit unless it is set.
-//! 4. It passes a second full fence.
-//! 5. It re-checks the tick of the sweep ([`swept`](crate::wheel::progress::swept)) and the
-//!    [`wakeup`](crate::wheel::progress::wakeup).
-//!
-//! No tick is expected for an overdue reference, so its filer always reports the shard. The sweeper
-//! notes its own references itself.
-//!
-//! The sweeper, to advance to tick `t`:
-//!
-//! 1. It *suspends* each shard whose next expiry is not after `t`. To suspend a shard means to set
-//!    its `next_scan` to [`Tick::NEVER`], so that each further filer reports it.
-//! 2. It publishes `t` and passes a full fence.
-//! 3. It accepts the reports. It clears the bits, suspends those shards, and passes another full
-//!    fence if there were any.
-//! 4. It scans all shards that it has suspended, and sets the `next_scan` of each to the expiry
-//!    that it found. In those that were reported it also looks for overdue references.
-//!
-//! Before it chooses `t`, when it begins a part of a sweep, and before a rest after the fence that
-//! follows the store of the wake-up tick, it does steps 3 and 4 alone. For a reference that it
-//! files itself it lowers `next_scan`.
+//! Step F3 of the [handshake](super) reads it, F4 adds to the reports, and S1, S3 and S4 write
+//! both.
 //!
 //! # Why no reference is missed
 //!
 //! *A scan finds each reference whose filer did not notice the suspension.* If a filer loads a
-//! `next_scan` from before a suspension, or a bit from before its clearing, its fence of step 1
-//! precedes the sweeper's fence between the suspension and the scan. The reference was pushed
+//! `next_scan` from before a suspension, or a bit from before its clearing, its fence F2 precedes
+//! the sweeper's fence between the suspension and the scan (S2 or S3). The reference was pushed
 //! before the one and is searched for after the other.
 //!
 //! *A reference that is expected is taken at `at`.* The filer has loaded a `next_scan` that is not
@@ -49,15 +25,14 @@
 //! beyond `at` either. The filer therefore needs no re-check.
 //!
 //! *A reference that is reported is taken at `at`.* Let `t` be the first tick from `at` on that the
-//! sweeper publishes. A filer that returns has found an earlier tick in step 5, so its second fence
-//! precedes the fence after the publication of `t`. The filer has set the bit or found it set.
-//! Step 3 therefore accepts the report after the publication of `t`, or has accepted it before. The
-//! scan that follows finds the reference, as does that of a step which suspended the shard for
+//! sweeper publishes. A filer that returns has found an earlier tick in F6, so its fence F5
+//! precedes the fence S2 of `t`. The filer has set the bit or found it set. S3 therefore accepts
+//! the report after the publication of `t`, or has accepted it before. The scan that follows finds
+//! the reference, as does that of a step which suspended the shard for
 //! another reason.
 //!
-//! *The sweeper does not rest beyond `at`* after a report. The same holds with the fence that
-//! follows the store of the wake-up tick. A filer whose second fence comes after that one finds the
-//! wake-up tick and wakes the sweeper.
+//! *The sweeper does not rest beyond `at`* after a report. The same holds with the fence W2. A
+//! filer whose fence F5 comes after W2 finds the wake-up tick in F7 and wakes the sweeper.
 //!
 //! *A slot that upkeep takes early.* The sweeper suspends the shard, passes a fence and scans it.
 //! It then has the references of the slot, and lowers `next_scan` for those that it puts back. A
@@ -85,20 +60,20 @@ impl NextScan {
         Self(AtomicU64::new(Tick::NEVER.0))
     }
 
-    /// Step 2 of the filer. Returns `true` if the sweeper scans the shard later than `at` or not at
+    /// Step F3. Returns `true` if the sweeper scans the shard later than `at` or not at
     /// all, as seen after the caller's fence.
     #[inline]
     pub(crate) fn is_after(&self, at: Tick) -> bool {
-        // Relaxed: ordered by the fence of step 1, whose partner is the sweeper's fence after a
-        // suspension.
+        // Relaxed: ordered by the fence F2, whose partner is the sweeper's fence after a suspension
+        // (S2 or S3).
         at.0 < self.0.load(Relaxed)
     }
 
     /// Publishes the tick. Called by the sweeper alone.
     pub(crate) fn set(&self, tick: Tick) {
         // Relaxed:
-        // - a suspension is ordered by the fence between it and the scan, whose partner is that of
-        //   the filer's step 1;
+        // - a suspension is ordered by the fence between it and the scan (S2 or S3), whose partner
+        //   is the filer's fence F2;
         // - any other tick may be seen at any time.
         self.0.store(tick.0, Relaxed);
     }
@@ -129,7 +104,7 @@ impl Reports {
         }
     }
 
-    /// Step 3 of the filer. Returns `true` if the shard was reported for the second time since the
+    /// Step F4. Returns `true` if the shard was reported for the second time since the
     /// sweeper last accepted its reports.
     pub(crate) fn add(&self, shard: usize) -> bool {
         let shift = 2 * (shard % SHARDS);
@@ -137,7 +112,7 @@ impl Reports {
             0 => &self.first,
             number => &self.more[number - 1],
         };
-        // Relaxed, here and below: the fences of steps 1 and 4 order the reference before the bit,
+        // Relaxed, here and below: the fences F2 and F5 order the reference before the bit,
         // and the bit before the re-check; they pair with the sweeper's fences.
         let reported = word.load(Relaxed) >> shift;
         if reported & ONCE == 0 {
@@ -149,7 +124,7 @@ impl Reports {
         reported & AGAIN == 0 && word.fetch_or(AGAIN << shift, Relaxed) >> shift & AGAIN == 0
     }
 
-    /// Step 3 of the sweeper: clears the bits, and calls `suspend` for each shard that was
+    /// Step S3: clears the bits, and calls `suspend` for each shard that was
     /// reported. A full fence has to follow.
     pub(crate) fn accept(&self, mut suspend: impl FnMut(usize)) {
         let words = std::iter::once(&self.first).chain(self.more.iter().map(|word| &**word));

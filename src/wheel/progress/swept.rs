@@ -1,21 +1,17 @@
 //! The tick that the sweep has reached: one for the whole wheel, written by the sweeper alone.
 //!
-//! The sweeper [`publish`](SweptTick::publish)es a tick before it takes the slots that expire by
-//! it. An inserter chooses its slot by the tick it reads, publishes its reference, and passes a
-//! fence. If the sweeper does not expect the reference
-//! ([`next_scan`](crate::wheel::progress::next_scan)), the inserter reports the shard, passes a
-//! second fence and reads the tick again. The sweeper's fence and that second one are ordered in
-//! one of two ways:
+//! The sweeper [publishes](SweptTick::publish) a tick before it takes the slots that expire by it
+//! (S2 of the [handshake](super)). A filer chooses its slot by the tick it reads, and reads the
+//! tick again if the sweeper does not expect its reference (F6). The fences S2 and F5 are ordered
+//! in one of two ways:
 //!
-//! 1. The inserter's fence is first. Then the sweeper accepts the report after its own fence, or
-//!    has accepted it before, and the scan of the shard that follows finds the reference.
-//! 2. The sweeper's fence is first. Then the inserter's re-check finds the published tick and so
-//!    detects that its slot has expired. It files the reference again in a slot that is still to
-//!    come.
+//! * F5 is first. Then the sweeper accepts the report after S2, or has accepted it before, and the
+//!   scan of the shard that follows finds the reference.
+//! * S2 is first. Then F6 finds the published tick, and so detects that the slot has expired. The
+//!   filer files the reference again in a slot that is still to come.
 //!
-//! The second fence serves the check of the [`wakeup`](crate::wheel::progress::wakeup) too, and the
-//! first one that of the closed flag. An inserter that files no reference, and arms by an exchange,
-//! passes no fence.
+//! F2 also orders the check of the closed flag. An inserter that files no reference, and arms by an
+//! exchange, passes no fence.
 
 #![forbid(unsafe_code)]
 
@@ -43,8 +39,7 @@ impl SweptTick {
         Tick(self.0.load(Relaxed))
     }
 
-    /// Step 2 of the sweeper ([`next_scan`](super::next_scan)). From here on the slots up to `tick`
-    /// are being taken.
+    /// Step S2. From here on the slots up to `tick` are being taken.
     #[inline]
     pub(crate) fn publish(&self, tick: Tick) {
         // Relaxed: ordered by the fence.

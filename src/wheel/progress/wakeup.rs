@@ -1,25 +1,18 @@
 //! The next tick at which the sweeper is wanted, and the wake-up that ends its rest early.
 //!
 //! A sweeper that is about to rest until some tick (a driver that parks, an event loop that polls
-//! with a timeout) stores that tick. An inserter that files a reference in an earlier slot wakes
-//! the sweeper. No wake-up is lost:
+//! with a timeout) stores that tick. A filer that reports an earlier slot wakes the sweeper. In the
+//! terms of the [handshake](super), the fences F5 and W2 are ordered in one of two ways:
 //!
-//! 1. The sweeper stores the tick.
-//! 2. It passes a full fence.
-//! 3. It searches the shards that were reported for the next occupied slot again
-//!    ([`next_scan`](crate::wheel::progress::next_scan)). It rests only if no slot expires before
-//!    the tick it stored.
-//! 4. An inserter publishes its reference. If the sweeper does not expect it, it reports the shard.
-//! 5. It passes a full fence.
-//! 6. It loads the tick, and wakes the sweeper if its own slot expires earlier.
+//! * F5 is first. Then W3 finds the report, or an earlier S3 has found it, and the sweeper does not
+//!   rest beyond the slot.
+//! * W2 is first. Then F7 finds the tick of W1, or a later one, and the filer wakes the sweeper.
 //!
-//! If fence 5 comes before fence 2, search 3 or an earlier one finds the report. Otherwise load 6
-//! finds the tick of step 1, or a later one, and the inserter wakes the sweeper. The sweeper never
-//! rests beyond a reference that it expects, so its inserter skips steps 5 and 6. Inserters never
-//! write the tick, because an inserter that stalled between its load and its wake-up could
-//! otherwise erase a tick that was stored since. Several inserters may therefore wake the sweeper
-//! before it runs, which is harmless because waking is idempotent. Other requests to the sweeper,
-//! such as closing and upkeep, wake it regardless of the tick.
+//! The sweeper never rests beyond a reference that it expects, so the filer of that reference skips
+//! F7. Filers never write the tick, because a filer that stalled between its load and its wake-up
+//! could otherwise erase a tick that was stored since. Several filers may therefore wake the
+//! sweeper before it runs, which is harmless because waking is idempotent. Other requests to the
+//! sweeper, such as closing and upkeep, wake it regardless of the tick.
 
 #![forbid(unsafe_code)]
 
@@ -42,9 +35,9 @@ impl Wakeup {
         Self { until: AtomicU64::new(0), wake }
     }
 
-    /// Steps 1 and 2. From here on, a reference filed in a slot before `until` wakes the sweeper.
+    /// Steps W1 and W2. From here on, a reference filed in a slot before `until` wakes the sweeper.
     pub(crate) fn set(&self, until: Tick) {
-        // Relaxed: ordered by the fence.
+        // Relaxed: ordered by the fence W2, whose partner is F5.
         self.until.store(until.0, Relaxed);
         full_fence();
     }
@@ -55,10 +48,10 @@ impl Wakeup {
         self.until.store(0, Relaxed);
     }
 
-    /// Step 6, after the caller's fence. Wakes the sweeper if it rests beyond `at`, or at all if it
-    /// is `wanted`.
+    /// Step F7, after the caller's fence F5. Wakes the sweeper if it rests beyond `at`, or at all
+    /// if it is `wanted`.
     pub(crate) fn check(&self, at: Tick, wanted: bool) {
-        // Relaxed: ordered by the fence of step 5.
+        // Relaxed: ordered by the fence F5, whose partner is W2.
         let until = self.until.load(Relaxed);
         if at.0 < until || wanted && until != 0 {
             self.wake();

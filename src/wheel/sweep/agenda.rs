@@ -1,6 +1,6 @@
 //! [`Agenda`]: what the sweeper knows of each shard: the tick at which it has to be scanned, and
-//! whether references have been filed outside of its slots. The protocol with the threads that file
-//! them is in [`next_scan`](crate::wheel::progress::next_scan).
+//! whether references have been filed outside of its slots. The steps S1 to S4 of the handshake
+//! with the threads that file references are in [`progress`](crate::wheel::progress).
 
 #![forbid(unsafe_code)]
 
@@ -62,7 +62,8 @@ impl Agenda {
         }
     }
 
-    /// Finds the next expiries of the shards that were reported. Returns the number of scans.
+    /// Does S3 and S4: finds the next expiries of the shards that were reported. Returns the number
+    /// of scans.
     pub(super) fn scan_reported<T>(&mut self, engine: &Engine<T>, swept: Tick) -> usize {
         if !self.accept_reports(engine) {
             return 0;
@@ -79,8 +80,8 @@ impl Agenda {
         self.set(engine, shard, engine.shard(shard).hierarchy.next_expiry(swept));
     }
 
-    /// Advances the sweep from `swept` to `tick`, and takes every slot that expires on the way.
-    /// Returns the number of scans.
+    /// Does S1 to S4: advances the sweep from `swept` to `tick`, and takes every slot that expires
+    /// on the way. Returns the number of scans.
     pub(super) fn advance<T>(
         &mut self,
         engine: &Engine<T>,
@@ -100,7 +101,7 @@ impl Agenda {
         })
     }
 
-    /// Suspends the shards that were reported. Returns `true` if there are any.
+    /// Step S3: suspends the shards that were reported. Returns `true` if there are any.
     fn accept_reports<T>(&mut self, engine: &Engine<T>) -> bool {
         let mut any = false;
         engine.progress.reports().accept(|shard| {
@@ -114,7 +115,8 @@ impl Agenda {
         any
     }
 
-    /// Scans each shard whose next expiry is not after `tick`. `find` returns its new one.
+    /// Step S4: scans each shard whose next expiry is not after `tick`. `find` returns the expiry
+    /// after that.
     fn scan<T>(
         &mut self,
         engine: &Engine<T>,

@@ -287,7 +287,7 @@ impl<T: Send> Sweeper<T> {
         // An estimate, as a first tick to store.
         let mut next = self.agenda.next();
         loop {
-            // Steps 1 to 3 of the wake-up protocol.
+            // Steps W1 to W3.
             self.shared.engine.progress.wakeup().set(next);
             let again = self.next_expiry();
             if again >= next {
