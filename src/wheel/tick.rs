@@ -255,7 +255,7 @@ impl Timeline {
 /// How long a wheel accepts timers after it was built: 146 years, in nanoseconds.
 pub(crate) const LIFE: u64 = Divisor::BOUND / 2;
 
-/// The end of a timeline. It is so much later than [`LIFE`] that no deadline that is accepted is
+/// The end of a timeline. It is so much later than [`LIFE`] that no accepted deadline is
 /// beyond it, and a tick can be added to it in a [dividend](Divisor::BOUND).
 const END: u64 = Divisor::BOUND - (1 << 42);
 

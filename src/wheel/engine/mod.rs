@@ -367,8 +367,8 @@ impl<T> Engine<T> {
         }
     }
 
-    /// Checks the memory once in so much garbage that a thread makes. It consists of entries that
-    /// go back to the slab, and of references.
+    /// Checks the memory use each time the thread has made another `INTERVAL` of garbage, which
+    /// consists of entries returned to the slab and of references.
     #[inline]
     pub(in crate::wheel) fn note_garbage(&self, thread: &ThreadState, more: u32) {
         let sum = thread.add_garbage(more);

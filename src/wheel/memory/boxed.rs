@@ -90,7 +90,7 @@ impl<P: Zeroable> Places<P> {
         drop(unsafe { boxed_slice(page, len as usize) });
     }
 
-    /// Returns `true` if a page of so many entries can be freed before the end, as all can.
+    /// Returns `true` if a page of this many entries can be freed before the end, as all can.
     pub(crate) fn is_returnable(&self, _len: u32) -> bool {
         true
     }

@@ -63,7 +63,7 @@ pub(crate) enum VisitOutcome<T> {
 }
 
 impl<T> Shard<T> {
-    /// Visits a reference. Adds the entries of timers that end here, and what is filed, to
+    /// Visits a reference. Adds the entries of timers that end here, and the references filed, to
     /// `gathered`.
     #[inline]
     pub(crate) fn visit(
@@ -176,7 +176,7 @@ impl<T> Shard<T> {
         } else if here
             && entry.next_visit.compare_exchange(next_visit, AtomicNextVisit::NONE).is_err()
         {
-            // The exchange returns the present state, which a load need not.
+            // Not a load: a failed exchange returns the newest state, and a load may be stale.
             return entry.state.try_revalidate(state).and(Err(state));
         }
         entry.state.try_revalidate(state).map(|()| true)
@@ -207,7 +207,7 @@ impl<T> Shard<T> {
         } else {
             let next_visit = entry.next_visit.load();
             if entry.next_visit.compare_exchange(next_visit, visit_tick(place, swept)).is_err() {
-                // The exchange returns the present state, which a load need not.
+                // Not a load: a failed exchange returns the newest state, and a load may be stale.
                 return entry.state.try_revalidate(state).and(Err(state));
             }
         }

@@ -159,9 +159,10 @@ pub(in crate::wheel) fn visit_tick(place: Place, swept: Tick) -> Tick {
     }
 }
 
-/// Returns `true` if the sweep, at `swept`, may visit a reference at `place` only when its slot
-/// expires once more. An overdue reference is visited by the next sweep. That is too late only if
-/// the sweep has left the deadline behind.
+/// Returns `true` if the sweep, which has reached `swept`, may have missed a reference that was
+/// just filed at `place`, and would visit it only when its slot expires once more. An overdue
+/// reference is visited by the next sweep. That is too late only if the sweep has left the deadline
+/// behind.
 #[inline]
 pub(in crate::wheel) fn has_passed(place: Place, deadline: Tick, swept: Tick) -> bool {
     match place {

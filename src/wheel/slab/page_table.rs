@@ -301,7 +301,8 @@ impl<E: SlabItem> PageTable<E> {
         Some(unsafe { &*slot })
     }
 
-    /// Returns the slot of a page, or `None` if there is no memory for the slots of so many pages.
+    /// Returns the slot of a page, or `None` if there is no memory for the slots of that many
+    /// pages.
     fn slot_or_make(&self, number: u32) -> Option<&PageSlot<E>> {
         loop {
             if let Some(slot) = self.slot(number) {
