@@ -29,7 +29,7 @@ use std::time::Duration;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "dropping it cancels the timer"]
-pub struct OwnedTimer<T> {
+pub struct OwnedTimer<T: Send> {
     wheel: Wheel<T>,
     id: TimerId,
     released: bool,
@@ -77,7 +77,7 @@ impl<T: Send> Wheel<T> {
     }
 }
 
-impl<T> OwnedTimer<T> {
+impl<T: Send> OwnedTimer<T> {
     /// Returns the id of the timer.
     #[must_use]
     pub fn id(&self) -> TimerId {
@@ -101,9 +101,7 @@ impl<T> OwnedTimer<T> {
         self.released = true;
         self.id
     }
-}
 
-impl<T: Send> OwnedTimer<T> {
     /// Cancels the timer and returns its value if it has not fired. O(1), lock-free.
     #[must_use = "dropping the owner cancels, too"]
     pub fn cancel(mut self) -> Option<T> {
@@ -112,15 +110,15 @@ impl<T: Send> OwnedTimer<T> {
     }
 }
 
-impl<T> Drop for OwnedTimer<T> {
+impl<T: Send> Drop for OwnedTimer<T> {
     fn drop(&mut self) {
         if !self.released {
-            drop(self.wheel.shared.cancel(self.id));
+            drop(self.wheel.cancel(self.id));
         }
     }
 }
 
-impl<T> fmt::Debug for OwnedTimer<T> {
+impl<T: Send> fmt::Debug for OwnedTimer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("OwnedTimer").field(&self.id).finish()
     }
