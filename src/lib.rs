@@ -12,6 +12,7 @@ mod driver;
 mod error;
 #[cfg(feature = "future")]
 pub mod future;
+mod handles;
 #[cfg(feature = "io")]
 pub mod io;
 #[cfg(feature = "keyed")]
@@ -46,9 +47,10 @@ pub(crate) use clock::{FollowGuard, follow};
 pub use driver::GlobalPool;
 pub use driver::{Driver, DriverBuilder, Executor, ExecutorJob, Inline, WaitError};
 pub use error::{ArmError, BeyondRange, BuildError, InsertError, Refusal, Refused};
+pub use handles::{OwnedTimer, Series};
 pub use wheel::{
-    Builder, Expired, Lateness, Metrics, OwnedTimer, Pinned, Series, SweepReport, Sweeper, TimerId,
-    Unfired, Wheel, WheelInstant,
+    Builder, Expired, Lateness, Metrics, Pinned, SweepReport, Sweeper, TimerId, Unfired, Wheel,
+    WheelInstant,
 };
 
 /// The contents of a wheel at one instant, timer by timer and slot by slot.

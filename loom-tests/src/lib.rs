@@ -31,6 +31,8 @@ mod driver;
 mod error;
 #[path = "../../src/future/mod.rs"]
 pub mod future;
+#[path = "../../src/handles/mod.rs"]
+mod handles;
 #[path = "../../src/keyed/mod.rs"]
 pub mod keyed;
 #[path = "../../src/panics.rs"]
@@ -52,14 +54,15 @@ pub use any::any_operations;
 pub use clock::{Clock, ManualClock};
 pub use driver::{Driver, DriverBuilder, Executor, ExecutorJob, Inline, WaitError};
 pub use error::{ArmError, BeyondRange, BuildError, InsertError, Refusal, Refused};
+pub use handles::{OwnedTimer, Series};
 #[cfg(loom)]
 pub use wheel::probe::LazyNumber;
 pub use wheel::probe::{
     PAST, USES, WINDOW, empty_idle, entries, exhaust_blocks, has_thread_id, want_upkeep,
 };
 pub use wheel::{
-    Builder, Expired, Geometry, Lateness, Metrics, OwnedTimer, Pinned, Series, Snapshot,
-    SweepReport, Sweeper, TimerId, Unfired, Wheel, WheelInstant,
+    Builder, Expired, Geometry, Lateness, Metrics, Pinned, Snapshot, SweepReport, Sweeper, TimerId,
+    Unfired, Wheel, WheelInstant,
 };
 
 // Anything that the threads of a model share besides the wheel must use the explorer's types too,

@@ -102,7 +102,7 @@
 //!   the closed flag.
 //! * [`ops`] has one file for each operation, and [`ops::protocol`] their steps and races.
 //! * [`shared`] has the engine and the clock, and turns deadlines into ticks.
-//!   [`wheel`](mod@wheel), [`pinned`], [`owned`] and [`snapshot`] are what any thread calls.
+//!   [`wheel`](mod@wheel), [`pinned`] and [`snapshot`] are what any thread calls.
 //!   [`sweep`] is the exclusive half, which expires timers, rests, and keeps memory in bounds.
 //!
 //! To read the wheel in one evening, start with [`ops::insert`], then read [`slab::state`],
@@ -120,13 +120,11 @@ mod id;
 mod memory;
 mod metrics;
 mod ops;
-mod owned;
 mod pinned;
 mod prefetch;
 #[cfg(modelled)]
 pub mod probe;
 mod progress;
-mod series;
 mod shard;
 mod shared;
 mod slab;
@@ -148,9 +146,7 @@ pub use id::TimerId;
 #[cfg(all(test, feature = "future", not(modelled)))]
 pub(crate) use memory::exhaust;
 pub use metrics::{Lateness, Metrics};
-pub use owned::OwnedTimer;
 pub use pinned::Pinned;
-pub use series::Series;
 pub use snapshot::Snapshot;
 pub use sweep::{Expired, SweepReport, Sweeper};
 pub use unfired::Unfired;

@@ -15,7 +15,7 @@ const ROOMS: [&[&str]; 8] = [
     &["clock"],
     &["wheel"],
     &["driver"],
-    &["scheduler", "keyed"],
+    &["handles", "scheduler", "keyed"],
     &["future"],
     &["adapters", "io", "testing"],
 ];

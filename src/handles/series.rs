@@ -2,10 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use crate::error::{ArmError, BeyondRange};
 use crate::sync::{AcqRel, Acquire, AtomicU64, Relaxed};
-use crate::wheel::id::TimerId;
-use crate::wheel::wheel::Wheel;
+use crate::{ArmError, BeyondRange, TimerId, Wheel};
 use std::fmt;
 use std::time::Duration;
 

@@ -2,9 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::error::InsertError;
-use crate::wheel::id::TimerId;
-use crate::wheel::wheel::Wheel;
+use crate::{InsertError, TimerId, Wheel};
 use std::fmt;
 use std::time::Duration;
 
