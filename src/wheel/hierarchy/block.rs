@@ -14,7 +14,7 @@ use crate::wheel::id::Generation;
 use crate::wheel::memory::{Guard, Zeroable, pin};
 use crate::wheel::prefetch::prefetch;
 use crate::wheel::slab::Slab;
-use crate::wheel::slab::slab_item::SlabItem;
+use crate::wheel::slab::page_table::SlabItem;
 use crate::wheel::slab::state::AtomicEntryState;
 use crate::wheel::slab::trim::Trim;
 

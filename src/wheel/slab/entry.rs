@@ -12,7 +12,7 @@
 //! generation is odd.
 
 use super::next_visit::AtomicNextVisit;
-use super::slab_item::SlabItem;
+use super::page_table::SlabItem;
 use super::state::AtomicEntryState;
 use crate::panics::DropEach;
 use crate::sync::UnsafeCell;

@@ -15,7 +15,6 @@ pub(crate) mod next_visit;
 pub(crate) mod page_layout;
 pub(crate) mod page_remainder;
 pub(crate) mod page_table;
-pub(crate) mod slab_item;
 pub(crate) mod state;
 pub(crate) mod trim;
 pub(crate) mod vacant;
@@ -25,8 +24,7 @@ use crate::wheel::memory::Guard;
 use crossbeam_utils::CachePadded;
 use magazine::{Magazines, ROUNDS, Rounds};
 use page_remainder::PageRemainder;
-use page_table::{NoEntry, PageTable};
-use slab_item::SlabItem;
+use page_table::{NoEntry, PageTable, SlabItem};
 use state::EntryState;
 use vacant::{AtomicVacantHead, VacantHead};
 

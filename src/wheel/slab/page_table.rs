@@ -1,5 +1,5 @@
 //! The page table: the installed pages of entries, and the generation that each of them starts
-//! with.
+//! with. An entry of a page is a [`SlabItem`].
 //!
 //! ```text
 //! chunks ─► [slot]                         chunk c has 2^c slots, made when first needed
@@ -40,13 +40,12 @@
 
 use super::magazine::Rounds;
 use super::page_layout::{EntryPlace, PageLayout};
-use super::slab_item::SlabItem;
-use super::state::EntryState;
+use super::state::{AtomicEntryState, EntryState};
 use crate::panics::DropEach;
 use crate::sync::{AcqRel, Acquire, AtomicPtr, AtomicU32, Relaxed, Release};
 use crate::wheel::bits::in_chunks;
 use crate::wheel::id::{Generation, TimerId};
-use crate::wheel::memory::{Guard, Places, boxed_slice, try_boxed};
+use crate::wheel::memory::{Guard, Places, Zeroable, boxed_slice, try_boxed};
 use std::marker::PhantomData;
 use std::ptr;
 
@@ -364,4 +363,23 @@ impl<E: SlabItem> Drop for PageTable<E> {
             }
         }
     }
+}
+
+/// An item of a slab: a timer ([`Entry`](super::entry::Entry)), or a block of references
+/// ([`Block`](crate::wheel::hierarchy::block::Block)).
+pub(crate) trait SlabItem: Zeroable {
+    /// Returns the state, which shows whether the item is vacant, and the vacant item after it.
+    fn state(&self) -> &AtomicEntryState;
+
+    /// Forgets what the item records beside its state. Called by the thread that holds it
+    /// exclusively, vacant, on a newly installed page.
+    fn reinit(&self);
+
+    /// Drops the value, if it has one.
+    ///
+    /// # Safety
+    ///
+    /// - The slab is being dropped. No other thread accesses the item, and the caller does not
+    ///   access it again.
+    unsafe fn drop_value(&self, values: &mut DropEach);
 }

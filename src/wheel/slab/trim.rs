@@ -18,7 +18,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::slab_item::SlabItem;
+use super::page_table::SlabItem;
 use super::{Claimed, Released, Slab};
 use crate::wheel::id::Generation;
 use crate::wheel::memory::Guard;
