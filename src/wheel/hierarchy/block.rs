@@ -1,5 +1,5 @@
-//! Blocks of references, which form the chains of the slots. A block is as large as a cache line
-//! and, like a timer, lives in a slab.
+//! References to entries, and the blocks of them that form the chains of the slots. A block is as
+//! large as a cache line and, like a timer, lives in a slab.
 //!
 //! A block is in use from its claim until it is released. All that time its state is that of a
 //! vacant entry which one thread holds. The block rule in [`slot`](super::slot) says which thread
@@ -7,7 +7,6 @@
 
 #![allow(clippy::inline_always, reason = "a part of an operation")]
 
-use super::entry_ref::EntryRef;
 use crate::panics::DropEach;
 use crate::sync::{Acquire, AtomicU32, Relaxed, Release};
 use crate::wheel::id::Generation;
@@ -17,6 +16,7 @@ use crate::wheel::slab::Slab;
 use crate::wheel::slab::page_table::SlabItem;
 use crate::wheel::slab::state::AtomicEntryState;
 use crate::wheel::slab::trim::Trim;
+use std::num::NonZeroU32;
 
 /// The number of references in a block.
 #[cfg(not(any(modelled, tiny)))]
@@ -98,6 +98,37 @@ impl Block {
     pub(crate) fn has(&self, position: usize) -> bool {
         // Relaxed: only decides whether a read is worthwhile, and is not that read.
         self.references[position].load(Relaxed) != 0
+    }
+}
+
+/// A reference to an entry of the shard's slab, as it is stored in a slot. It is the index plus
+/// one, so that no reference is zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct EntryRef(NonZeroU32);
+
+impl EntryRef {
+    /// Creates the reference to the entry at `index`, which is below 2^30.
+    #[inline]
+    pub(crate) fn new(index: u32) -> Self {
+        Self(NonZeroU32::MIN.saturating_add(index))
+    }
+
+    /// Returns the index of the entry.
+    #[inline]
+    pub(crate) fn index(self) -> u32 {
+        self.0.get() - 1
+    }
+
+    /// Returns the reference as a word, which is not zero.
+    #[inline]
+    fn word(self) -> u32 {
+        self.0.get()
+    }
+
+    /// Returns the reference of such a word.
+    #[inline]
+    fn of_word(word: u32) -> Option<Self> {
+        NonZeroU32::new(word).map(Self)
     }
 }
 

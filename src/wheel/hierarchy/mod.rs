@@ -19,14 +19,12 @@
 //! module [`rows`] records which slots are worth a visit, and [`geometry`] has the arithmetic.
 
 pub(crate) mod block;
-pub(crate) mod entry_ref;
 pub(crate) mod geometry;
 pub(crate) mod rows;
 pub(crate) mod slot;
 
 use crate::wheel::tick::Tick;
-use block::{Block, BlockNumber, Blocks};
-use entry_ref::EntryRef;
+use block::{Block, BlockNumber, Blocks, EntryRef};
 use geometry::{Levels, Place, SlotIndex, WheelLevel};
 use rows::Rows;
 use slot::{Chain, SlotHead, Unwritten};

@@ -39,8 +39,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::block::{BlockNumber, Blocks, REFERENCES};
-use super::entry_ref::EntryRef;
+use super::block::{BlockNumber, Blocks, EntryRef, REFERENCES};
 use crate::sync::{AcqRel, Acquire, AtomicU64, Relaxed};
 use crate::wheel::bits::{Field, to_index};
 use crate::wheel::slab::trim::Trim;

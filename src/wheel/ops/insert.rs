@@ -27,7 +27,7 @@ use super::still_pending;
 use crate::error::{InsertError, Refusal};
 use crate::wheel::counters::ThreadCount;
 use crate::wheel::engine::{Admission, Engine, OutOfRange};
-use crate::wheel::hierarchy::entry_ref::EntryRef;
+use crate::wheel::hierarchy::block::EntryRef;
 use crate::wheel::hierarchy::geometry::{Place, SlotIndex};
 use crate::wheel::id::TimerId;
 use crate::wheel::memory::{Guard, pin};

@@ -1,7 +1,7 @@
 //! Visit: discards, requeues or expires each reference that the sweeper has taken. The steps and
 //! their races are in [`protocol`](super::protocol).
 
-use crate::wheel::hierarchy::entry_ref::EntryRef;
+use crate::wheel::hierarchy::block::EntryRef;
 use crate::wheel::hierarchy::geometry::{Place, SlotIndex};
 use crate::wheel::id::TimerId;
 use crate::wheel::memory::Guard;

@@ -16,7 +16,7 @@
 #![allow(clippy::inline_always, reason = "the common cases are to be one function each")]
 
 use crate::wheel::hierarchy::Hierarchy;
-use crate::wheel::hierarchy::entry_ref::EntryRef;
+use crate::wheel::hierarchy::block::EntryRef;
 use crate::wheel::hierarchy::geometry::{Levels, Place};
 use crate::wheel::id::{Generation, ShardNumber, TimerId};
 use crate::wheel::memory::pin;

@@ -15,8 +15,7 @@
 
 use crate::wheel::counters::SweepCount;
 use crate::wheel::engine::Engine;
-use crate::wheel::hierarchy::block::REFERENCES;
-use crate::wheel::hierarchy::entry_ref::EntryRef;
+use crate::wheel::hierarchy::block::{EntryRef, REFERENCES};
 use crate::wheel::hierarchy::slot::ReadOutcome;
 use crate::wheel::hierarchy::{KeptBlock, Source, Taken};
 use crate::wheel::memory::pin;

@@ -7,7 +7,7 @@
 
 use crate::wheel::counters::SweepCount;
 use crate::wheel::engine::Engine;
-use crate::wheel::hierarchy::entry_ref::EntryRef;
+use crate::wheel::hierarchy::block::EntryRef;
 use crate::wheel::hierarchy::geometry::{Place, SlotIndex};
 use crate::wheel::hierarchy::slot::ReadOutcome;
 use crate::wheel::hierarchy::{KeptBlock, Taken};
