@@ -92,7 +92,7 @@
 //! Each layer uses those before it.
 //!
 //! * [`bits`], [`id`], [`wheel_instant`] and [`tick`] define words and times. [`thread_id`],
-//!   [`cached_clock`], [`memory`] and [`prefetch`] cover threads, the clock and memory.
+//!   [`cached_clock`] and [`memory`] cover threads, the clock and memory.
 //! * [`slab`] holds the entries and decides which thread owns a value.
 //! * [`thread_state`] is kept for each thread: its cached clock reading, its [`counters`] and its
 //!   magazines of vacant entries.
@@ -121,7 +121,6 @@ mod memory;
 mod metrics;
 mod ops;
 mod pinned;
-mod prefetch;
 #[cfg(modelled)]
 pub mod probe;
 mod progress;

@@ -10,8 +10,7 @@
 use crate::panics::DropEach;
 use crate::sync::{Acquire, AtomicU32, Relaxed, Release};
 use crate::wheel::id::Generation;
-use crate::wheel::memory::{Guard, Zeroable, pin};
-use crate::wheel::prefetch::prefetch;
+use crate::wheel::memory::{Guard, Zeroable, pin, prefetch};
 use crate::wheel::slab::Slab;
 use crate::wheel::slab::page_table::SlabItem;
 use crate::wheel::slab::state::AtomicEntryState;

@@ -1,5 +1,5 @@
 //! The storage of entries, and the reclamation of its memory after a burst. [`Lazy`] is for parts
-//! of a wheel that are made when they are first needed.
+//! of a wheel that are made when they are first needed, and [`prefetch`] lets cache misses overlap.
 //!
 //! There are two variants with the same interface:
 //!
@@ -94,4 +94,26 @@ pub(crate) unsafe trait Zeroable: Default {
     /// Resets it to the default one.
     #[cfg(any(modelled, tiny))]
     fn zero(&self);
+}
+
+/// Starts to fetch the cache lines that contain the first and the last byte at `place`, for a
+/// write. A hint: `place` need not be valid.
+#[inline]
+pub(crate) fn prefetch<V>(place: *const V) {
+    let first: *const i8 = place.cast();
+    prefetch_line(first);
+    prefetch_line(first.wrapping_add(size_of::<V>().saturating_sub(1)));
+}
+
+#[inline]
+fn prefetch_line(place: *const i8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: the instruction reads and writes nothing, whatever the address.
+    unsafe {
+        use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_ET0>(place);
+    }
+    // Other targets have no stable way to prefetch.
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = place;
 }

@@ -11,8 +11,7 @@
 use crate::wheel::counters::ThreadCount;
 use crate::wheel::engine::Engine;
 use crate::wheel::id::TimerId;
-use crate::wheel::memory::pin;
-use crate::wheel::prefetch::prefetch;
+use crate::wheel::memory::{pin, prefetch};
 use crate::wheel::shard::Shard;
 use crate::wheel::slab::entry::Entry;
 use crate::wheel::slab::state::EntryState;
