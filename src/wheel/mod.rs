@@ -102,7 +102,8 @@
 //!   the closed flag.
 //! * [`ops`] has one file for each operation, and [`ops::protocol`] their steps and races.
 //! * [`shared`] has the engine and the clock, and turns deadlines into ticks.
-//!   [`wheel`](mod@wheel), [`pinned`] and [`snapshot`] are what any thread calls.
+//!   [`wheel`](mod@wheel), [`pinned`] and [`snapshot`] are what any thread calls, and [`internal`]
+//!   what the layers of this crate call.
 //!   [`sweep`] is the exclusive half, which expires timers, rests, and keeps memory in bounds.
 //!
 //! To read the wheel in one evening, start with [`ops::insert`], then read [`slab::state`],
@@ -117,6 +118,7 @@ mod counters;
 mod engine;
 mod hierarchy;
 mod id;
+mod internal;
 mod memory;
 mod metrics;
 mod ops;
