@@ -4,9 +4,11 @@
 #![forbid(unsafe_code)]
 
 use crate::error::{BeyondRange, InsertError};
+use crate::sync::{Arc, Process, SetInChild};
 #[cfg(any(feature = "future", modelled))]
 use crate::wheel::engine::Admission;
 use crate::wheel::id::TimerId;
+use crate::wheel::shared::Shared;
 #[cfg(any(feature = "future", modelled))]
 use crate::wheel::shared::{Deadline, UnlessPassed};
 use crate::wheel::wheel::Wheel;
@@ -157,4 +159,13 @@ impl<T> Wheel<T> {
     pub(crate) fn shards(&self) -> usize {
         self.shared.engine.shards.len()
     }
+
+    /// Closes the wheel in every child process that is forked while the returned value exists. This
+    /// is for a wheel whose sweeper runs on a thread of `process`, which its children do not have.
+    pub(crate) fn close_in_children(&self, process: Process) -> ClosedInChildren<T> {
+        SetInChild::new(Arc::clone(&self.shared), process)
+    }
 }
+
+/// Closes a wheel in every child process that is forked while this value exists.
+pub(crate) type ClosedInChildren<T> = SetInChild<Shared<T>>;

@@ -113,7 +113,6 @@
 mod bits;
 mod builder;
 mod cached_clock;
-mod children;
 mod counters;
 mod engine;
 mod hierarchy;
@@ -140,10 +139,10 @@ mod wheel;
 mod wheel_instant;
 
 pub use builder::Builder;
-pub(crate) use children::ClosedInChildren;
 pub(crate) use counters::LATENESS_BUCKETS;
 pub use hierarchy::geometry::Geometry;
 pub use id::TimerId;
+pub(crate) use internal::ClosedInChildren;
 #[cfg(all(test, feature = "future", not(modelled)))]
 pub(crate) use memory::exhaust;
 pub use metrics::{Lateness, Metrics};

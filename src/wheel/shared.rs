@@ -6,6 +6,7 @@
 
 use crate::clock::Clock;
 use crate::error::{BeyondRange, InsertError};
+use crate::sync::{AtomicBool, Flagged};
 use crate::wheel::engine::{Admission, Engine, OutOfRange};
 use crate::wheel::id::TimerId;
 use crate::wheel::ops::reset::NotReset;
@@ -115,6 +116,13 @@ impl<T> Shared<T> {
     #[inline(never)]
     pub(crate) fn read_clock(&self) -> WheelInstant {
         self.engine.timeline.wheel_instant(self.clock.now())
+    }
+}
+
+/// The flag that closes a wheel, for [child processes](crate::wheel::internal::ClosedInChildren).
+impl<T> Flagged for Shared<T> {
+    fn flag(&self) -> &AtomicBool {
+        self.engine.closed()
     }
 }
 
