@@ -133,7 +133,6 @@ mod sweep;
 pub(crate) mod thread_id;
 mod thread_state;
 mod tick;
-mod unfired;
 #[allow(clippy::module_inception, reason = "it holds the type Wheel")]
 mod wheel;
 mod wheel_instant;
@@ -149,8 +148,7 @@ pub use metrics::{Lateness, Metrics};
 pub use pinned::Pinned;
 pub use snapshot::Snapshot;
 pub use sweep::{Expired, SweepReport, Sweeper};
-pub use unfired::Unfired;
-pub use wheel::Wheel;
+pub use wheel::{Unfired, Wheel};
 pub use wheel_instant::WheelInstant;
 
 #[cfg(all(test, not(modelled)))]

@@ -1,5 +1,6 @@
-//! [`Wheel`]: the concurrent half of a timing wheel, with the operations that any thread can call.
-//! The methods that only this crate knows are in [`internal`](super::internal).
+//! [`Wheel`]: the concurrent half of a timing wheel, with the operations that any thread can call,
+//! and [`Unfired`], the timer that some of them return. The methods that only this crate knows are
+//! in [`internal`](super::internal).
 
 #![forbid(unsafe_code)]
 
@@ -10,7 +11,6 @@ use crate::wheel::bits::to_index;
 use crate::wheel::id::TimerId;
 use crate::wheel::metrics::Metrics;
 use crate::wheel::shared::Shared;
-use crate::wheel::unfired::Unfired;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -431,4 +431,37 @@ impl<T> fmt::Debug for Wheel<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Wheel").field("armed", &self.shared.engine.armed()).finish_non_exhaustive()
     }
+}
+
+/// A timer that was cancelled or drained before it fired.
+///
+/// # Examples
+///
+/// Moving the timers of one wheel to another, each with its deadline:
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::{Unfired, Builder, ManualClock};
+///
+/// let clock = ManualClock::new();
+/// let (old, _sweeper) = Builder::new().clock(clock.clone()).build()?;
+/// let (new, _sweeper) = Builder::new().clock(clock).build()?;
+/// old.insert("request 7", Duration::from_secs(5))?;
+/// old.insert("request 8", Duration::from_secs(9))?;
+///
+/// old.close();
+/// for Unfired { value, deadline, .. } in old.drain() {
+///     new.insert_at(value, deadline)?;
+/// }
+/// assert_eq!((old.len(), new.len()), (0, 2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unfired<T> {
+    /// The value that was inserted.
+    pub value: T,
+    /// The id of the timer, which now refers to nothing.
+    pub id: TimerId,
+    /// The deadline of the timer, rounded up to the wheel's resolution.
+    pub deadline: Instant,
 }
