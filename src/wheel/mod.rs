@@ -91,8 +91,8 @@
 //!
 //! Each layer uses those before it.
 //!
-//! * [`bits`], [`id`], [`wheel_instant`] and [`tick`] define words and times. [`thread_id`],
-//!   [`cached_clock`] and [`memory`] cover threads, the clock and memory.
+//! * [`bits`], [`id`], [`wheel_instant`], [`tick`] and [`timeline`] define words and times.
+//!   [`thread_id`], [`cached_clock`] and [`memory`] cover threads, the clock and memory.
 //! * [`slab`] holds the entries and decides which thread owns a value.
 //! * [`thread_state`] is kept for each thread: its cached clock reading, its [`counters`] and its
 //!   magazines of vacant entries.
@@ -133,6 +133,7 @@ mod sweep;
 pub(crate) mod thread_id;
 mod thread_state;
 mod tick;
+mod timeline;
 #[allow(clippy::module_inception, reason = "it holds the type Wheel")]
 mod wheel;
 mod wheel_instant;

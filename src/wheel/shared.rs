@@ -11,7 +11,8 @@ use crate::wheel::engine::{Admission, Engine, OutOfRange};
 use crate::wheel::id::TimerId;
 use crate::wheel::ops::reset::NotReset;
 use crate::wheel::thread_state::ThreadState;
-use crate::wheel::tick::{LIFE, Tick};
+use crate::wheel::tick::Tick;
+use crate::wheel::timeline::LIFE;
 use crate::wheel::wheel_instant::WheelInstant;
 #[cfg(any(feature = "future", modelled))]
 use std::cell::Cell;
