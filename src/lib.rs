@@ -48,6 +48,8 @@ pub use driver::GlobalPool;
 pub use driver::{Driver, DriverBuilder, Executor, ExecutorJob, Inline, WaitError};
 pub use error::{ArmError, BeyondRange, BuildError, InsertError, Refusal, Refused};
 pub use handles::{OwnedTimer, Series};
+#[cfg(all(test, feature = "future", not(modelled)))]
+pub(crate) use wheel::exhaust;
 pub use wheel::{
     Builder, Expired, Lateness, Metrics, Pinned, SweepReport, Sweeper, TimerId, Unfired, Wheel,
     WheelInstant,

@@ -76,6 +76,7 @@ impl Parker {
 #[cfg(all(test, not(modelled)))]
 mod tests {
     use super::Parker;
+    use crate::clock::{Clock, MonotonicClock};
     use crate::sync::Process;
     use std::time::Duration;
 
@@ -87,9 +88,9 @@ mod tests {
         parker.unpark();
         std::thread::park();
         // Without the flag it would sleep for the whole timeout.
-        let before = crate::Clock::now(&crate::MonotonicClock);
+        let before = MonotonicClock.now();
         parker.park(Some(Duration::from_secs(60)));
-        let waited = crate::Clock::now(&crate::MonotonicClock) - before;
+        let waited = MonotonicClock.now() - before;
         assert!(waited < Duration::from_secs(30), "{waited:?}");
     }
 }

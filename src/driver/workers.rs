@@ -228,7 +228,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
     use super::{Executor, Queue, RETRY, Workers};
-    use crate::ManualClock;
+    use crate::clock::ManualClock;
     use std::io;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
     use std::sync::mpsc::{self, Receiver, Sender};

@@ -562,7 +562,7 @@ impl<T: Send> fmt::Debug for DelayQueueHandle<T> {
 mod tests {
     use super::*;
     use crate::ManualClock;
-    use crate::wheel::exhaust;
+    use crate::exhaust;
     use std::task::{Wake, Waker};
 
     #[derive(Default)]

@@ -98,12 +98,20 @@ fn sources(below: impl AsRef<Path>) -> BTreeMap<String, String> {
 
 /// The code of a file, without its comments and its unit tests. Empty for a file of tests.
 fn code(source: &str) -> String {
+    halves(source).0
+}
+
+/// The code of a file and its unit tests, without comments.
+fn halves(source: &str) -> (String, String) {
     let tests =
         ["[cfg(all(test, not(modelled)))]", "[cfg(all(test, feature = \"file\"))]", "[cfg(test)]"];
     let start = tests.iter().filter_map(|start| source.find(start)).min();
-    let before_tests = &source[..start.unwrap_or(source.len())];
-    let lines = before_tests.lines().filter(|line| !line.trim_start().starts_with("//"));
-    lines.map(|line| format!("{line}\n")).collect()
+    let (code, tests) = source.split_at(start.unwrap_or(source.len()));
+    let uncommented = |text: &str| {
+        let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        lines.map(|line| format!("{line}\n")).collect()
+    };
+    (uncommented(code), uncommented(tests))
 }
 
 /// The module of a file, which is its path without `.rs` and `/mod`.
@@ -155,41 +163,74 @@ fn named(file: &str, code: &str) -> Vec<String> {
             }));
         }
     }
-    let here = module(file);
-    let from_root = |path: String| -> Option<String> {
-        if let Some(path) = path.strip_prefix("crate::") {
-            return Some(path.replace("::", "/"));
-        }
-        let (mut folder, mut rest) = (here, &path[..]);
-        while let Some(up) = rest.strip_prefix("super::") {
-            folder = folder.rsplit_once('/').map_or("", |(above, _)| above);
-            rest = up;
-        }
-        Some(format!("{folder}/{}", rest.replace("::", "/")))
-    };
-    named.into_iter().filter_map(from_root).collect()
+    named.iter().map(|path| from_root(module(file), path)).collect()
 }
 
-/// The module that a path from the root leads to. The empty module is the root itself.
-fn resolved<'p>(path: &'p str, modules: &BTreeSet<String>) -> &'p str {
-    let mut path = path.trim_start_matches('/');
-    while !path.is_empty() && !modules.contains(path) {
-        path = path.rsplit_once('/').map_or("", |(above, _)| above);
+/// The path from the root of the crate that a module names.
+fn from_root(module: &str, path: &str) -> String {
+    if let Some(path) = path.strip_prefix("crate::") {
+        return path.replace("::", "/");
     }
-    path
+    let (mut folder, mut rest) = (module, path);
+    while let Some(up) = rest.strip_prefix("super::") {
+        folder = folder.rsplit_once('/').map_or("", |(above, _)| above);
+        rest = up;
+    }
+    format!("{folder}/{}", rest.replace("::", "/"))
 }
 
-/// The modules that each module imports from.
+/// The items that a file re-exports (`pub use`), and where they come from, as paths from the root.
+fn reexports(file: &str, code: &str) -> Vec<(String, String)> {
+    let trees = code.split(';').filter_map(|statement| {
+        let (before, tree) = statement.rsplit_once("use ")?;
+        before.rsplit('\n').next()?.starts_with("pub").then_some(tree)
+    });
+    let reexport = |path: String| {
+        let name = path.rsplit("::").next().unwrap_or_default();
+        (from_root(module(file), name), from_root(module(file), &path))
+    };
+    trees.flat_map(paths).map(reexport).collect()
+}
+
+/// The modules of a crate, and what they re-export.
+struct Modules {
+    names: BTreeSet<String>,
+    reexports: BTreeMap<String, String>,
+}
+
+impl Modules {
+    /// The module that a path from the root leads to. The empty module is the root itself.
+    fn resolved<'p>(&'p self, path: &'p str) -> &'p str {
+        let (mut path, mut followed) = (path.trim_start_matches('/'), BTreeSet::new());
+        while !path.is_empty() && !self.names.contains(path) {
+            let above = path.rsplit_once('/').map_or("", |(above, _)| above);
+            // A re-export of a name from within the module leads to itself.
+            let origin = self.reexports.get(path).filter(|_| followed.insert(path));
+            path = origin.map_or(above, |path| path);
+        }
+        path
+    }
+}
+
+/// The modules that each module and its unit tests import from.
 fn imports(below: impl AsRef<Path>) -> BTreeMap<String, BTreeSet<String>> {
-    let sources = sources(below);
-    let files = sources.iter().filter(|(file, _)| *file != "lib.rs");
-    let modules: BTreeSet<String> =
-        files.clone().map(|(file, _)| module(file).to_owned()).collect();
-    files
+    let mut sources = sources(below);
+    sources.remove("lib.rs");
+    let modules = Modules {
+        names: sources.keys().map(|file| module(file).to_owned()).collect(),
+        reexports: sources.iter().flat_map(|(file, text)| reexports(file, &code(text))).collect(),
+    };
+    sources
+        .iter()
         .map(|(file, source)| {
             let here = module(file);
-            let named = named(file, &code(source));
-            let imported = named.iter().map(|path| resolved(path, &modules).to_owned());
+            let (code, tests) = halves(source);
+            let mut named = named(file, &code);
+            // A file of tests is the module that its paths start from.
+            let is_all_tests = source.contains("#![cfg(all(test");
+            let within = if is_all_tests { here.to_owned() } else { format!("{here}/tests") };
+            named.extend(self::named(&within, &tests));
+            let imported = named.iter().map(|path| modules.resolved(path).to_owned());
             (here.to_owned(), imported.filter(|path| path != here).collect())
         })
         .collect()
