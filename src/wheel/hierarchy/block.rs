@@ -12,9 +12,9 @@ use crate::sync::{Acquire, AtomicU32, Relaxed, Release};
 use crate::wheel::id::Generation;
 use crate::wheel::memory::{Guard, Zeroable, pin, prefetch};
 use crate::wheel::slab::Slab;
+use crate::wheel::slab::hoard::Hoard;
 use crate::wheel::slab::page_table::SlabItem;
 use crate::wheel::slab::state::AtomicEntryState;
-use crate::wheel::slab::trim::Trim;
 use std::num::NonZeroU32;
 
 /// The number of references in a block.
@@ -230,7 +230,7 @@ impl Blocks {
     }
 
     /// Hoards a block that no other thread accesses.
-    fn hoard(&self, block: BlockNumber, hoard: &mut Trim) {
+    fn hoard(&self, block: BlockNumber, hoard: &mut Hoard) {
         #[cfg(all(modelled, not(crossbeam_loom)))]
         if self.taken.load(Relaxed) != u32::MAX {
             return;
@@ -239,7 +239,7 @@ impl Blocks {
     }
 
     /// Releases a block that no other thread accesses, or adds it to a hoard.
-    pub(crate) fn release_to(&self, block: BlockNumber, hoard: Option<&mut Trim>) {
+    pub(crate) fn release_to(&self, block: BlockNumber, hoard: Option<&mut Hoard>) {
         match hoard {
             Some(hoard) if !self.keep_as_spare(block) => self.hoard(block, hoard),
             Some(_) => {}
@@ -291,18 +291,18 @@ impl Blocks {
 
     /// Hoards up to `slice` blocks that are not in use, to give whole pages back to the system.
     /// Returns `true` when a round ends.
-    pub(crate) fn trim(&self, trim: &mut Trim, slice: usize, guard: &Guard) -> bool {
-        if trim.is_between_rounds()
+    pub(crate) fn trim(&self, hoard: &mut Hoard, slice: usize, guard: &Guard) -> bool {
+        if hoard.is_between_rounds()
             && let Some(spare) = self.take_spare()
         {
             self.slab.release_one(spare.0, guard);
         }
-        trim.advance(&self.slab, slice, guard)
+        hoard.advance(&self.slab, slice, guard)
     }
 
     /// Returns the hoarded blocks to the slab.
-    pub(crate) fn give_back(&self, trim: &mut Trim, guard: &Guard) {
-        trim.give_back(&self.slab, guard);
+    pub(crate) fn give_back(&self, hoard: &mut Hoard, guard: &Guard) {
+        hoard.give_back(&self.slab, guard);
     }
 }
 
@@ -310,12 +310,12 @@ impl Blocks {
 mod tests {
     use super::Blocks;
     use crate::wheel::memory::pin;
-    use crate::wheel::slab::trim::Trim;
+    use crate::wheel::slab::hoard::Hoard;
 
     /// A claimer that stalled while the block was on the top of the stack therefore fails.
     #[test]
     fn a_block_that_was_hoarded_has_a_later_generation() {
-        let (blocks, mut hoard) = (Blocks::new(), Trim::default());
+        let (blocks, mut hoard) = (Blocks::new(), Hoard::default());
         let [block, spare] = [(); 2].map(|()| blocks.claim().unwrap());
         blocks.release_to(spare, Some(&mut hoard));
         let generation = || blocks.with(block, |block| block.state.load().generation());

@@ -42,7 +42,7 @@
 use super::block::{BlockNumber, Blocks, EntryRef, REFERENCES};
 use crate::sync::{AcqRel, Acquire, AtomicU64, Relaxed};
 use crate::wheel::bits::{Field, to_index};
-use crate::wheel::slab::trim::Trim;
+use crate::wheel::slab::hoard::Hoard;
 use std::collections::VecDeque;
 
 const COUNT: Field = Field::low(4);
@@ -191,7 +191,7 @@ impl Chain {
         &mut self,
         references: &mut VecDeque<EntryRef>,
         blocks: &Blocks,
-        hoard: Option<&mut Trim>,
+        hoard: Option<&mut Hoard>,
     ) -> Option<ReadOutcome> {
         let block = self.block;
         if block == BlockNumber::NONE {
@@ -249,7 +249,7 @@ impl Unwritten {
         &mut self,
         references: &mut VecDeque<EntryRef>,
         blocks: &Blocks,
-        hoard: Option<&mut Trim>,
+        hoard: Option<&mut Hoard>,
     ) -> bool {
         if self.waiting == 0 {
             return true;

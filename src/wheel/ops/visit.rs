@@ -8,9 +8,9 @@ use crate::wheel::memory::Guard;
 use crate::wheel::shard::{Filed, Shard, visit_tick};
 use crate::wheel::slab::Released;
 use crate::wheel::slab::entry::Entry;
+use crate::wheel::slab::hoard::Hoard;
 use crate::wheel::slab::next_visit::AtomicNextVisit;
 use crate::wheel::slab::state::EntryState;
-use crate::wheel::slab::trim::Trim;
 use crate::wheel::tick::Tick;
 
 /// The results of several visits.
@@ -19,7 +19,7 @@ pub(crate) struct Gathered<'h> {
     pub(crate) requeued: Requeued,
     pub(crate) released: Released,
     /// Receives the entries of timers that end, instead of `released`, while the sweeper hoards.
-    pub(crate) hoard: Option<&'h mut Trim>,
+    pub(crate) hoard: Option<&'h mut Hoard>,
 }
 
 /// The number of references that the sweeper has filed, and the earliest expiry of their slots.

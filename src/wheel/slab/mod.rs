@@ -4,19 +4,19 @@
 //! in, first out. Some are in the threads' magazines ([`magazine`]), so that a cancel and the
 //! insert after it use the same cache line and no other. To *claim* is to take a vacant entry, and
 //! to *release* is to put one back. The sweeper pushes a whole [`Released`] chain at once. Pages
-//! whose entries are all vacant go back to the system through [`trim`], which the sweeper runs when
+//! whose entries are all vacant go back to the system through the [`hoard`], which the sweeper runs when
 //! far more entries are vacant than in use, or when a burst fires.
 
 #![allow(clippy::inline_always, reason = "the common case is to be one function")]
 
 pub(crate) mod entry;
+pub(crate) mod hoard;
 pub(crate) mod magazine;
 pub(crate) mod next_visit;
 pub(crate) mod page_layout;
 pub(crate) mod page_remainder;
 pub(crate) mod page_table;
 pub(crate) mod state;
-pub(crate) mod trim;
 pub(crate) mod vacant;
 
 use crate::wheel::id::Generation;

@@ -19,7 +19,7 @@ use crate::wheel::hierarchy::block::{EntryRef, REFERENCES};
 use crate::wheel::hierarchy::slot::ReadOutcome;
 use crate::wheel::hierarchy::{KeptBlock, Source, Taken};
 use crate::wheel::memory::pin;
-use crate::wheel::slab::trim::Trim;
+use crate::wheel::slab::hoard::Hoard;
 use std::collections::VecDeque;
 
 /// The position of a sweep.
@@ -125,7 +125,7 @@ impl Pending {
     pub(super) fn read_next_block<T>(
         &mut self,
         engine: &Engine<T>,
-        hoard: Option<&mut Trim>,
+        hoard: Option<&mut Hoard>,
     ) -> usize {
         let Some(taken) = self.taken.front_mut() else { return 1 };
         let blocks = engine.shard(taken.from.shard).hierarchy.blocks();

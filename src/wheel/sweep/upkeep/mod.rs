@@ -29,7 +29,7 @@ use crate::wheel::engine::Engine;
 use crate::wheel::hierarchy::{KeptBlock, Taken};
 use crate::wheel::memory;
 use crate::wheel::progress::upkeep_flag::LONG_REST;
-use crate::wheel::slab::trim::Trim;
+use crate::wheel::slab::hoard::Hoard;
 use crate::wheel::sweep::agenda::Agenda;
 use crate::wheel::tick::Tick;
 use prune::Pruning;
@@ -87,7 +87,7 @@ impl Upkeep {
     }
 
     /// Returns the hoards of a shard's entries and blocks, if the sweeper adds to them at present.
-    pub(crate) fn hoards(&mut self, shard: usize) -> (Option<&mut Trim>, Option<&mut Trim>) {
+    pub(crate) fn hoards(&mut self, shard: usize) -> (Option<&mut Hoard>, Option<&mut Hoard>) {
         self.trimming.hoards(shard)
     }
 

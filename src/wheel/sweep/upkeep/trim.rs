@@ -1,12 +1,12 @@
 //! Trimming and hoarding: when the sweeper gives pages of entries and of blocks back, and when it
-//! collects what a burst leaves for that. How it finds whole pages is in [`slab::trim`].
+//! collects what a burst leaves for that. How it finds whole pages is in [`slab::hoard`].
 //!
 //! While a burst fires and more than [`SLACK`] entries are vacant, the sweeper *hoards* the entries
-//! that it ends and the blocks that it reads, by page, and trims when the burst is over. In the
+//! that it ends and the blocks that it reads, by page, and hoards when the burst is over. In the
 //! middle of the burst most pages are neither full nor empty. It stops hoarding when callers make
 //! pages, because they cannot use what is hoarded.
 //!
-//! [`slab::trim`]: crate::wheel::slab::trim
+//! [`slab::hoard`]: crate::wheel::slab::hoard
 
 #![forbid(unsafe_code)]
 
@@ -14,7 +14,7 @@ use crate::wheel::counters::SweepCount;
 use crate::wheel::engine::Engine;
 use crate::wheel::memory;
 use crate::wheel::progress::upkeep_flag::{INTERVAL, LONG_REST, SLACK, Usage};
-use crate::wheel::slab::trim::Trim;
+use crate::wheel::slab::hoard::Hoard;
 use crate::wheel::tick::Tick;
 use std::mem::replace;
 
@@ -25,8 +25,8 @@ pub(super) struct Trimming {
     next: Option<(usize, Part)>,
     /// The part with which the trimming of a shard begins: its blocks, if they alone are too many.
     first_part: Part,
-    shards: Vec<ShardTrims>,
-    hoard: Hoard,
+    shards: Vec<ShardHoards>,
+    state: HoardState,
     /// The number of intervals of fired timers at the last check.
     fired_then: u64,
     /// The tick of the sweep at which the last interval of fired timers ended.
@@ -46,14 +46,14 @@ enum Part {
 
 /// The trimming of a shard.
 #[derive(Debug, Default)]
-struct ShardTrims {
-    entries: Trim,
-    blocks: Trim,
+struct ShardHoards {
+    entries: Hoard,
+    blocks: Hoard,
 }
 
 /// The state of the hoard of all shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Hoard {
+enum HoardState {
     Empty,
     /// The sweeper adds the entries of timers that it ends.
     Growing,
@@ -66,8 +66,8 @@ impl Trimming {
         Self {
             next: None,
             first_part: Part::Entries,
-            shards: (0..shards).map(|_| ShardTrims::default()).collect(),
-            hoard: Hoard::Empty,
+            shards: (0..shards).map(|_| ShardHoards::default()).collect(),
+            state: HoardState::Empty,
             fired_then: 0,
             fired_at: Tick::NEVER,
             entries_then: 0,
@@ -78,7 +78,7 @@ impl Trimming {
     /// Begins a round if there are too many entries or blocks, unless one is in progress.
     pub(super) fn begin_if_wanted<T>(&mut self, engine: &Engine<T>, usage: Usage) {
         // A sweeper that hoards waits for the end of the burst.
-        if self.is_busy() || self.hoard == Hoard::Growing {
+        if self.is_busy() || self.state == HoardState::Growing {
             return;
         }
         if engine.upkeep.too_many_entries(usage) {
@@ -111,19 +111,19 @@ impl Trimming {
             self.next = None;
             return;
         };
-        let (trims, guard) = (&mut self.shards[number], memory::pin());
-        let gives_back = self.hoard != Hoard::Growing;
+        let (hoards, guard) = (&mut self.shards[number], memory::pin());
+        let gives_back = self.state != HoardState::Growing;
         match part {
-            Part::Entries if trims.entries.advance(&shard.slab, slice, &guard) => {
+            Part::Entries if hoards.entries.advance(&shard.slab, slice, &guard) => {
                 self.next = Some((number, Part::Blocks));
                 if gives_back {
-                    trims.entries.give_back(&shard.slab, &guard);
+                    hoards.entries.give_back(&shard.slab, &guard);
                 }
             }
-            Part::Blocks if shard.hierarchy.blocks().trim(&mut trims.blocks, slice, &guard) => {
+            Part::Blocks if shard.hierarchy.blocks().trim(&mut hoards.blocks, slice, &guard) => {
                 self.next = Some((number + 1, self.first_part));
                 if gives_back {
-                    shard.hierarchy.blocks().give_back(&mut trims.blocks, &guard);
+                    shard.hierarchy.blocks().give_back(&mut hoards.blocks, &guard);
                 }
             }
             Part::Entries | Part::Blocks => {}
@@ -133,27 +133,27 @@ impl Trimming {
     }
 
     /// See [`Upkeep::hoards`](super::Upkeep::hoards).
-    pub(super) fn hoards(&mut self, shard: usize) -> (Option<&mut Trim>, Option<&mut Trim>) {
-        let trims = self.shards.get_mut(shard).filter(|_| self.hoard == Hoard::Growing);
-        trims.map(|trims| (&mut trims.entries, &mut trims.blocks)).unzip()
+    pub(super) fn hoards(&mut self, shard: usize) -> (Option<&mut Hoard>, Option<&mut Hoard>) {
+        let hoards = self.shards.get_mut(shard).filter(|_| self.state == HoardState::Growing);
+        hoards.map(|hoards| (&mut hoards.entries, &mut hoards.blocks)).unzip()
     }
 
     pub(super) fn has_hoard(&self) -> bool {
-        self.hoard != Hoard::Empty
+        self.state != HoardState::Empty
     }
 
     /// Starts to hoard while a burst fires and enough entries are vacant.
     pub(super) fn decide_hoarding<T>(&mut self, engine: &Engine<T>) {
         let (fired, swept) =
             (engine.progress.counters().get(SweepCount::Ended) / INTERVAL, engine.progress.swept());
-        let grew = self.hoard == Hoard::Growing;
+        let grew = self.state == HoardState::Growing;
         if replace(&mut self.fired_then, fired) != fired {
             engine.upkeep.check(engine.usage());
-            let held: u64 = self.shards.iter().map(|trims| trims.entries.held()).sum();
+            let held: u64 = self.shards.iter().map(|hoards| hoards.entries.held()).sum();
             if engine.entries() > engine.armed() + held + SLACK {
-                self.hoard = Hoard::Growing;
+                self.state = HoardState::Growing;
             } else if grew {
-                self.hoard = Hoard::Ended;
+                self.state = HoardState::Ended;
             }
             self.fired_at = swept;
         }
@@ -168,14 +168,14 @@ impl Trimming {
         // - callers make pages, possibly because of the hoard, whose entries are not on their
         //   stack;
         // - few timers fire in as many ticks as make a long rest, so that the burst is over.
-        if made || self.hoard == Hoard::Ended || swept.since(self.fired_at) > LONG_REST {
+        if made || self.state == HoardState::Ended || swept.since(self.fired_at) > LONG_REST {
             self.end_hoarding(engine);
         }
     }
 
     /// Trims if necessary, including the hoarded entries, or else gives those back.
     pub(super) fn end_hoarding<T>(&mut self, engine: &Engine<T>) {
-        let grew = replace(&mut self.hoard, Hoard::Ended) == Hoard::Growing;
+        let grew = replace(&mut self.state, HoardState::Ended) == HoardState::Growing;
         if self.is_busy() {
             return;
         }
@@ -187,14 +187,14 @@ impl Trimming {
     }
 
     fn give_back<T>(&mut self, engine: &Engine<T>) {
-        self.hoard = Hoard::Empty;
+        self.state = HoardState::Empty;
         let guard = memory::pin();
-        for (shard, trims) in engine.shards.iter().zip(&mut self.shards) {
-            if trims.entries.held() > 0 {
-                trims.entries.give_back(&shard.slab, &guard);
+        for (shard, hoards) in engine.shards.iter().zip(&mut self.shards) {
+            if hoards.entries.held() > 0 {
+                hoards.entries.give_back(&shard.slab, &guard);
             }
-            if trims.blocks.held() > 0 {
-                shard.hierarchy.blocks().give_back(&mut trims.blocks, &guard);
+            if hoards.blocks.held() > 0 {
+                shard.hierarchy.blocks().give_back(&mut hoards.blocks, &guard);
             }
         }
     }

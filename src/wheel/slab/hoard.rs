@@ -1,4 +1,5 @@
-//! Trimming: returning pages whose entries are all vacant to the system.
+//! [`Hoard`]: the vacant entries that the sweeper collects to find pages that are wholly vacant, and
+//! returns those pages to the system. To do this is to *trim* a slab.
 //!
 //! The vacant stack knows nothing of pages, so that claim and release touch one word. To find whole
 //! pages, the sweeper hoards vacant entries by page, and removes each page whose entries it has
@@ -25,23 +26,23 @@ use crate::wheel::memory::Guard;
 
 /// The vacant entries of one page that the sweeper holds.
 #[derive(Debug)]
-struct Hoard {
+struct HoardedPage {
     released: Released,
     count: u32,
     newest: Generation,
 }
 
-/// The sweeper's trimming of one slab.
+/// The vacant entries of one slab that the sweeper holds, by page.
 #[derive(Debug, Default)]
-pub(crate) struct Trim {
-    pages: Vec<Option<Hoard>>,
+pub(crate) struct Hoard {
+    pages: Vec<Option<HoardedPage>>,
     /// The number of hoarded entries.
     held: u64,
     /// The number of entries that the round may still pop. `None` between rounds.
     left: Option<u64>,
 }
 
-impl Trim {
+impl Hoard {
     /// Returns `true` if no round is in progress.
     pub(crate) fn is_between_rounds(&self) -> bool {
         self.left.is_none()
@@ -110,7 +111,7 @@ impl Trim {
         }
         hoard.count += 1;
         hoard.newest = hoard.newest.max(vacant);
-        let Hoard { count, newest, .. } = *hoard;
+        let HoardedPage { count, newest, .. } = *hoard;
         self.held += 1;
         // A page with an entry whose flag a resetter still holds stays until the next round. One
         // whose memory cannot be given back stays anyway.
@@ -140,12 +141,12 @@ impl Trim {
     }
 
     #[inline]
-    fn page(&mut self, number: u32) -> &mut Hoard {
+    fn page(&mut self, number: u32) -> &mut HoardedPage {
         let number = number as usize;
         if self.pages.len() <= number {
             self.pages.resize_with(number + 1, || None);
         }
-        self.pages[number].get_or_insert(Hoard {
+        self.pages[number].get_or_insert(HoardedPage {
             released: Released::NONE,
             count: 0,
             newest: Generation(0),
