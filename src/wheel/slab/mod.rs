@@ -4,8 +4,8 @@
 //! in, first out. Some are in the threads' magazines ([`magazine`]), so that a cancel and the
 //! insert after it use the same cache line and no other. To *claim* is to take a vacant entry, and
 //! to *release* is to put one back. The sweeper pushes a whole [`Released`] chain at once. Pages
-//! whose entries are all vacant go back to the system through the [`hoard`], which the sweeper runs when
-//! far more entries are vacant than in use, or when a burst fires.
+//! whose entries are all vacant go back to the system through the [`hoard`], which the sweeper runs
+//! when far more entries are vacant than in use, or when a burst fires.
 
 #![allow(clippy::inline_always, reason = "the common case is to be one function")]
 

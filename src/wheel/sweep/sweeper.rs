@@ -279,7 +279,7 @@ impl<T: Send> Sweeper<T> {
         // Until a report is accepted, each further reference of the shard costs its filer a fence.
         self.agenda.scan_reported(engine, swept);
         if !self.has_work() {
-            self.upkeep.begin_if_idle(engine, self.agenda.next().since(swept));
+            self.upkeep.pruning.begin_if_idle(engine, self.agenda.next().since(swept));
         }
         if self.has_work() || self.upkeep.is_busy() {
             return Some(engine.timeline.instant(swept));
@@ -441,11 +441,11 @@ impl<T: Send> Sweeper<T> {
         let swept = engine.progress.swept();
         let mut scans = self.agenda.scan_reported(engine, swept);
         let farthest = self.overdue_taken.plus(Tick::MAX_REST);
-        let next = self.agenda.next().min(self.upkeep.next_expiry());
+        let next = self.agenda.next().min(self.upkeep.pruning.next_expiry());
         let tick = next.min(self.end).min(farthest);
         let taken = &mut self.pending.taken;
         scans += self.agenda.advance(engine, swept, tick, taken);
-        taken.extend(self.upkeep.take_due(tick));
+        taken.extend(self.upkeep.pruning.take_due(tick));
         taken.make_contiguous().sort_by_key(|taken| taken.at);
         if tick == farthest {
             self.take_overdue(engine);
@@ -489,7 +489,7 @@ impl<T: Send> Sweeper<T> {
         let Source { shard: number, slot } = self.pending.from;
         let (shard, guard, before) = (engine.shard(number), pin(), self.batch.len());
         let expiry = SlotExpiry { slot, swept: engine.progress.swept() };
-        let (hoard, mut blocks) = self.upkeep.hoards(number);
+        let (hoard, mut blocks) = self.upkeep.trimming.hoards(number);
         let mut gathered =
             Gathered { requeued: Requeued::NOTHING, released: Released::NONE, hoard };
         let (mut discarded, mut requeued) = (0, 0);

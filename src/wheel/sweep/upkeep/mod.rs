@@ -26,12 +26,10 @@ mod prune;
 mod trim;
 
 use crate::wheel::engine::Engine;
-use crate::wheel::hierarchy::{KeptBlock, Taken};
+use crate::wheel::hierarchy::KeptBlock;
 use crate::wheel::memory;
 use crate::wheel::progress::upkeep_flag::LONG_REST;
-use crate::wheel::slab::hoard::Hoard;
 use crate::wheel::sweep::agenda::Agenda;
-use crate::wheel::tick::Tick;
 use prune::Pruning;
 use std::collections::VecDeque;
 use trim::Trimming;
@@ -42,8 +40,8 @@ pub(crate) const SLICE: usize = 1 << 12;
 /// The sweeper's progress with upkeep.
 #[derive(Debug)]
 pub(crate) struct Upkeep {
-    pruning: Pruning,
-    trimming: Trimming,
+    pub(super) pruning: Pruning,
+    pub(super) trimming: Trimming,
 }
 
 impl Upkeep {
@@ -65,12 +63,6 @@ impl Upkeep {
         self.trimming.begin_if_wanted(engine, usage);
     }
 
-    /// Begins to prune a wheel that could rest for this number of ticks, if only stale references
-    /// are left in it.
-    pub(crate) fn begin_if_idle<T>(&mut self, engine: &Engine<T>, ticks: u64) {
-        self.pruning.begin_if_idle(engine, ticks);
-    }
-
     /// Called before a rest of this number of ticks. A long rest ends the burst, so that its hoard
     /// is processed first. Returns `true` if that has made more work.
     pub(crate) fn begin_before_rest<T>(&mut self, engine: &Engine<T>, ticks: u64) -> bool {
@@ -84,22 +76,6 @@ impl Upkeep {
     /// Returns `true` if there is more to do.
     pub(crate) fn is_busy(&self) -> bool {
         self.pruning.is_busy() || self.trimming.is_busy()
-    }
-
-    /// Returns the hoards of a shard's entries and blocks, if the sweeper adds to them at present.
-    pub(crate) fn hoards(&mut self, shard: usize) -> (Option<&mut Hoard>, Option<&mut Hoard>) {
-        self.trimming.hoards(shard)
-    }
-
-    /// Returns the tick by which the sweep needs the rest of the slot that is being pruned, which
-    /// is that slot's expiry.
-    pub(crate) fn next_expiry(&self) -> Tick {
-        self.pruning.next_expiry()
-    }
-
-    /// Returns the rest of the slot that is being pruned, if it expires by `swept`.
-    pub(crate) fn take_due(&mut self, swept: Tick) -> Option<Taken> {
-        self.pruning.take_due(swept)
     }
 
     /// Does a slice of the upkeep in progress, of up to `slice` references, slots or entries.

@@ -16,19 +16,16 @@ use crate::wheel::ops::visit::SlotExpiry;
 use crate::wheel::progress::upkeep_flag::LONG_REST;
 use crate::wheel::sweep::agenda::Agenda;
 use crate::wheel::tick::Tick;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::mem::replace;
 
 /// A round of pruning, and when the next one of an idle wheel begins.
 #[derive(Debug)]
-pub(super) struct Pruning {
+pub(crate) struct Pruning {
     /// The next slot, as its shard and its position in the array of that shard's slots. `None`
     /// between rounds.
     next: Option<(usize, usize)>,
-    /// The rest of the slot that is being pruned.
-    in_hand: Option<(SlotIndex, Taken)>,
-    /// The entries whose references have been filed again in that slot. Empty between slots.
-    seen: Indices,
+    slot: Option<PrunedSlot>,
     /// The number of timers that had ended by themselves at the last check for an idle wheel.
     ended_then: u64,
     /// The numbers of references ever filed and of timers ever armed when an idle wheel was last
@@ -38,13 +35,7 @@ pub(super) struct Pruning {
 
 impl Pruning {
     pub(super) fn new() -> Self {
-        Self {
-            next: None,
-            in_hand: None,
-            seen: Indices::default(),
-            ended_then: 0,
-            pruned_idle: None,
-        }
+        Self { next: None, slot: None, ended_then: 0, pruned_idle: None }
     }
 
     /// Begins a round, unless one is in progress.
@@ -57,7 +48,7 @@ impl Pruning {
     ///
     /// One round suffices until a reference is filed or a timer armed. A second round would not
     /// help, because what the first leaves is not written yet.
-    pub(super) fn begin_if_idle<T>(&mut self, engine: &Engine<T>, ticks: u64) {
+    pub(crate) fn begin_if_idle<T>(&mut self, engine: &Engine<T>, ticks: u64) {
         // While timers fire in short intervals, the check waits for the next call, since it reads
         // counters of all threads. The sweeper may wake up once for stale references alone.
         let ended = engine.progress.counters().get(SweepCount::Ended);
@@ -79,16 +70,15 @@ impl Pruning {
         self.next.is_some()
     }
 
-    /// See [`Upkeep::next_expiry`](super::Upkeep::next_expiry).
-    pub(super) fn next_expiry(&self) -> Tick {
-        self.in_hand.as_ref().map_or(Tick::NEVER, |(_, taken)| taken.at)
+    /// Returns the tick by which the sweep needs the rest of the slot that is being pruned, which
+    /// is that slot's expiry.
+    pub(crate) fn next_expiry(&self) -> Tick {
+        self.slot.as_ref().map_or(Tick::NEVER, |slot| slot.taken.at)
     }
 
-    /// See [`Upkeep::take_due`](super::Upkeep::take_due).
-    pub(super) fn take_due(&mut self, swept: Tick) -> Option<Taken> {
-        let (_, due) = self.in_hand.take_if(|(_, taken)| taken.at <= swept)?;
-        self.seen.clear();
-        Some(due)
+    /// Returns the rest of the slot that is being pruned, if it expires by `swept`.
+    pub(crate) fn take_due(&mut self, swept: Tick) -> Option<Taken> {
+        self.slot.take_if(|slot| slot.taken.at <= swept).map(|slot| slot.taken)
     }
 
     /// Prunes up to `slice` references or slots. Returns `true` if that has ended a round.
@@ -101,21 +91,16 @@ impl Pruning {
     ) -> bool {
         let mut budget = slice;
         while budget > 0 {
-            if let Some((slot, taken)) = &mut self.in_hand {
-                let (looked, done) = prune_slot(engine, *slot, taken, kept, &mut self.seen, budget);
-                agenda.note_filed(engine, taken.from.shard, taken.at);
+            if let Some(slot) = &mut self.slot {
+                let (looked, done) = slot.prune(engine, kept, budget);
+                agenda.note_filed(engine, slot.taken.from.shard, slot.taken.at);
                 budget = budget.saturating_sub(looked);
-                if done {
-                    self.in_hand = None;
-                    self.seen.clear();
-                }
+                self.slot.take_if(|_| done);
                 continue;
             }
             let Some((number, from)) = self.next else { return false };
             let Some(shard) = engine.shards.get(number) else {
                 self.next = None;
-                // It has a bit for each entry.
-                self.seen = Indices::default();
                 return true;
             };
             let Some(slot) = shard.hierarchy.next_occupied(from) else {
@@ -124,86 +109,63 @@ impl Pruning {
                 continue;
             };
             self.next = Some((number, slot.0 + 1));
-            self.in_hand = shard
-                .hierarchy
-                .take_early(slot, engine.progress.swept())
-                .map(|taken| (slot, taken));
+            let taken = shard.hierarchy.take_early(slot, engine.progress.swept());
+            self.slot = taken.map(|taken| PrunedSlot { slot, taken, seen: HashSet::new() });
             budget -= 1;
         }
         false
     }
 }
 
-/// Checks about `budget` references in a slot that was taken early, and files again one copy of
-/// each that is needed. Returns the number of references, and whether those were the last.
-fn prune_slot<T>(
-    engine: &Engine<T>,
+/// A slot that was taken early to be pruned.
+#[derive(Debug)]
+struct PrunedSlot {
     slot: SlotIndex,
-    taken: &mut Taken,
-    kept: &mut VecDeque<KeptBlock>,
-    seen: &mut Indices,
-    budget: usize,
-) -> (usize, bool) {
-    let shard = engine.shard(taken.from.shard);
-    let expiry = SlotExpiry { slot: Some(slot), swept: engine.progress.swept() };
-    let mut references = VecDeque::<EntryRef>::new();
-    let (mut looked, mut filed, mut made, mut freed, mut done) = (0, 0, 0, 0, false);
-    while looked < budget && !done {
-        match taken.chain.read_block(&mut references, shard.hierarchy.blocks(), None) {
-            None => done = true,
-            Some(ReadOutcome::Whole) => freed += 1,
-            Some(ReadOutcome::Kept(unwritten)) => {
-                kept.push_back(KeptBlock { from: taken.from, unwritten });
-            }
-        }
-        looked += references.len();
-        let guard = memory::pin();
-        for reference in &references {
-            shard.prefetch(reference.index());
-        }
-        for reference in references.drain(..) {
-            // An entry that was filed repeatedly into a slot far ahead has several references
-            // there.
-            if shard.is_needed(reference, expiry, &guard) && seen.add(reference.index()) {
-                let place = Place::Slot { slot, at: taken.at };
-                made += u64::from(shard.file(reference.index(), place).blocks);
-                filed += 1;
-            }
-        }
-    }
-    engine.progress.counters().add(SweepCount::Discarded, (looked - filed) as u64);
-    engine.progress.counters().add(SweepCount::BlocksFreed, freed);
-    engine.progress.counters().add(SweepCount::BlocksMade, made);
-    (looked, done)
+    /// Its rest.
+    taken: Taken,
+    /// The entries whose references have been filed again in it. An entry that was filed repeatedly
+    /// into a slot far ahead has several references there.
+    seen: HashSet<u32>,
 }
 
-/// A set of entries, a bit for each.
-#[derive(Debug, Default)]
-struct Indices {
-    words: Vec<u64>,
-    /// The words that are not zero.
-    used: Vec<usize>,
-}
-
-impl Indices {
-    /// Adds an entry. Returns `false` if it was already in the set.
-    fn add(&mut self, index: u32) -> bool {
-        let (word, bit) = (index as usize / 64, 1 << (index % 64));
-        if self.words.len() <= word {
-            self.words.resize(word + 1, 0);
+impl PrunedSlot {
+    /// Checks about `budget` references, and files again one copy of each that is needed. Returns
+    /// the number of references, and whether those were the last.
+    fn prune<T>(
+        &mut self,
+        engine: &Engine<T>,
+        kept: &mut VecDeque<KeptBlock>,
+        budget: usize,
+    ) -> (usize, bool) {
+        let Self { slot, taken, seen } = self;
+        let shard = engine.shard(taken.from.shard);
+        let expiry = SlotExpiry { slot: Some(*slot), swept: engine.progress.swept() };
+        let mut references = VecDeque::<EntryRef>::new();
+        let (mut looked, mut filed, mut made, mut freed, mut done) = (0, 0, 0, 0, false);
+        while looked < budget && !done {
+            match taken.chain.read_block(&mut references, shard.hierarchy.blocks(), None) {
+                None => done = true,
+                Some(ReadOutcome::Whole) => freed += 1,
+                Some(ReadOutcome::Kept(unwritten)) => {
+                    kept.push_back(KeptBlock { from: taken.from, unwritten });
+                }
+            }
+            looked += references.len();
+            let guard = memory::pin();
+            for reference in &references {
+                shard.prefetch(reference.index());
+            }
+            for reference in references.drain(..) {
+                if shard.is_needed(reference, expiry, &guard) && seen.insert(reference.index()) {
+                    let place = Place::Slot { slot: *slot, at: taken.at };
+                    made += u64::from(shard.file(reference.index(), place).blocks);
+                    filed += 1;
+                }
+            }
         }
-        let before = self.words[word];
-        if before == 0 {
-            self.used.push(word);
-        }
-        self.words[word] |= bit;
-        before & bit == 0
-    }
-
-    /// O(entries in the set).
-    fn clear(&mut self) {
-        for word in self.used.drain(..) {
-            self.words[word] = 0;
-        }
+        engine.progress.counters().add(SweepCount::Discarded, (looked - filed) as u64);
+        engine.progress.counters().add(SweepCount::BlocksFreed, freed);
+        engine.progress.counters().add(SweepCount::BlocksMade, made);
+        (looked, done)
     }
 }

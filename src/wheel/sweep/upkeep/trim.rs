@@ -20,7 +20,7 @@ use std::mem::replace;
 
 /// A round of trimming, and the hoard.
 #[derive(Debug)]
-pub(super) struct Trimming {
+pub(crate) struct Trimming {
     /// The next part, and its shard. `None` between rounds.
     next: Option<(usize, Part)>,
     /// The part with which the trimming of a shard begins: its blocks, if they alone are too many.
@@ -132,8 +132,8 @@ impl Trimming {
         memory::collect();
     }
 
-    /// See [`Upkeep::hoards`](super::Upkeep::hoards).
-    pub(super) fn hoards(&mut self, shard: usize) -> (Option<&mut Hoard>, Option<&mut Hoard>) {
+    /// Returns the hoards of a shard's entries and blocks, if the sweeper adds to them at present.
+    pub(crate) fn hoards(&mut self, shard: usize) -> (Option<&mut Hoard>, Option<&mut Hoard>) {
         let hoards = self.shards.get_mut(shard).filter(|_| self.state == HoardState::Growing);
         hoards.map(|hoards| (&mut hoards.entries, &mut hoards.blocks)).unzip()
     }
