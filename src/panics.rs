@@ -9,7 +9,7 @@ use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
 /// Runs user code and discards its panic.
 pub(crate) fn quietly(run: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
-        discard(panic);
+        drop_payload(panic);
     }
 }
 
@@ -47,7 +47,7 @@ impl DropEach {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
             match &self.first {
                 None => self.first = Some(panic),
-                Some(_) => discard(panic),
+                Some(_) => drop_payload(panic),
             }
         }
     }
@@ -56,7 +56,7 @@ impl DropEach {
 impl Drop for DropEach {
     fn drop(&mut self) {
         match self.first.take() {
-            Some(panic) if std::thread::panicking() => discard(panic),
+            Some(panic) if std::thread::panicking() => drop_payload(panic),
             Some(panic) => resume_unwind(panic),
             None => (),
         }
@@ -64,6 +64,6 @@ impl Drop for DropEach {
 }
 
 /// Drops the payload of a panic. A panic of that drop is discarded too.
-pub(crate) fn discard(panic: Box<dyn Any + Send>) {
+pub(crate) fn drop_payload(panic: Box<dyn Any + Send>) {
     let _ = catch_unwind(AssertUnwindSafe(|| drop(panic)));
 }

@@ -5,7 +5,7 @@
 use super::batch::{Batch, DriverShared, LastSweepGuard};
 use super::events::LoadMonitor;
 use super::executor::Executor;
-use crate::panics::{discard, quietly};
+use crate::panics::{drop_payload, quietly};
 use crate::sync::Acquire;
 use crate::wheel::{Expired, Sweeper};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -30,7 +30,7 @@ impl<T: Send + 'static> TickThread<T> {
         let events = self.shared.events.clone();
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.run())) {
             events.tick_thread_panicked(&*panic);
-            discard(panic);
+            drop_payload(panic);
         }
     }
 

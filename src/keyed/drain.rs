@@ -9,8 +9,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::panics::discard;
-use crate::panics::ignore_poison;
+use crate::panics::{drop_payload, ignore_poison};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use std::any::Any;
 use std::fmt;
@@ -113,7 +112,7 @@ impl Drain {
             match self.parts.run() {
                 Ok(true) => {}
                 Ok(false) => return self.parts.wait(),
-                Err(panic) => discard(panic),
+                Err(panic) => drop_payload(panic),
             }
         }
     }
@@ -149,7 +148,7 @@ impl DrainToken {
 
     /// Runs a part. A panic is only counted for the threads that wait for the drain.
     pub(super) fn run_quietly(self) {
-        self.run().unwrap_or_else(discard);
+        self.run().unwrap_or_else(drop_payload);
     }
 }
 
@@ -231,7 +230,7 @@ impl<K: Send, V: Send> DrainParts for DrainWork<K, V> {
                 panics += 1;
                 match first {
                     None => first = Some(panic),
-                    Some(_) => discard(panic),
+                    Some(_) => drop_payload(panic),
                 }
             }
         }

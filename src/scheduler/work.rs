@@ -6,7 +6,7 @@ use super::ending::Ending;
 use super::next_run::{Jitter, NextRun, Schedule};
 use super::rule::{LastRun, Next, Rule};
 use super::run::Run;
-use crate::panics::discard;
+use crate::panics::drop_payload;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
@@ -93,7 +93,7 @@ impl Work {
             Err(payload) => {
                 let first = match panic {
                     Some(first) => {
-                        discard(payload);
+                        drop_payload(payload);
                         first
                     }
                     None => payload,
