@@ -8,6 +8,7 @@
 mod adapters;
 mod clock;
 mod counter;
+mod discard;
 mod driver;
 mod error;
 #[cfg(feature = "future")]

@@ -25,6 +25,8 @@
 mod clock;
 #[path = "../../src/counter.rs"]
 mod counter;
+#[path = "../../src/discard.rs"]
+mod discard;
 #[path = "../../src/driver/mod.rs"]
 mod driver;
 #[path = "../../src/error.rs"]

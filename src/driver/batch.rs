@@ -5,6 +5,7 @@
 use super::events::{BatchNumber, DriverEvents};
 use super::executor::ExecutorJob;
 use super::parker::Parker;
+use crate::discard::discard;
 use crate::panics::{ignore_poison, quietly, unless_locked};
 use crate::sync::{AcqRel, AtomicBool, AtomicUsize, Condvar, Inside, Mutex, Relaxed};
 use crate::wheel::{ClosedInChildren, Expired, LATENESS_BUCKETS, Lateness, TimerId, Wheel};
@@ -218,13 +219,13 @@ impl<T: Send> Drop for Batch<T> {
     fn drop(&mut self) {
         let shared = &self.shared;
         if shared.is_forked() {
-            drop_each(self.timers.by_ref());
+            discard(self.timers.by_ref());
             return;
         }
         let unrun = self.timers.len();
         if unrun > 0 {
             if shared.drop_unrun {
-                drop_each(self.timers.by_ref());
+                discard(self.timers.by_ref());
             } else {
                 ignore_poison(shared.unfired.lock()).extend(self.timers.by_ref());
             }
@@ -260,9 +261,4 @@ impl<T: Send> Drop for QuietJob<T> {
             quietly(|| drop(batch));
         }
     }
-}
-
-/// Drops user values one by one, and does not stop at a panic. Returns their number.
-pub(super) fn drop_each<V>(values: impl Iterator<Item = V>) -> usize {
-    values.map(|value| quietly(|| drop(value))).count()
 }

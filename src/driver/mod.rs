@@ -45,11 +45,12 @@ pub use builder::DriverBuilder;
 pub use executor::GlobalPool;
 pub use executor::{Executor, ExecutorJob, Inline};
 
+use crate::discard::{discard, discard_armed};
 use crate::panics::ignore_poison;
 use crate::sync::thread::{self, ThreadId};
 use crate::sync::{Acquire, AtomicUsize, Inside, Relaxed, Release};
 use crate::wheel::{Expired, Lateness, Metrics, Unfired, Wheel};
-use batch::{DriverShared, drop_each};
+use batch::DriverShared;
 use std::fmt;
 use std::sync::Arc;
 
@@ -331,18 +332,12 @@ impl<T> Drop for Driver<T> {
     fn drop(&mut self) {
         let first = self.stop(self.waits);
         let unfired = self.shared.take_unfired();
-        let dropped = drop_each(unfired.into_iter()) + drop_armed(self.wheel());
+        let dropped = discard(unfired) + discard_armed(self.wheel());
         // In a child, a thread that no longer exists may hold a subscriber's lock.
         if !self.shared.is_forked() {
             self.shared.events.stopped(first, 0, dropped);
         }
     }
-}
-
-/// Drops the armed timers and returns their number. Handles of the wheel may still exist, and the
-/// values must not wait for them. No value is dropped under a guard.
-fn drop_armed<T>(wheel: &Wheel<T>) -> usize {
-    drop_each(wheel.drain().into_iter())
 }
 
 impl<T> fmt::Debug for Driver<T> {

@@ -12,6 +12,8 @@
 use super::budget::{Budget, yield_once};
 use super::sleep::Sleep;
 use super::timer::Timer;
+use crate::discard::discard_by;
+use crate::panics::DropEach;
 use crate::sync::{AcqRel, Acquire, AtomicBool, AtomicUsize, Relaxed, Release, SeqCst, fence};
 use crate::{
     BeyondRange, BuildError, Builder, Clock, Expired, InsertError, Metrics, Refusal, Sweeper,
@@ -392,7 +394,7 @@ impl<T: Send> DelayQueueHandle<T> {
 
     /// Drops all values.
     pub fn clear(&self) {
-        drop(self.drain());
+        discard_and_resume(self.drain());
     }
 
     /// Closes the queue to new values. The stream ends with the last value that is in the queue.
@@ -531,8 +533,14 @@ impl<T> Drop for DelayQueue<T> {
         // them.
         drop(self.handle.stream.task.take());
         self.handle.wheel.close();
-        drop(self.handle.wheel.drain());
+        discard_and_resume(self.handle.wheel.drain());
     }
+}
+
+/// Discards values for a caller, which gets the first panic of their destructors.
+fn discard_and_resume<T>(values: Vec<Unfired<T>>) {
+    let mut each = DropEach::default();
+    discard_by(values, |value| each.drop_one(value));
 }
 
 impl<T> Drop for DelayQueueHandle<T> {

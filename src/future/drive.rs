@@ -7,6 +7,7 @@ use super::budget::yield_once;
 use super::drive_task::DriveTask;
 use super::sleep_waker::SleepWaker;
 use super::timer::Timer;
+use crate::discard::discard_armed;
 use crate::panics::quietly;
 use crate::{BuildError, Builder, Expired, Sweeper, Wheel};
 use pin_project_lite::pin_project;
@@ -171,12 +172,10 @@ struct DrivenSweeper<T: Send> {
 
 impl<T: Send> DrivenSweeper<T> {
     fn end(&mut self) {
-        // This closes the wheel and leaves behind the timers that the sweeper had in hand.
+        // This closes the wheel, which keeps the timers that the sweeper had in hand for the drain.
         self.sweeper = None;
-        for timer in self.wheel.drain() {
-            // Dropping a waker wakes its task. No caller could handle a panic.
-            quietly(|| drop(timer));
-        }
+        // A waker that is dropped wakes its task.
+        discard_armed(&self.wheel);
     }
 }
 

@@ -4,7 +4,8 @@
 
 use super::shared::KeyedShared;
 use super::timer::{KeyedTimer, TimerKind};
-use crate::panics::quietly;
+use crate::discard::discard_by;
+use crate::panics::DropEach;
 use crate::{Driver, Unfired};
 use std::hash::Hash;
 use std::sync::Arc;
@@ -28,15 +29,15 @@ impl<K: Hash + Eq + Send + 'static, V> DriverGuard<K, V> {
     /// The last handle may be dropped under a lock that a handler takes, so this does not wait for
     /// a handler. It closes the wheel and takes out the timers that have not fired, and the tick
     /// thread ends by itself. To see the handlers end, a caller shuts the timers down and then
-    /// waits. A panic of a value's drop is ignored and does not affect other values.
+    /// waits.
     fn end(&self) {
-        for Unfired { value, id, .. } in self.driver.shutdown_detached() {
-            quietly(|| match &value.0 {
-                TimerKind::Key(key) => drop(self.shared.map.remove_if(key, |state| state.id == id)),
-                TimerKind::Part(_) => {}
-            });
-            quietly(|| drop(value));
-        }
+        discard_by(self.driver.shutdown_detached(), |Unfired { value: timer, id, .. }| {
+            let mut each = DropEach::default();
+            if let TimerKind::Key(key) = &timer.0 {
+                each.run(|| drop(self.shared.map.remove_if(key, |state| state.id == id)));
+            }
+            each.drop_one(timer);
+        });
     }
 }
 

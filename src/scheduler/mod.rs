@@ -56,6 +56,7 @@ pub use run::Run;
 pub use tasks::{Overlap, ScheduledTask, Tasks};
 pub use work::AfterPanic;
 
+use crate::discard::discard_armed;
 use crate::panics::quietly;
 use crate::{BuildError, Driver, DriverBuilder, Expired, InsertError, Unfired, Wheel};
 use closure::Closure;
@@ -153,7 +154,7 @@ impl Drop for ShutdownGuard {
         let wheel = &self.wheel;
         if self.ends_wheel {
             wheel.close();
-            wheel.drain().into_iter().for_each(|timer| quietly(|| drop(timer)));
+            discard_armed(wheel);
         }
         for closure in self.shared.drop_list() {
             // The captured values are the user's, and their drop may panic.

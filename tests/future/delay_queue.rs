@@ -4,7 +4,10 @@
 
 use crate::common::sandbox::{Sandbox, Task, waker};
 use futures_core::Stream;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::thread;
@@ -617,6 +620,30 @@ fn a_queue_that_is_dropped_wakes_nobody() {
     assert!(desk.queue.poll_expired(&mut Context::from_waker(&panics)).is_pending());
     drop(desk.queue);
     assert!(handle.is_empty());
+}
+
+/// Counts its drop, and panics.
+struct Panics(Arc<AtomicUsize>);
+
+impl Drop for Panics {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Relaxed);
+        resume_unwind(Box::new("a drop that panics"));
+    }
+}
+
+/// The caller gets one of the panics, because two at once would end the process.
+#[test]
+fn values_whose_drops_panic_are_all_dropped_by_a_clear_and_with_the_queue() {
+    let (sandbox, drops) = (Sandbox::new(), Arc::new(AtomicUsize::new(0)));
+    let queue = DelayQueue::new(&sandbox.timer, Builder::new()).unwrap();
+    let insert = || queue.insert(Panics(Arc::clone(&drops)), YEAR).unwrap();
+    let _ids = [(); 3].map(|()| insert());
+    assert!(catch_unwind(AssertUnwindSafe(|| queue.clear())).is_err());
+    assert_eq!((drops.load(Relaxed), queue.len()), (3, 0));
+    let _ids = [(); 3].map(|()| insert());
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(queue))).is_err());
+    assert_eq!(drops.load(Relaxed), 6);
 }
 
 #[test]
