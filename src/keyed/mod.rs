@@ -42,7 +42,6 @@
 
 mod arm;
 mod drain;
-mod driver_guard;
 mod exclusive;
 mod fired;
 mod map;
@@ -57,8 +56,9 @@ pub use merge::InsertAbsentError;
 pub use owned::OwnedKey;
 pub use timer::KeyedTimer;
 
+use crate::discard::discard_by;
+use crate::panics::DropEach;
 use crate::{BeyondRange, BuildError, Driver, DriverBuilder, Expired, InsertError, Unfired, Wheel};
-use driver_guard::DriverGuard;
 use shared::{KeyState, KeyedShared, OwnerId};
 use std::borrow::Borrow;
 use std::fmt;
@@ -576,6 +576,44 @@ pub struct UnfiredKey<K, V> {
     /// The instant when the key would have fired, rounded up to the wheel's resolution. For a key
     /// that was already on its way to the handler, it is the time of the shutdown.
     pub deadline: Instant,
+}
+
+/// The driver of the timers, shared by the caller's handles but not by the handler's. It is shut
+/// down when the last of the caller's handles is dropped.
+struct DriverGuard<K, V> {
+    driver: Arc<Driver<KeyedTimer<K>>>,
+    shared: Arc<KeyedShared<K, V>>,
+    /// [`DriverGuard::end`] for `drop`, which has no bound on the key.
+    end: fn(&Self),
+}
+
+impl<K: Hash + Eq + Send + 'static, V> DriverGuard<K, V> {
+    fn new(driver: Arc<Driver<KeyedTimer<K>>>, shared: Arc<KeyedShared<K, V>>) -> Self {
+        Self { driver, shared, end: Self::end }
+    }
+
+    /// Drops the values that have not fired. Handles inside handlers and values may live on, and
+    /// the map with them. Timers that the tick thread and the executor already hold still fire.
+    ///
+    /// The last handle may be dropped under a lock that a handler takes, so this does not wait for
+    /// a handler. It closes the wheel and takes out the timers that have not fired, and the tick
+    /// thread ends by itself. To see the handlers end, a caller shuts the timers down and then
+    /// waits.
+    fn end(&self) {
+        discard_by(self.driver.shutdown_detached(), |Unfired { value: timer, id, .. }| {
+            let mut each = DropEach::default();
+            if let TimerKind::Key(key) = &timer.0 {
+                each.run(|| drop(self.shared.map.remove_if(key, |state| state.id == id)));
+            }
+            each.drop_one(timer);
+        });
+    }
+}
+
+impl<K, V> Drop for DriverGuard<K, V> {
+    fn drop(&mut self) {
+        (self.end)(self);
+    }
 }
 
 impl<K, V> Clone for KeyedTimers<K, V> {
