@@ -33,7 +33,6 @@ use super::ending::{Cancel, Ending};
 use super::next_run::{NextRun, Schedule};
 use super::rule::{LastRun, Next};
 use super::shared::SchedulerShared;
-use super::start::{Observer, Start};
 use super::state::{Arming, ClosureState, HandleRequest, Phase};
 use super::work::{RunOutcome, Work};
 use crate::panics::ignore_poison;
@@ -105,6 +104,23 @@ pub(super) struct Closure {
     pub(super) work: Mutex<Option<(Work, LastRun)>>,
     /// Notified when the closure is no longer busy.
     idle: Condvar,
+}
+
+/// The start of a closure, whose first event is `first`. Its rule returned that event when asked
+/// with `last`.
+pub(super) struct Start {
+    pub(super) first: Schedule,
+    pub(super) last: LastRun,
+    pub(super) repeats: bool,
+    pub(super) observer: Option<Arc<dyn Observer>>,
+}
+
+/// An observer of a closure. It is notified, with no lock held, when no run is in progress. If
+/// `stopped` is `true`, no run will follow, because the closure was cancelled or was shut down
+/// before its next run. Implementations must not panic.
+pub(super) trait Observer: Send + Sync {
+    /// Called when no run is in progress.
+    fn on_idle(&self, stopped: bool);
 }
 
 impl Closure {

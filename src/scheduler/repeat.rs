@@ -3,12 +3,11 @@
 #![forbid(unsafe_code)]
 
 use super::Scheduler;
-use super::closure::Closure;
+use super::closure::{Closure, Observer, Start};
 use super::handle::Scheduled;
 use super::next_run::{Jitter, Schedule};
 use super::rule::{LastRun, MissedTickBehavior, Next, Period, Rule};
 use super::run::Run;
-use super::start::{Observer, Start};
 use super::tasks::{Overlap, ScheduledTask, Tasks};
 use super::work::{AfterPanic, Work};
 use crate::{InsertError, Refusal, Refused};
