@@ -29,11 +29,10 @@
 
 #![forbid(unsafe_code)]
 
-use super::ending::{Cancel, Ending};
 use super::next_run::{NextRun, Schedule};
 use super::rule::{LastRun, Next};
 use super::shared::SchedulerShared;
-use super::state::{Arming, ClosureState, HandleRequest, Phase};
+use super::state::{Arming, Cancel, ClosureState, Ending, HandleRequest, Phase};
 use super::work::{RunOutcome, Work};
 use crate::panics::ignore_poison;
 use crate::{InsertError, Pinned, Refusal, Wheel};

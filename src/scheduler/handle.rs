@@ -3,9 +3,9 @@
 #![forbid(unsafe_code)]
 
 use super::closure::{Closure, Due};
-use super::ending::{Cancel, Ending};
 use super::result_channel::ResultReceiver;
 use super::rule::Next;
+use super::state::{Cancel, Ending};
 use crate::{Refusal, WaitError, Wheel};
 use std::any::Any;
 use std::error::Error;

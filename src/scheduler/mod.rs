@@ -26,7 +26,6 @@
 #[cfg(feature = "cron")]
 mod calendar;
 mod closure;
-mod ending;
 mod handle;
 mod next_run;
 mod owned;
@@ -46,12 +45,12 @@ pub use calendar::{
     Calendar, CalendarBuilder, CalendarError, Dialect, MissedTimes, TimesAfter, WallClock,
 };
 pub use closure::Due;
-pub use ending::{Cancel, Ending};
 pub use handle::{JoinError, JoinFuture, Joined, Scheduled};
 pub use owned::OwnedClosure;
 pub use repeat::{By, Every, RepeatRefusal};
 pub use rule::{LastRun, MissedTickBehavior, Next, Period, Rule};
 pub use run::Run;
+pub use state::{Cancel, Ending};
 pub use tasks::{Overlap, ScheduledTask, Tasks};
 pub use work::AfterPanic;
 

@@ -3,8 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::closure::{Closure, Due};
-use super::ending::Ending;
-use super::state::Phase;
+use super::state::{Ending, Phase};
 use crate::panics::ignore_poison;
 use crate::{Refusal, Wheel};
 use std::sync::Arc;

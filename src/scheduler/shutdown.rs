@@ -3,10 +3,9 @@
 #![forbid(unsafe_code)]
 
 use super::closure::{Closure, Due};
-use super::ending::Ending;
 use super::next_run::NextRun;
 use super::rule::LastRun;
-use super::state::{Arming, ClosureState, HandleRequest, Phase};
+use super::state::{Arming, ClosureState, Ending, HandleRequest, Phase};
 use super::work::Work;
 use crate::Wheel;
 use crate::panics::ignore_poison;

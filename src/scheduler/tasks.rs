@@ -14,9 +14,9 @@
 #![forbid(unsafe_code)]
 
 use super::closure::Observer;
-use super::ending::Cancel;
 use super::handle::Scheduled;
 use super::run::Run;
+use super::state::Cancel;
 use crate::panics::{DropEach, ignore_poison, quietly};
 use crate::sync::{WaiterId, Waiters, WakeList};
 use std::collections::BTreeMap;

@@ -2,10 +2,10 @@
 
 #![forbid(unsafe_code)]
 
-use super::ending::Ending;
 use super::next_run::{Jitter, NextRun, Schedule};
 use super::rule::{LastRun, Next, Rule};
 use super::run::Run;
+use super::state::Ending;
 use crate::panics::drop_payload;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
