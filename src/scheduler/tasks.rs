@@ -15,8 +15,8 @@
 
 use super::closure::Observer;
 use super::handle::Scheduled;
-use super::run::Run;
 use super::state::Cancel;
+use super::work::Run;
 use crate::panics::{DropEach, ignore_poison, quietly};
 use crate::sync::{WaiterId, Waiters, WakeList};
 use std::collections::BTreeMap;
