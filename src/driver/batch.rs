@@ -46,20 +46,20 @@ pub(super) struct DriverShared<T> {
 
 /// The event that the tick thread has swept for the last time and dropped the sweeper.
 pub(super) struct LastSweep {
-    over: Mutex<bool>,
+    has_ended: Mutex<bool>,
     changed: Condvar,
 }
 
 impl LastSweep {
     pub(super) fn new() -> Self {
-        Self { over: Mutex::new(false), changed: Condvar::new() }
+        Self { has_ended: Mutex::new(false), changed: Condvar::new() }
     }
 
     /// Waits for the event.
     pub(super) fn wait(&self) {
-        let mut over = ignore_poison(self.over.lock());
-        while !*over {
-            over = ignore_poison(self.changed.wait(over));
+        let mut has_ended = ignore_poison(self.has_ended.lock());
+        while !*has_ended {
+            has_ended = ignore_poison(self.changed.wait(has_ended));
         }
     }
 }
@@ -70,7 +70,7 @@ pub(super) struct LastSweepGuard<T>(pub(super) Arc<DriverShared<T>>);
 impl<T> Drop for LastSweepGuard<T> {
     fn drop(&mut self) {
         let last = &self.0.last_sweep;
-        *ignore_poison(last.over.lock()) = true;
+        *ignore_poison(last.has_ended.lock()) = true;
         last.changed.notify_all();
     }
 }
@@ -107,7 +107,7 @@ impl<T> DriverShared<T> {
     }
 
     /// Subtracts timers from those in flight, and wakes the tick thread if it may wait for room.
-    fn end_flight(&self, timers: usize) {
+    fn release_room(&self, timers: usize) {
         // AcqRel:
         // - The Release half publishes what the handlers did to the tick thread, whose Acquire
         //   finds the room.
@@ -176,7 +176,7 @@ impl<T: Send> Batch<T> {
             }
             let (first, others) = deadlines[..run].split_at(1);
             shared.count_lateness(first, now);
-            self.run_some(run);
+            self.run_next(run);
             let began = replace(&mut now, clock.now());
             let took = now.saturating_duration_since(began);
             let were_quick = took.as_nanos() <= QUICK.as_nanos() * run as u128;
@@ -186,7 +186,7 @@ impl<T: Send> Batch<T> {
     }
 
     /// Runs the next `run` handlers.
-    fn run_some(&mut self, run: usize) {
+    fn run_next(&mut self, run: usize) {
         let shared = &*self.shared;
         let mut ended = 0;
         for timer in self.timers.by_ref().take(run) {
@@ -204,13 +204,13 @@ impl<T: Send> Batch<T> {
             }
             // The tick thread may wait for the room of each.
             if shared.is_bounded() {
-                shared.end_flight(1);
+                shared.release_room(1);
             } else {
                 ended += 1;
             }
         }
         if ended > 0 {
-            shared.end_flight(ended);
+            shared.release_room(ended);
         }
     }
 }
@@ -229,7 +229,7 @@ impl<T: Send> Drop for Batch<T> {
             } else {
                 ignore_poison(shared.unfired.lock()).extend(self.timers.by_ref());
             }
-            shared.end_flight(unrun);
+            shared.release_room(unrun);
         }
         // A clock that panics must not keep the batch in flight, nor end the process if this thread
         // panics already.

@@ -455,7 +455,7 @@ mod disabled {
     pub(crate) struct LoadMonitor;
 
     impl LoadMonitor {
-        pub(crate) fn new(_teller: &DriverEvents) -> Self {
+        pub(crate) fn new(_events: &DriverEvents) -> Self {
             Self
         }
 

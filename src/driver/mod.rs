@@ -217,7 +217,7 @@ impl<T: Send + 'static> Driver<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shutdown(&self) -> Vec<Unfired<T>> {
-        self.end(true)
+        self.stop_and_collect(true)
     }
 
     /// Shuts the driver down like [`shutdown`](Self::shutdown), but does not wait for the tick
@@ -236,10 +236,10 @@ impl<T: Send + 'static> Driver<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shutdown_detached(&self) -> Vec<Unfired<T>> {
-        self.end(false)
+        self.stop_and_collect(false)
     }
 
-    fn end(&self, waits: bool) -> Vec<Unfired<T>> {
+    fn stop_and_collect(&self, waits: bool) -> Vec<Unfired<T>> {
         let first = self.stop(waits);
         let unfired = self.shared.take_unfired().into_iter();
         let mut returned: Vec<Unfired<T>> = unfired

@@ -38,7 +38,7 @@ impl<T: Send + 'static> TickThread<T> {
         self.shared.parker.register_current();
         // Acquire: pairs with the Release of `Driver::stop`.
         while !self.shared.stopping.load(Acquire) {
-            // Acquire: pairs with the Release of `DriverShared::end_flight`.
+            // Acquire: pairs with the Release of `DriverShared::release_room`.
             let in_flight = self.shared.timers_in_flight.load(Acquire);
             let room = self.shared.max_in_flight.saturating_sub(in_flight);
             if room == 0 {

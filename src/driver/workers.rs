@@ -2,8 +2,8 @@
 //! queue.
 //!
 //! The first thread starts with the driver. Another thread starts if a batch is handed over while
-//! no thread is free, up to [`most_workers`]. It ends after [`KEEP`] without a batch. Three rules
-//! keep batches from waiting behind a handler that blocks:
+//! no thread is free, up to [`max_workers`]. It ends after [`IDLE_LIMIT`] without a batch. Three
+//! rules keep batches from waiting behind a handler that blocks:
 //!
 //! - A thread counts as free from before it checks the queue until it has taken a batch. A new
 //!   thread is free from the start. As long as the queue has at most as many batches as there are
@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a thread, except the first, waits for a batch before it ends.
-const KEEP: Duration = Duration::from_secs(10);
+const IDLE_LIMIT: Duration = Duration::from_secs(10);
 
 /// How long the driver waits after a failure to start a thread before it tries again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -43,7 +43,7 @@ pub(super) struct Workers {
     queue: Arc<Queue>,
     start: Box<Start>,
     clock: Box<dyn Clock>,
-    most: usize,
+    max_threads: usize,
 }
 
 /// Starts the thread with this number, which is 1 for the first thread.
@@ -61,28 +61,28 @@ impl Workers {
         let name = format!("{name}-worker");
         let start = move |number: usize, queue: Arc<Queue>| {
             let name = if number == 1 { name.clone() } else { format!("{name}-{number}") };
-            let keep = (number > 1).then_some(KEEP);
-            thread::Builder::new().name(name).spawn(move || queue.work(keep)).map(drop)
+            let idle_limit = (number > 1).then_some(IDLE_LIMIT);
+            thread::Builder::new().name(name).spawn(move || queue.work(idle_limit)).map(drop)
         };
-        Self::with(start, MonotonicClock, most_workers())
+        Self::with(start, MonotonicClock, max_workers())
     }
 
     fn with(
         start: impl Fn(usize, Arc<Queue>) -> io::Result<()> + Send + Sync + 'static,
         clock: impl Clock,
-        most: usize,
+        max_threads: usize,
     ) -> io::Result<Self> {
         let queue = Arc::new(Queue::default());
         queue.lock().add_thread();
         start(1, Arc::clone(&queue))?;
-        Ok(Self { queue, start: Box::new(start), clock: Box::new(clock), most })
+        Ok(Self { queue, start: Box::new(start), clock: Box::new(clock), max_threads })
     }
 
     /// Starts another thread. Returns `false` if there are enough threads, or if a thread could not
     /// be started.
     fn grow(&self, mut state: MutexGuard<'_, State>) -> bool {
         let recently = |now: Instant, failed| now.saturating_duration_since(failed) < RETRY;
-        if state.threads >= self.most
+        if state.threads >= self.max_threads
             || state.failed.is_some_and(|failed| recently(self.clock.now(), failed))
         {
             return false;
@@ -115,7 +115,7 @@ impl Executor for Workers {
         // All threads are busy, and the next free thread takes the batch. If no more threads can be
         // started, their handlers may be waiting for this batch.
         let mut state = self.queue.lock();
-        if state.free == 0 && state.threads < self.most {
+        if state.free == 0 && state.threads < self.max_threads {
             let oldest = state.take();
             drop(state);
             if let Some(job) = oldest {
@@ -135,7 +135,7 @@ impl Drop for Workers {
 
 /// Returns the maximum number of threads of a driver, which is large enough for some handlers to
 /// block while others run.
-fn most_workers() -> usize {
+fn max_workers() -> usize {
     1 + std::thread::available_parallelism().map_or(4, |cores| cores.get().clamp(4, 16))
 }
 
@@ -163,8 +163,8 @@ impl Queue {
     }
 
     /// Runs batches until the executor is dropped and no batch is left, or until no batch has come
-    /// for as long as `keep`.
-    fn work(&self, keep: Option<Duration>) {
+    /// for as long as `idle_limit`.
+    fn work(&self, idle_limit: Option<Duration>) {
         let mut state = self.lock();
         loop {
             if let Some(job) = state.take() {
@@ -177,7 +177,7 @@ impl Queue {
             }
             let mut is_over = state.is_closed;
             if !is_over {
-                (state, is_over) = self.wait(state, keep);
+                (state, is_over) = self.wait(state, idle_limit);
             }
             if is_over && state.jobs.is_empty() {
                 return state.remove_thread();
@@ -185,16 +185,16 @@ impl Queue {
         }
     }
 
-    /// Waits for a change, and returns `true` if the wait has lasted as long as `keep`.
+    /// Waits for a change, and returns `true` if the wait has lasted as long as `idle_limit`.
     fn wait<'a>(
         &self,
         state: MutexGuard<'a, State>,
-        keep: Option<Duration>,
+        idle_limit: Option<Duration>,
     ) -> (MutexGuard<'a, State>, bool) {
-        let Some(keep) = keep else {
+        let Some(idle_limit) = idle_limit else {
             return (ignore_poison(self.changed.wait(state)), false);
         };
-        let (state, waited) = ignore_poison(self.changed.wait_timeout(state, keep));
+        let (state, waited) = ignore_poison(self.changed.wait_timeout(state, idle_limit));
         (state, waited.timed_out())
     }
 }
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[allow(clippy::disallowed_methods, reason = "threads of an executor")]
-    fn scarce(keep: Duration) -> Scarce {
+    fn scarce(idle_limit: Duration) -> Scarce {
         let clock = ManualClock::new();
         let (refuses, attempts) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicUsize::new(0)));
         let (refusing, counted) = (Arc::clone(&refuses), Arc::clone(&attempts));
@@ -260,9 +260,9 @@ mod tests {
                     return Err(io::Error::from(io::ErrorKind::OutOfMemory));
                 }
             }
-            let (send, keep) = (send.clone(), (number > 1).then_some(keep));
+            let (send, idle_limit) = (send.clone(), (number > 1).then_some(idle_limit));
             thread::spawn(move || {
-                queue.work(keep);
+                queue.work(idle_limit);
                 let _ = send.send(());
             });
             Ok(())

@@ -48,12 +48,12 @@ pub fn default_timer() -> Timer {
     let open = |current: &Candidate| current.is_usable().then(|| current.timer.share());
     let current = CURRENT.try_with(|current| current.borrow().as_ref().and_then(open));
     // A thread that is being torn down has none.
-    current.ok().flatten().unwrap_or_else(begin)
+    current.ok().flatten().unwrap_or_else(adopt_process_timer)
 }
 
 /// Returns the process's timer, and stores it as the thread's timer in place of one that is closed.
 #[cold]
-fn begin() -> Timer {
+fn adopt_process_timer() -> Timer {
     let timer = process_timer().without_shutdown();
     drop(replace(Some(Candidate::for_this_process(timer.share()))));
     timer

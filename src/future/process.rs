@@ -57,10 +57,10 @@ impl ProcessTimer {
     /// # Errors
     ///
     /// Fails if a driver cannot be started and no other thread has started one.
-    fn usable(&'static self) -> Result<&'static Timer, BuildError> {
+    fn get_or_start(&'static self) -> Result<&'static Timer, BuildError> {
         let mut current = self;
         loop {
-            let candidate = current.candidate()?;
+            let candidate = current.candidate_or_start()?;
             if candidate.is_usable() {
                 return Ok(&candidate.timer);
             }
@@ -68,7 +68,7 @@ impl ProcessTimer {
         }
     }
 
-    fn candidate(&self) -> Result<&Candidate, BuildError> {
+    fn candidate_or_start(&self) -> Result<&Candidate, BuildError> {
         if let Some(set) = self.timer.get() {
             return Ok(set);
         }
@@ -90,13 +90,13 @@ impl ProcessTimer {
 /// Panics if there is none and no driver can be started.
 #[allow(clippy::expect_used, reason = "documented")]
 pub(super) fn process_timer() -> &'static Timer {
-    PROCESS_TIMER.usable().expect("failed to start the default timer")
+    PROCESS_TIMER.get_or_start().expect("failed to start the default timer")
 }
 
 /// Returns a timer with a thread and short ticks that no caller can configure or end, or `None` if
 /// its thread cannot be started.
 pub(super) fn turn_timer() -> Option<&'static Timer> {
-    TURN_TIMER.usable().ok()
+    TURN_TIMER.get_or_start().ok()
 }
 
 fn start() -> Result<Timer, BuildError> {

@@ -145,7 +145,7 @@ impl<R: Rule> Ticks<R> {
                     if let Err(refusal) = ready!(self.budget.count(polled)) {
                         return Poll::Ready(Some(Err(refusal)));
                     }
-                    if let Some(due) = self.begin() {
+                    if let Some(due) = self.end_sleep() {
                         return Poll::Ready(Some(Ok(due)));
                     }
                 }
@@ -188,7 +188,7 @@ impl<R: Rule> Ticks<R> {
     }
 
     /// Handles the end of the sleep. Returns when the tick was due, if the sleep was for a tick.
-    fn begin(&mut self) -> Option<Instant> {
+    fn end_sleep(&mut self) -> Option<Instant> {
         let state = std::mem::replace(&mut self.state, TicksState::Ask { run_ended: false });
         let TicksState::Tick { due, jittered } = state else { return None };
         self.state = TicksState::Ask { run_ended: true };

@@ -75,7 +75,7 @@ impl Settings {
     }
 
     /// Returns when operations may no longer begin, and the limit that passes then.
-    pub(super) fn end(&self) -> Option<(WheelInstant, Limit)> {
+    pub(super) fn cutoff(&self) -> Option<(WheelInstant, Limit)> {
         let deadline = self.deadline.map(|at| (at, Limit::Deadline));
         let unused = self.unused_until.map(|at| (at, Limit::KeepAlive));
         deadline.into_iter().chain(unused).min_by_key(|&(at, _)| at)

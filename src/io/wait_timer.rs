@@ -61,7 +61,7 @@ impl WaitTimer {
         wheel: &Wheel<SleepWaker>,
         task: &Waker,
     ) -> Poll<()> {
-        self.recorder.attach(task);
+        self.recorder.replace_task(task);
         if self.armed.is_none_or(|armed| armed > deadline) {
             self.sleep.reset(wheel.instant(deadline));
             self.armed = Some(deadline);
@@ -85,7 +85,7 @@ impl WaitTimer {
         wheel: &Wheel<SleepWaker>,
         task: &Waker,
     ) -> Poll<Result<End, Refusal>> {
-        let end = match self.recorder.attach(task) {
+        let end = match self.recorder.replace_task(task) {
             Some(woken) if self.recorder.since(woken) > patience => End::Unnoticed,
             _ => End::InTime,
         };
@@ -134,7 +134,7 @@ impl WakeRecorder {
     }
 
     /// Sets the task to wake. Returns when a task was woken since the last call, if one was.
-    fn attach(&self, task: &Waker) -> Option<Instant> {
+    fn replace_task(&self, task: &Waker) -> Option<Instant> {
         let mut state = self.lock();
         let replaced = store_waker(&mut state.task, task);
         let woken = state.at.take();

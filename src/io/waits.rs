@@ -139,9 +139,9 @@ impl Waits {
                 let end = new.resumed.zip(limit).and_then(|(from, limit)| from.checked_add(limit));
                 end.map(|end| wheel.wheel_instant(end))
             };
-            reads.own = later(reads.own, resumed(new.read.limit));
+            reads.own = postponed(reads.own, resumed(new.read.limit));
             let idle = resumed(new.idle.limit);
-            (reads.idle, writes.idle) = (later(reads.idle, idle), later(writes.idle, idle));
+            (reads.idle, writes.idle) = (postponed(reads.idle, idle), postponed(writes.idle, idle));
         }
     }
 
@@ -156,7 +156,7 @@ impl Waits {
         if let Some(settings) = self.shared().map(|shared| shared.settings()) {
             self.adopt(settings);
         }
-        match self.settings.end() {
+        match self.settings.cutoff() {
             Some((at, limit)) if self.timer.wheel().has_passed(at) => {
                 self.poll_passed_deadline(at, direction, context).map(|()| limit)
             }
@@ -261,14 +261,14 @@ impl Waits {
             }
         }
         let (own_time, idle_time) = (settings.own(direction).limit, settings.idle.limit);
-        let (end, end_limit) = settings.end().unzip();
+        let (cutoff, cutoff_limit) = settings.cutoff().unzip();
         loop {
-            begin(&mut wait.own, own_time, wheel);
-            begin(&mut wait.idle, idle_time, wheel);
+            start_unless_started(&mut wait.own, own_time, wheel);
+            start_unless_started(&mut wait.idle, idle_time, wheel);
             let limits = [
                 (wait.own, own_time, own),
                 (wait.idle, idle_time, Limit::Idle),
-                (end, None, end_limit.unwrap_or(Limit::Deadline)),
+                (cutoff, None, cutoff_limit.unwrap_or(Limit::Deadline)),
             ];
             let limits =
                 limits.into_iter().filter_map(|(until, of, limit)| Some((until?, of, limit)));
@@ -298,14 +298,18 @@ impl Drop for Waits {
 
 /// Starts a limit unless it has already started.
 #[inline]
-fn begin(until: &mut Option<WheelInstant>, limit: Option<Duration>, wheel: &Wheel<SleepWaker>) {
+fn start_unless_started(
+    until: &mut Option<WheelInstant>,
+    limit: Option<Duration>,
+    wheel: &Wheel<SleepWaker>,
+) {
     if until.is_none() {
         *until = limit.map(|limit| wheel.wheel_instant_after(limit));
     }
 }
 
 /// Returns the later of two times, if there was a first one.
-fn later(until: Option<WheelInstant>, other: Option<WheelInstant>) -> Option<WheelInstant> {
+fn postponed(until: Option<WheelInstant>, other: Option<WheelInstant>) -> Option<WheelInstant> {
     until.map(|until| other.map_or(until, |other| until.max(other)))
 }
 

@@ -513,7 +513,7 @@ where
         for token in tokens {
             let part = KeyedTimer(TimerKind::Part(token));
             if let Err(refused) = self.wheel.insert(part, Duration::ZERO) {
-                refused.value.end_here();
+                refused.value.run_part_here();
             }
         }
         drain
@@ -560,7 +560,7 @@ where
             Some(driver) => driver.shutdown(),
             None => self.wheel.drain(),
         };
-        left.into_iter().for_each(|Unfired { value, .. }| value.end_here());
+        left.into_iter().for_each(|Unfired { value, .. }| value.run_part_here());
         stopped
     }
 }

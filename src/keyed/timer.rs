@@ -47,7 +47,7 @@ pub(super) enum TimerKind<K> {
 
 impl<K> KeyedTimer<K> {
     /// Runs the part of a drain on this thread, because no handler will.
-    pub(super) fn end_here(self) {
+    pub(super) fn run_part_here(self) {
         if let TimerKind::Part(token) = self.0 {
             token.run_quietly();
         }

@@ -176,7 +176,7 @@ impl Closure {
 
     /// Handles the expiry of one of the closure's timers.
     pub(super) fn fire(self: &Arc<Self>, number: u64, wheel: &Wheel<Due>, deadline: Instant) {
-        let Some(armed) = self.begin(number) else { return };
+        let Some(armed) = self.set_busy(number) else { return };
         if armed.is_hop {
             let _ = self.finish(wheel, Ok(Some(armed.next_run)), Ending::Done, true);
             return;
@@ -339,7 +339,7 @@ impl Closure {
     }
 
     /// Changes the phase from armed by this timer to busy.
-    fn begin(&self, number: u64) -> Option<Arming> {
+    fn set_busy(&self, number: u64) -> Option<Arming> {
         let mut state = ignore_poison(self.state.lock());
         let armed = state.armed_as(number)?;
         let runs = !armed.is_hop && !armed.next_run.asks_rule;
@@ -378,7 +378,7 @@ impl Closure {
             Ok(Some(next_run)) if !runs && next_run.is_due && !next_run.moved => {
                 state.armings += 1; // for threads that wait for the previous run
                 state.phase = Phase::Busy { thread, runs: true, requested: None };
-                self.notify(state, false);
+                self.release_and_notify(state, false);
                 return Some(next_run);
             }
             Ok(Some(next_run)) => match self.arm(&mut state, &wheel.pin(), next_run) {
@@ -394,7 +394,7 @@ impl Closure {
         match armed {
             Ok(Some(armed)) => {
                 state.phase = Phase::Armed(armed);
-                self.notify(state, false);
+                self.release_and_notify(state, false);
             }
             Ok(None) => self.end(state, ending, false),
             // The wheel was closed before this run ended. It was the last one.
@@ -413,12 +413,12 @@ impl Closure {
     fn end(&self, mut state: MutexGuard<'_, ClosureState>, ending: Ending, stopped: bool) {
         state.phase = Phase::Ended(ending);
         let work = ignore_poison(self.work.lock()).take();
-        self.notify(state, stopped);
+        self.release_and_notify(state, stopped);
         drop(work);
     }
 
     /// Releases the state and notifies the threads that wait for the end of a run.
-    pub(super) fn notify(&self, state: MutexGuard<'_, ClosureState>, stopped: bool) {
+    pub(super) fn release_and_notify(&self, state: MutexGuard<'_, ClosureState>, stopped: bool) {
         let waiting = state.waiting > 0;
         match state.phase {
             Phase::Ended(_) => self.deregister(state),

@@ -57,7 +57,7 @@ impl Closure {
     ) -> Option<UnrunWork> {
         state.phase = Phase::Ended(Ending::ShutDown);
         let work = ignore_poison(self.work.lock()).take();
-        self.notify(state, true);
+        self.release_and_notify(state, true);
         let (work, last) = work?;
         Some(UnrunWork { work, last, next_run: armed.next_run })
     }

@@ -252,7 +252,7 @@ impl TaskSet {
 
     /// Handles the end of a task's future. Returns the queued future for the task to continue with,
     /// or removes the task.
-    fn next(&self, number: u64) -> Option<TaskFuture> {
+    fn take_queued_or_finish(&self, number: u64) -> Option<TaskFuture> {
         let mut state = self.lock();
         if let Some(queued) = state.queued.take() {
             return Some(queued);
@@ -352,7 +352,7 @@ impl Future for ScheduledTask {
                 return Poll::Pending;
             }
             self.future = None;
-            self.future = self.set.next(self.number);
+            self.future = self.set.take_queued_or_finish(self.number);
         }
     }
 }
