@@ -44,7 +44,7 @@ pub(super) struct DriverShared<T> {
     pub(super) events: DriverEvents,
 }
 
-/// The event that the tick thread has swept for the last time and dropped the sweeper.
+/// The end of the tick thread's last sweep, after which it has dropped the sweeper.
 pub(super) struct LastSweep {
     has_ended: Mutex<bool>,
     changed: Condvar,
@@ -55,7 +55,7 @@ impl LastSweep {
         Self { has_ended: Mutex::new(false), changed: Condvar::new() }
     }
 
-    /// Waits for the event.
+    /// Blocks until the tick thread has swept for the last time and has dropped the sweeper.
     pub(super) fn wait(&self) {
         let mut has_ended = ignore_poison(self.has_ended.lock());
         while !*has_ended {
@@ -106,7 +106,8 @@ impl<T> DriverShared<T> {
         self.max_in_flight < usize::MAX
     }
 
-    /// Subtracts timers from those in flight, and wakes the tick thread if it may wait for room.
+    /// Subtracts `timers` from the number in flight, and wakes the tick thread if it may be waiting
+    /// for room.
     fn release_room(&self, timers: usize) {
         // AcqRel:
         // - The Release half publishes what the handlers did to the tick thread, whose Acquire
@@ -120,8 +121,8 @@ impl<T> DriverShared<T> {
     }
 }
 
-/// The number of handlers that run between two clock readings, if the same number before them were
-/// [`QUICK`].
+/// The number of handlers that run between two clock readings, after as many in a row were
+/// [`QUICK`]. Before that, the clock is read after each handler.
 const RUN: usize = 16;
 
 /// The maximum duration of a quick handler. A reading of the clock takes a tenth of it.
@@ -160,9 +161,12 @@ impl<T: Send> Batch<T> {
         })
     }
 
-    /// Runs the handlers. The first of each run is counted as it begins. The rest are counted when
-    /// all have ended. They count as late as the first, or, if they were not quick, as late as the
-    /// last could be.
+    /// Calls the handler for each timer, in runs that read the clock once, and counts how late each
+    /// call began.
+    ///
+    /// The first call of a run is counted with its own lateness. The others are counted when the
+    /// run has ended: as if they had begun with the first if the run was quick, and otherwise as if
+    /// they had begun at its end.
     fn run(mut self) {
         let shared = Arc::clone(&self.shared);
         let _inside = Inside::enter(&*shared);
@@ -185,11 +189,12 @@ impl<T: Send> Batch<T> {
         }
     }
 
-    /// Runs the next `run` handlers.
-    fn run_next(&mut self, run: usize) {
+    /// Calls the handler for the next `count` timers. Reports each panic, and releases the room of
+    /// each timer.
+    fn run_next(&mut self, count: usize) {
         let shared = &*self.shared;
         let mut ended = 0;
-        for timer in self.timers.by_ref().take(run) {
+        for timer in self.timers.by_ref().take(count) {
             let id = timer.id;
             let outcome = catch_unwind(AssertUnwindSafe(|| (shared.handler)(timer)));
             if let Err(panic) = outcome {
@@ -202,7 +207,7 @@ impl<T: Send> Batch<T> {
                     drop(panic);
                 });
             }
-            // The tick thread may wait for the room of each.
+            // At once, because the tick thread may be waiting for the room of this timer.
             if shared.is_bounded() {
                 shared.release_room(1);
             } else {
@@ -251,8 +256,8 @@ impl<T: Send> Drop for Batch<T> {
     }
 }
 
-/// A batch that drops quietly. It may be the last owner of the handler, and of what the handler has
-/// captured.
+/// A batch whose drop lets no panic out. It may be the last owner of the handler and of the values
+/// that the handler has captured.
 struct QuietJob<T: Send>(Option<Batch<T>>);
 
 impl<T: Send> Drop for QuietJob<T> {

@@ -1,5 +1,5 @@
-//! The executors of a driver's batches: the tick thread, a rayon pool, or one that the caller
-//! provides. This is the only file that uses rayon.
+//! The executors of a driver's batches: the tick thread, a rayon pool, or an executor that the
+//! caller provides. This is the only file that uses rayon.
 
 #![forbid(unsafe_code)]
 

@@ -239,6 +239,8 @@ impl<T: Send + 'static> Driver<T> {
         self.stop_and_collect(false)
     }
 
+    /// Stops the driver and returns the timers that have not fired. Those that an executor dropped
+    /// unrun come first, then those that are armed.
     fn stop_and_collect(&self, waits: bool) -> Vec<Unfired<T>> {
         let first = self.stop(waits);
         let unfired = self.shared.take_unfired().into_iter();
@@ -311,9 +313,11 @@ impl<T> Driver<T> {
         self.waits = false;
     }
 
-    /// Stops the driver. Returns `true` if the caller emits an event. Only the first call does, and
-    /// none in a child, where a subscriber could wait for a lock that another thread held at the
-    /// fork.
+    /// Closes the wheel and stops the tick thread. If `waits`, blocks until its last sweep has
+    /// ended, except on the tick thread itself and in a child.
+    ///
+    /// Returns `true` to the first call, which emits an event. In a child no call does, because a
+    /// subscriber could wait for a lock that another thread held at the fork.
     fn stop(&self, waits: bool) -> bool {
         self.wheel().close();
         // Release: pairs with the Acquire load of the tick thread.

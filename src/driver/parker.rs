@@ -52,12 +52,13 @@ impl Parker {
         }
     }
 
-    /// Registers the calling thread as the one to wake.
+    /// Registers the calling thread as the thread to wake.
     pub(crate) fn register_current(&self) {
         let _ = self.thread.set(thread::current());
     }
 
-    /// Parks until a notification since the last call, or until the timeout has passed.
+    /// Parks until a call of [`unpark`](Self::unpark) or until the timeout has passed. Returns at
+    /// once if a call of `unpark` came since the last park. May also return early.
     pub(crate) fn park(&self, timeout: Option<Duration>) {
         // AcqRel: the other side of `unpark`.
         if self.notified.swap(false, AcqRel) || timeout == Some(Duration::ZERO) {

@@ -78,8 +78,8 @@ impl Workers {
         Ok(Self { queue, start: Box::new(start), clock: Box::new(clock), max_threads })
     }
 
-    /// Starts another thread. Returns `false` if there are enough threads, or if a thread could not
-    /// be started.
+    /// Releases the lock and starts another thread. Returns `false` if there are enough threads, or
+    /// if no thread could be started, now or less than [`RETRY`] ago.
     fn grow(&self, mut state: MutexGuard<'_, State>) -> bool {
         let recently = |now: Instant, failed| now.saturating_duration_since(failed) < RETRY;
         if state.threads >= self.max_threads
@@ -150,7 +150,7 @@ struct Queue {
 struct State {
     jobs: VecDeque<ExecutorJob>,
     threads: usize,
-    /// The number of threads that wait for a batch or are about to look for one.
+    /// The number of threads that wait for a batch or are about to check for one.
     free: usize,
     is_closed: bool,
     /// The time of the last failure to start a thread.

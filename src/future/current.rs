@@ -51,7 +51,8 @@ pub fn default_timer() -> Timer {
     current.ok().flatten().unwrap_or_else(adopt_process_timer)
 }
 
-/// Returns the process's timer, and stores it as the thread's timer in place of one that is closed.
+/// Returns the timer of the process, which it starts if there is none, and stores it as the timer
+/// of the thread.
 #[cold]
 fn adopt_process_timer() -> Timer {
     let timer = process_timer().without_shutdown();

@@ -146,7 +146,7 @@ impl StreamTask {
     /// the wake-up waits for it, as it would inside any waker that is passed from thread to thread.
     #[inline]
     fn wake_if_requested(&self) {
-        // Relaxed: the request was made by this thread, or by one that will call this itself.
+        // Relaxed: the request was made by this thread, or by a thread that will call this itself.
         if self.wake_requested.load(Relaxed) {
             // Acquire: pairs with the Release of `request_wake`.
             if self.wake_requested.swap(false, Acquire) {
@@ -469,14 +469,15 @@ impl<T: Send> DelayQueueHandle<T> {
         }
     }
 
-    /// Checks after an insert whether the wheel was closed meanwhile, and returns the outcome. The
-    /// stream counts the armed timers and does not look at each of them, as a drain does.
+    /// Cancels the timer of an insert if the wheel was closed meanwhile, and returns the outcome.
+    /// The wheel's own check relies on a drain that exchanges the state of each entry. The stream
+    /// only counts the armed timers.
     #[inline]
     fn recheck_closed(
         &self,
         inserted: Result<TimerId, InsertError<T>>,
     ) -> Result<TimerId, InsertError<T>> {
-        let kept = inserted.and_then(|id| {
+        let rechecked = inserted.and_then(|id| {
             // SeqCst: the timer is counted, then this thread sees the wheel open. Its counterpart
             // is the stream, which sees the wheel closed, passes a fence of its own and counts.
             fence(SeqCst);
@@ -488,7 +489,7 @@ impl<T: Send> DelayQueueHandle<T> {
         });
         // A refused timer may have been counted for a moment, and have kept the stream from its
         // end.
-        kept.inspect_err(|_| self.request_wake_if_closed())
+        rechecked.inspect_err(|_| self.request_wake_if_closed())
     }
 
     /// Runs an operation, then wakes the stream's task if the operation requested it.

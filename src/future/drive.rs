@@ -157,7 +157,7 @@ pin_project! {
         task: Arc<DriveTask>,
         sleep: F,
         handler: H,
-        // The time at which `sleeping` ends.
+        // When `sleeping` ends.
         until: Option<Instant>,
         #[pin]
         sleeping: Option<S>,
@@ -171,6 +171,7 @@ struct DrivenSweeper<T: Send> {
 }
 
 impl<T: Send> DrivenSweeper<T> {
+    /// Drops the sweeper and discards the timers that have not fired. Idempotent.
     fn end(&mut self) {
         // This closes the wheel, which keeps the timers that the sweeper had in hand for the drain.
         self.sweeper = None;

@@ -68,6 +68,7 @@ impl ProcessTimer {
         }
     }
 
+    /// Returns the timer that was set here, usable or not, and starts one if there is none.
     fn candidate_or_start(&self) -> Result<&Candidate, BuildError> {
         if let Some(set) = self.timer.get() {
             return Ok(set);
@@ -76,8 +77,8 @@ impl ProcessTimer {
             Ok(timer) => {
                 Ok(self.timer.get_or_init(|| Box::new(Candidate::for_this_process(timer))))
             }
-            // Another thread may have set its timer meanwhile. That one is then the timer of the
-            // process, even if this thread could not start one.
+            // Another thread may have set its timer meanwhile. The process then has that timer,
+            // although this thread could start none.
             Err(error) => self.timer.get().ok_or(error),
         }
     }

@@ -360,7 +360,8 @@ impl Sleep {
 
     /// Inserts the waker into the wheel unless the deadline has passed.
     fn arm(&mut self, task: &Waker) -> Poll<()> {
-        // Cloned first, because what is known before a call has to be saved for the time after it.
+        // Cloned first, because values that are read before this call would have to be saved across
+        // it.
         let (wake, waker) = SleepWaker::of(task);
         let ahead = Cell::new(0);
         match self.wheel().insert_unless_passed(wake, self.deadline, &ahead) {
@@ -508,7 +509,8 @@ impl Sleep {
         self.arm(waker)
     }
 
-    /// Inserts the same waker again, as a hop towards a deadline beyond the wheel's range.
+    /// Replaces the timer by a hop towards a deadline beyond the wheel's range. It cancels the
+    /// timer and inserts the same waker again, so the id changes.
     fn hop(&mut self, id: TimerId) {
         let SleepState::Armed(ArmedSleep { waker, slack, .. }) = self.state else {
             return;

@@ -187,7 +187,8 @@ impl<R: Rule> Ticks<R> {
         };
     }
 
-    /// Handles the end of the sleep. Returns when the tick was due, if the sleep was for a tick.
+    /// Sets the state after the sleep has ended. Returns when the tick was due and records it as a
+    /// run, or returns `None` if the rule is to be asked again.
     fn end_sleep(&mut self) -> Option<Instant> {
         let state = std::mem::replace(&mut self.state, TicksState::Ask { run_ended: false });
         let TicksState::Tick { due, jittered } = state else { return None };

@@ -74,7 +74,8 @@ impl Settings {
         self.unused_until = limit.map(|limit| wheel.wheel_instant_after(limit));
     }
 
-    /// Returns when operations may no longer begin, and the limit that passes then.
+    /// Returns when all operations begin to fail, and the limit that passes then: the deadline or
+    /// the keep-alive timeout, whichever is sooner.
     pub(super) fn cutoff(&self) -> Option<(WheelInstant, Limit)> {
         let deadline = self.deadline.map(|at| (at, Limit::Deadline));
         let unused = self.unused_until.map(|at| (at, Limit::KeepAlive));

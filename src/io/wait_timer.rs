@@ -133,7 +133,8 @@ impl WakeRecorder {
         ignore_poison(self.state.lock())
     }
 
-    /// Sets the task to wake. Returns when a task was woken since the last call, if one was.
+    /// Sets the task to wake, and clears the record. Returns when the previous task was woken, if
+    /// it was.
     fn replace_task(&self, task: &Waker) -> Option<Instant> {
         let mut state = self.lock();
         let replaced = store_waker(&mut state.task, task);

@@ -119,8 +119,8 @@ impl Waits {
         self.writes_restart_reads = restart;
     }
 
-    /// Adopts changed settings. A limit that was set restarts with the next pending poll, and a
-    /// limit that was paused restarts at the end of the pause.
+    /// Stores new settings, and adjusts the waits to the changes. A limit that was set restarts
+    /// with the next pending poll, and a limit that was paused restarts at the end of the pause.
     fn adopt(&mut self, new: Settings) {
         let old = std::mem::replace(&mut self.settings, new);
         let Self { timer, reads, writes, .. } = self;
@@ -296,7 +296,7 @@ impl Drop for Waits {
     }
 }
 
-/// Starts a limit unless it has already started.
+/// Starts a limit, if there is one, unless it has started.
 #[inline]
 fn start_unless_started(
     until: &mut Option<WheelInstant>,
@@ -308,7 +308,7 @@ fn start_unless_started(
     }
 }
 
-/// Returns the later of two times, if there was a first one.
+/// Returns the later of two times, or `None` if the limit of the first has not started.
 fn postponed(until: Option<WheelInstant>, other: Option<WheelInstant>) -> Option<WheelInstant> {
     until.map(|until| other.map_or(until, |other| until.max(other)))
 }

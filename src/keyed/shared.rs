@@ -45,7 +45,7 @@ impl<V> KeyState<V> {
         self.value.get_mut().as_mut()
     }
 
-    /// Arms the key with a value, and returns the previous one.
+    /// Arms the key with a value, and returns its previous value.
     pub(super) fn put(&mut self, value: V) -> Option<V> {
         self.armed = true;
         self.value.get_mut().replace(value)
@@ -92,8 +92,8 @@ impl<K: Hash + Eq, V> KeyedShared<K, V> {
 
     /// Counts a vacated state.
     pub(super) fn count_vacated(&self) {
-        // Relaxed, in all three uses: the number publishes nothing and only corrects that of the
-        // map.
+        // Relaxed, in all three uses: the number publishes nothing, and only corrects the number of
+        // keys in the map.
         self.vacated.fetch_add(1, Relaxed);
     }
 
@@ -117,7 +117,7 @@ impl<K: Hash + Eq, V> KeyedShared<K, V> {
 
     /// Returns an id that no key has.
     pub(super) fn next_owner(&self) -> OwnerId {
-        // Relaxed: any number will do that is not returned twice.
+        // Relaxed: the numbers only have to differ.
         OwnerId(self.owners.fetch_add(1, Relaxed) + 1)
     }
 }

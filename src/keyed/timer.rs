@@ -46,7 +46,8 @@ pub(super) enum TimerKind<K> {
 }
 
 impl<K> KeyedTimer<K> {
-    /// Runs the part of a drain on this thread, because no handler will.
+    /// Runs the part of a drain on this thread, because no handler will. The timer of a key is only
+    /// dropped.
     pub(super) fn run_part_here(self) {
         if let TimerKind::Part(token) = self.0 {
             token.run_quietly();

@@ -1,4 +1,4 @@
-//! [`Closure`]: a scheduled closure, its state, and the transitions of that state.
+//! [`Closure`]: a scheduled closure and the transitions of its state; and [`Observer`].
 //!
 //! ```text
 //!             arm                fire               the rule ends it,
@@ -105,20 +105,21 @@ pub(super) struct Closure {
     idle: Condvar,
 }
 
-/// The start of a closure, whose first event is `first`. Its rule returned that event when asked
-/// with `last`.
+/// The settings that a closure is created with.
 pub(super) struct Start {
+    /// The first event, which is the rule's reply to `last`.
     pub(super) first: Schedule,
+    /// The record that the rule was asked with. It has no run yet.
     pub(super) last: LastRun,
     pub(super) repeats: bool,
     pub(super) observer: Option<Arc<dyn Observer>>,
 }
 
-/// An observer of a closure. It is notified, with no lock held, when no run is in progress. If
-/// `stopped` is `true`, no run will follow, because the closure was cancelled or was shut down
-/// before its next run. Implementations must not panic.
+/// An observer of a closure. Implementations must not panic.
 pub(super) trait Observer: Send + Sync {
-    /// Called when no run is in progress.
+    /// Called under no lock, each time a run, a question to the rule or a hop has ended, and when
+    /// the closure has ended. If `stopped`, the closure was cancelled or was shut down before its
+    /// next run, so no run will follow.
     fn on_idle(&self, stopped: bool);
 }
 
@@ -338,7 +339,8 @@ impl Closure {
         }
     }
 
-    /// Changes the phase from armed by this timer to busy.
+    /// Changes the phase from armed to busy, for the timer of this number. Returns `None` if a
+    /// handle has superseded the timer. A closure that runs once also releases its permit.
     fn set_busy(&self, number: u64) -> Option<Arming> {
         let mut state = ignore_poison(self.state.lock());
         let armed = state.armed_as(number)?;
@@ -350,9 +352,11 @@ impl Closure {
         Some(armed)
     }
 
-    /// Changes the phase from busy to armed, or to ended. The request of a handle overrides `next`.
-    /// If a question was asked and its reply is a run that is due, the closure stays busy, and that
-    /// run is returned.
+    /// Changes the phase from busy to armed or ended, by `next` or by the request that a handle has
+    /// made meanwhile. Then notifies waiters and the observer.
+    ///
+    /// If the rule was asked and its reply is a run that is due, the closure stays busy for that
+    /// run, which is returned.
     fn finish(
         self: &Arc<Self>,
         wheel: &Wheel<Due>,
@@ -404,7 +408,7 @@ impl Closure {
         None
     }
 
-    /// Ends a closure whose run was still to come.
+    /// Ends a closure before its next run, and notifies its observer that no run will follow.
     pub(super) fn stop(&self, state: MutexGuard<'_, ClosureState>, ending: Ending) {
         self.end(state, ending, true);
     }
@@ -417,7 +421,9 @@ impl Closure {
         drop(work);
     }
 
-    /// Releases the state and notifies the threads that wait for the end of a run.
+    /// Releases the lock of the state. A closure that has ended also releases its permit and is
+    /// taken off the scheduler's list. Then notifies the threads that wait for the end of a run,
+    /// and calls the observer, under no lock.
     pub(super) fn release_and_notify(&self, state: MutexGuard<'_, ClosureState>, stopped: bool) {
         let waiting = state.waiting > 0;
         match state.phase {
@@ -466,8 +472,8 @@ impl Closure {
         }
     }
 
-    /// Releases the state of a closure that has ended or has not begun, and everything that the
-    /// scheduler keeps for it.
+    /// Releases the permit of a closure that has ended or was refused, then the lock of its state,
+    /// and takes the closure off the scheduler's list.
     fn deregister(&self, mut state: MutexGuard<'_, ClosureState>) {
         self.release_permit(&mut state);
         let listed = state.listed;

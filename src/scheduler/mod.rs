@@ -212,7 +212,7 @@ impl Scheduler {
     /// Fails like [`DriverBuilder::spawn`].
     pub fn spawn(driver: DriverBuilder) -> Result<Self, BuildError> {
         // One closure per batch, because cron jobs tend to be due together, at the full minute, and
-        // may take long. Handlers of a plain driver share a batch because they should not.
+        // may take long. Handlers of a plain driver should be quick, and share a batch.
         let driver = driver.default_batch(1).detach_on_drop().spawn_with(|wheel| {
             let scheduler = Self::new(wheel).downgrade();
             move |timer| scheduler.fire(timer)
@@ -467,7 +467,7 @@ impl Scheduler {
         };
         let mut unrun: Vec<_> =
             unfired.into_iter().filter_map(|timer| self.unfired(timer)).collect();
-        // Closures whose pending timer is not a run's, or whose timer could not be armed.
+        // Closures without a timer in the wheel, and closures whose timer is not for a run.
         let listed = self.shared.listed().into_iter();
         unrun.extend(listed.filter_map(|closure| {
             let work = closure.shut_down_listed();
@@ -488,7 +488,7 @@ impl Scheduler {
             let body = move |_run| {
                 let Some((closure, sender)) = once.take() else { return };
                 let ran = catch_unwind(AssertUnwindSafe(closure));
-                // Without a receiver, the panic is reported like that of a handler.
+                // Without a receiver, the panic is reported like a handler's.
                 if let Some(Err(payload)) = sender.send(ran) {
                     resume_unwind(payload);
                 }

@@ -21,7 +21,7 @@ pub(super) struct UnrunWork {
 
 impl Closure {
     /// Ends the closure after the scheduler was shut down and the timer `number` was drained.
-    /// Returns the work if a run was still to come.
+    /// Returns the work, or `None` if that timer no longer arms the closure.
     pub(super) fn shut_down(&self, number: u64) -> Option<UnrunWork> {
         let state = ignore_poison(self.state.lock());
         let armed = state.armed_as(number)?;
@@ -49,7 +49,7 @@ impl Closure {
         }
     }
 
-    /// Ends the closure and returns its work.
+    /// Ends an armed closure, notifies its waiters and its observer, and returns its work.
     fn take_unrun(
         &self,
         mut state: MutexGuard<'_, ClosureState>,

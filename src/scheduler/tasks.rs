@@ -250,8 +250,8 @@ impl TaskSet {
         wanted
     }
 
-    /// Handles the end of a task's future. Returns the queued future for the task to continue with,
-    /// or removes the task.
+    /// Returns the queued future, for a task to continue with after its own has ended. If none is
+    /// queued, removes the task and wakes the waiters if it was the last.
     fn take_queued_or_finish(&self, number: u64) -> Option<TaskFuture> {
         let mut state = self.lock();
         if let Some(queued) = state.queued.take() {
