@@ -120,7 +120,7 @@ fn loops_over_what_is_refused_let_others_have_their_turn() {
         };
         assert!(others_beside(sleeps) >= ROUNDS, "sleeps: {refusal}");
         assert!(others_beside(resets) >= ROUNDS, "resets: {refusal}");
-        assert!(others_beside(timeouts) >= ROUNDS, "time-outs: {refusal}");
+        assert!(others_beside(timeouts) >= ROUNDS, "timeouts: {refusal}");
         assert!(others_beside(ticks) >= ROUNDS, "ticks: {refusal}");
     }
 }

@@ -76,7 +76,7 @@ async fn serve<T: Timers>(options: &Options, timers: T) -> Result<(), Box<dyn Er
     let counts = json!({
         "accepted": tally.accepted(),
         "requests": tally.requests(),
-        "fired": tally.fired(), // what time-outs have ended
+        "fired": tally.fired(), // the timeouts that passed
         "live": live, // the connections that were open at the end of the input
         "left": left, // the timers in the wheel after that
         "cpu_us": u64::try_from(ProcessTime::try_now()?.as_duration().as_micros())?,
