@@ -1,4 +1,5 @@
-//! The batches that a driver has in flight, and their counts.
+//! [`Batch`]: timers on their way through the executor; and [`DriverShared`]: the state of a
+//! driver, with the counts of timers and batches in flight.
 
 #![forbid(unsafe_code)]
 
