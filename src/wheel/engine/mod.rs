@@ -40,7 +40,7 @@ use crate::wheel::id::TimerId;
 use crate::wheel::memory::pin;
 use crate::wheel::progress::Progress;
 use crate::wheel::progress::swept::full_fence;
-use crate::wheel::progress::upkeep_flag::{UpkeepFlag, Usage};
+use crate::wheel::progress::upkeep_flag::{INTERVAL, UpkeepFlag, Usage};
 use crate::wheel::progress::wakeup::Wakeup;
 use crate::wheel::shard::Shard;
 use crate::wheel::thread_state::{ThreadState, ThreadStates};
@@ -368,12 +368,12 @@ impl<T> Engine<T> {
         }
     }
 
-    /// Checks the memory use each time the thread has made another `INTERVAL` of garbage, which
+    /// Checks the memory use each time the thread has made another [`INTERVAL`] of garbage, which
     /// consists of entries returned to the slab and of references.
     #[inline]
     pub(in crate::wheel) fn note_garbage(&self, thread: &ThreadState, more: u32) {
         let sum = thread.add_garbage(more);
-        if UpkeepFlag::is_time_to_check(u64::from(sum), u64::from(more)) {
+        if u64::from(sum) % INTERVAL < u64::from(more) {
             self.check_memory();
         }
     }

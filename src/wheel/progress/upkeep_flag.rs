@@ -101,13 +101,6 @@ impl UpkeepFlag {
         }
     }
 
-    /// Returns `true` if it is time to [check](Self::check): the garbage that a thread has made, of
-    /// which `more` is new, has passed another interval.
-    #[inline]
-    pub(crate) fn is_time_to_check(count: u64, more: u64) -> bool {
-        count % INTERVAL < more
-    }
-
     /// Checks whether upkeep is needed, and requests it if so.
     pub(crate) fn check(&self, usage: Usage) -> bool {
         // Relaxed: a hint by which callers decide to give back the content of their magazines.

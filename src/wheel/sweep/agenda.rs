@@ -35,11 +35,6 @@ impl Agenda {
         self.next.iter().copied().min().unwrap_or(Tick::NEVER)
     }
 
-    /// Returns the first shard from `shard` on that has to be scanned by `tick`.
-    fn due_from(&self, shard: usize, tick: Tick) -> Option<usize> {
-        (shard..self.next.len()).find(|&shard| self.next[shard] <= tick)
-    }
-
     /// Returns `true` if a shard has overdue references.
     pub(super) fn has_overdue(&self) -> bool {
         !self.overdue.is_empty()
@@ -89,10 +84,8 @@ impl Agenda {
         tick: Tick,
         taken: &mut VecDeque<Taken>,
     ) -> usize {
-        let mut due = self.due_from(0, tick);
-        while let Some(shard) = due {
-            engine.shard(shard).next_scan.set(Tick::NEVER);
-            due = self.due_from(shard + 1, tick);
+        for (shard, _) in engine.shards.iter().zip(&self.next).filter(|(_, next)| **next <= tick) {
+            shard.next_scan.set(Tick::NEVER);
         }
         engine.progress.publish(tick);
         self.accept_reports(engine);
@@ -124,15 +117,16 @@ impl Agenda {
         mut find: impl FnMut(&Engine<T>, usize) -> Tick,
     ) -> usize {
         let mut scans = 0;
-        let mut due = self.due_from(0, tick);
-        while let Some(shard) = due {
+        for shard in 0..self.next.len() {
+            if self.next[shard] > tick {
+                continue;
+            }
             if self.next[shard] == SUSPENDED {
                 self.note_overdue(engine, shard);
             }
             let next = find(engine, shard);
             self.set(engine, shard, next);
             scans += 1;
-            due = self.due_from(shard + 1, tick);
         }
         scans
     }

@@ -190,12 +190,8 @@ impl Trimming {
         self.state = HoardState::Empty;
         let guard = memory::pin();
         for (shard, hoards) in engine.shards.iter().zip(&mut self.shards) {
-            if hoards.entries.held() > 0 {
-                hoards.entries.give_back(&shard.slab, &guard);
-            }
-            if hoards.blocks.held() > 0 {
-                shard.hierarchy.blocks().give_back(&mut hoards.blocks, &guard);
-            }
+            hoards.entries.give_back(&shard.slab, &guard);
+            shard.hierarchy.blocks().give_back(&mut hoards.blocks, &guard);
         }
     }
 }
