@@ -1,6 +1,6 @@
 //! Discards timers that no handler will receive.
 //!
-//! A layer discards timers if it ends while they are armed, or if an executor drops a batch unrun.
+//! A layer discards armed timers when it ends, and a batch that its executor never runs.
 //! Three rules hold for every discarded value:
 //!
 //! - It is dropped after the wheel has handed it over, under no guard and no lock of the crate. Its

@@ -447,7 +447,7 @@ impl Sleep {
         // If the id was not shared, only the sweep or a drain can have ended the timer. Their words
         // are at hand, and the entry may be far away in memory. A stale tick makes this return
         // `Pending`, and the wake-up is then still to come.
-        if confirmed && !id_shared && self.wheel().is_definitely_pending(at) {
+        if confirmed && !id_shared && self.wheel().is_surely_armed(at) {
             return Poll::Pending;
         }
         let Some(confirmed) = covers(self.wheel(), id, at) else {

@@ -1,5 +1,5 @@
 //! The methods of [`Wheel`] for the layers of this crate, which its documentation does not show.
-//! Most are about deadlines in the wheel's own unit, as sleeps keep them.
+//! Most take or return deadlines as [`WheelInstant`]s, as sleeps do.
 
 #![forbid(unsafe_code)]
 
@@ -106,8 +106,8 @@ impl<T: Send> Wheel<T> {
     /// shared, has not ended. Does not touch the entry. `false` is inconclusive.
     #[cfg(any(feature = "future", modelled))]
     #[inline]
-    pub(crate) fn is_definitely_pending(&self, deadline: WheelInstant) -> bool {
-        self.shared.engine.is_definitely_pending(deadline)
+    pub(crate) fn is_surely_armed(&self, deadline: WheelInstant) -> bool {
+        self.shared.engine.is_surely_armed(deadline)
     }
 
     /// Returns the number of nanoseconds until `at`, as far as the clock was read, or `None` if it

@@ -35,30 +35,39 @@
 //!
 //! 1. [`Wheel::insert`] passes the delay to [`shared`], which turns it into a tick by the thread's
 //!    cached clock reading. [`Pinned::insert`] uses the reading that its batch shares. If the
-//!    reading is not valid, or A1 finds no entry in the thread's magazine, `insert_slow` reads the
-//!    clock, looks for an entry in all shards, and continues with A1.
+//!    reading is not valid, or A1 finds no entry in the thread's magazine, `insert_slow` gets a
+//!    valid reading, does A1 in the home shard or else in the next shard that has room, and
+//!    continues with A2.
 //! 2. **A1** [`ops::insert`] takes a free entry from the magazine and writes the value into it.
 //! 3. **A2** If an old reference to that entry will be visited in time, one compare-and-swap arms
-//!    the timer. This is the common case in a server that reuses entries, and goes on with A5.
+//!    the timer. A server that reuses entries mostly takes this path, which continues with A5.
 //! 4. **A3, F1** Otherwise `arm_and_file` arms it by a store and files a reference in the
 //!    [`hierarchy`]. [`hierarchy::geometry`] computes the slot, [`hierarchy::slot`] reserves a
 //!    position in the slot's first block, or makes a new block if that is full, and
 //!    [`hierarchy::block`] writes the reference there. [`hierarchy::rows`] then marks the slot as
 //!    occupied.
 //! 5. **F2, F3** After a full fence it checks if the sweeper scans the shard at the slot's tick or
-//!    before. If so, this is all.
-//! 6. **F4 to F7** If not, it reports the shard and re-checks two things. If the sweep has passed
-//!    the slot meanwhile, it files again. If the sweeper would rest beyond the slot's tick, it
-//!    wakes the sweeper.
+//!    before. If so, A5 is next.
+//! 6. **F4 to F7** If not, it reports the shard and re-checks two things. If the sweep has reached
+//!    the slot's tick meanwhile, it files again. If the sweeper would rest beyond the slot's tick,
+//!    it wakes the sweeper.
 //! 7. **A5** If the wheel was closed meanwhile, it takes the timer back and returns the value.
 //!
 //! An insert that races with the sweep is therefore never lost: either the sweep finds the
 //! reference, or the insert finds the sweep.
 //!
 //! A cancel or a reset to a later deadline is one compare-and-swap on the entry's state, without a
-//! new reference. The sweeper does the reverse. It publishes a tick, scans the shards in which
-//! slots have expired, takes those slots (S1 to S4), and visits each reference ([`sweep`],
-//! [`ops::visit`]).
+//! new reference.
+//!
+//! # Life of a sweep
+//!
+//! 1. [`Sweeper::sweep`] fills a batch of due timers, stage by stage ([`sweep`]).
+//! 2. **S1 to S4** Its agenda publishes the next tick at which a slot expires, and takes the slots
+//!    of the shards that have to be scanned.
+//! 3. It reads the references of those slots block by block, and prefetches their entries.
+//! 4. **V1 to V5** [`ops::visit`] decides about each reference. If the timer is due, one
+//!    compare-and-swap ends it, and the sweeper owns the value.
+//! 5. It hands the batch over, outside of any guard, and continues until its end is reached.
 //!
 //! # Invariants
 //!
@@ -79,8 +88,9 @@
 //!   until all references reserved in it have been read. A thread touches a block only between its
 //!   reservation and its store ([`hierarchy::slot`]).
 //! * **I5, base.** The base generation of a page is written, and its entries are zeroed, before the
-//!   page is taken out. It is read, and states are written, only after the page has been put in, by
-//!   threads that alone hold the entries. No generation is given out twice ([`slab::page_table`]).
+//!   page is removed. It is read, and states are written, only after the page has been installed,
+//!   by threads that alone hold the entries. No generation is given out twice
+//!   ([`slab::page_table`]).
 //!
 //! A `next_visit` may always be cleared, because it then promises less. A reference whose entry is
 //! vacant is *stale* and is discarded when it is visited, unless a resetter may still rely on it.

@@ -1,7 +1,7 @@
 //! [`Timeline`]: converts instants and delays into ticks and back, and bounds the life of a wheel.
 //!
-//! Deadlines are rounded **up** to a tick and the present is rounded **down**, so a timer whose
-//! tick has come is never early.
+//! Deadlines are rounded **up** to a tick and the present is rounded **down**, so a timer
+//! never fires before its deadline.
 
 #![forbid(unsafe_code)]
 
@@ -92,8 +92,8 @@ impl Timeline {
         self.start.checked_add(Duration::from_nanos(at.nanos)).unwrap_or(self.start)
     }
 
-    /// Returns the point that is `delay` from now, at most [`LIFE`], with the lag added. Without a
-    /// delay that is now itself.
+    /// Returns `now` plus `delay` (at most [`LIFE`]) and the lag. If `delay` is zero, returns
+    /// `now`.
     #[inline]
     pub(crate) fn after(&self, delay: Duration, now: WheelInstant) -> WheelInstant {
         let delay = narrow(delay);
@@ -101,7 +101,7 @@ impl Timeline {
         WheelInstant { nanos: (now.nanos + delay + lag).min(END) }
     }
 
-    /// Returns the point that is `delay` from now, with the lag added, if the timeline has it.
+    /// Returns `now` plus `delay` and the lag, if the timeline has that point.
     pub(crate) fn checked_after(&self, delay: Duration, now: WheelInstant) -> Option<WheelInstant> {
         let at = self.after(delay, now);
         let lag = if delay.is_zero() { 0 } else { self.lag };

@@ -248,7 +248,7 @@ impl<T> Engine<T> {
     /// yet may be notified a moment later.
     #[cfg(any(feature = "future", modelled))]
     #[inline]
-    pub(crate) fn is_definitely_pending(&self, deadline: WheelInstant) -> bool {
+    pub(crate) fn is_surely_armed(&self, deadline: WheelInstant) -> bool {
         // Relaxed: for a caller that was notified of the end, the notification orders this load
         // after the drain's store.
         self.timeline.wheel_instant_of(self.progress.swept()) < deadline

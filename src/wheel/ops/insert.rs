@@ -3,13 +3,16 @@
 //! [`protocol`](super::protocol).
 //!
 //! ```text
-//! insert                   the usual case, or else insert_slow, for any deadline and any entry
-//! └── arm                  an old reference is visited in time: one exchange
-//!     ├── arm_and_file     none is: a store, and a new reference
-//!     │   ├── file_slow    the slot needs a block, or another thread changes it
-//!     │   ├── file_overdue the sweep has reached the deadline
-//!     │   └── report_slow  the sweeper does not expect the reference
-//!     └── arm_slow         another thread changes the entry
+//! insert                           the usual case, or else insert_slow, which is the general case
+//! └── arm                          A1, A2: an old reference is visited in time
+//!     ├── arm_and_file             A3, F1 to F3: none is
+//!     │   ├── file_slow            the slot needs a block, or another thread changes it
+//!     │   ├── file_overdue         the sweep has reached the deadline
+//!     │   └── finish_slow          the sweeper does not expect the reference
+//!     │       └── finish_filing    F1 to F7 in any case; the two above call it as well
+//!     ├── arm_slow                 another thread changes the entry
+//!     └── ensure_insert_visited    the old reference may have been visited meanwhile
+//!         └── finish               A5; each function but the first three ends in it
 //! ```
 //!
 //! **The exception to I2.** `arm_and_file` writes `next_visit` and arms the timer before it files
@@ -17,8 +20,8 @@
 //! other thread has the id of the timer then, so nothing relies on that promise. Only the sweeper
 //! can end the timer, after the tick of `next_visit`, or a drain, which clears `next_visit`.
 //!
-//! The functions are in this order. The usual case ends in calls of functions that are not inlined,
-//! and returns what they return, so that it needs few registers.
+//! The usual case ends in calls of functions that are not inlined, and returns what they return, so
+//! that it needs few registers.
 
 #![allow(clippy::inline_always, reason = "the common cases are to be one function each")]
 
@@ -127,8 +130,8 @@ impl<T> Engine<T> {
         Err(Refusal::AtCapacity { capacity: self.capacity().unwrap_or_else(|| self.most()) })
     }
 
-    /// Does A2: arms a timer in a claimed entry, by one exchange if an old reference is visited in
-    /// time.
+    /// Completes A1 by writing the value, and does A2: arms a timer in a claimed entry, by one
+    /// exchange if an old reference is visited in time.
     #[inline(always)]
     fn arm(
         &self,
@@ -147,7 +150,7 @@ impl<T> Engine<T> {
             return self.arm_slow(thread, entry, target);
         }
         if !in_time(next_visit, deadline, self.progress.swept()) {
-            return self.arm_and_file(thread, entry, target);
+            return self.arm_and_file(thread, shard, entry, target);
         }
         let armed = EntryState::of(id, deadline);
         if entry.state.try_arm_unflagged(vacant, armed).is_err() {
@@ -155,7 +158,7 @@ impl<T> Engine<T> {
         }
         match still_pending(entry, armed, next_visit, &self.progress) && !self.is_closed() {
             true => Ok(id),
-            false => self.ensure_armed(thread, entry, target),
+            false => self.ensure_insert_visited(thread, entry, target),
         }
     }
 
@@ -164,10 +167,11 @@ impl<T> Engine<T> {
     fn arm_and_file(
         &self,
         thread: &ThreadState,
+        shard: &Shard<T>,
         entry: &Entry<T>,
         target: Target,
     ) -> Result<TimerId, InsertError<T>> {
-        let (shard, swept) = (self.shard(target.id.shard()), self.progress.swept());
+        let swept = self.progress.swept();
         let place = shard.hierarchy.place(target.deadline, swept);
         // Overwrite in any case. A store does not pass the sweeper's last `next_visit` on to
         // resetters, so a stale one must not survive.
@@ -179,7 +183,7 @@ impl<T> Engine<T> {
         }
         full_fence();
         if shard.next_scan.is_after(at) || self.is_closed() {
-            return self.report_slow(target, slot, at);
+            return self.finish_slow(target, slot, at);
         }
         thread.counters.add(ThreadCount::Filed, 1);
         Ok(target.id)
@@ -195,33 +199,33 @@ impl<T> Engine<T> {
         slot: SlotIndex,
         at: Tick,
     ) -> Result<TimerId, InsertError<T>> {
-        self.file_in(target, Place::Slot { slot, at }, None)
+        self.finish_filing(target, Place::Slot { slot, at }, None)
     }
 
     /// Goes on after the reference to an armed timer was filed in a slot that the sweeper may not
     /// expect, or after the wheel was closed.
     #[cold]
     #[inline(never)]
-    fn report_slow(
+    fn finish_slow(
         &self,
         target: Target,
         slot: SlotIndex,
         at: Tick,
     ) -> Result<TimerId, InsertError<T>> {
         let filed = Filed { references: 1, blocks: 0 };
-        self.file_in(target, Place::Slot { slot, at }, Some(filed))
+        self.finish_filing(target, Place::Slot { slot, at }, Some(filed))
     }
 
     /// Files the reference to an armed timer whose deadline the sweep has reached.
     #[cold]
     #[inline(never)]
     fn file_overdue(&self, target: Target) -> Result<TimerId, InsertError<T>> {
-        self.file_in(target, Place::Overdue, None)
+        self.finish_filing(target, Place::Overdue, None)
     }
 
     /// The general case of filing the reference to an armed timer, unless the caller has `filed`
     /// it.
-    fn file_in(
+    fn finish_filing(
         &self,
         target: Target,
         place: Place,
@@ -242,7 +246,7 @@ impl<T> Engine<T> {
             true => Filed::NOTHING,
             false => shard.report_filed(entry, target, place, &self.progress),
         };
-        self.accept(thread, entry, target.id, filed.and(more))
+        self.finish(thread, entry, target.id, filed.and(more))
     }
 
     /// Arms a timer by an exchange, whatever the old references are, because a resetter holds the
@@ -260,7 +264,7 @@ impl<T> Engine<T> {
             true => shard.refile_as(Refiler::Helper, entry, target, &self.progress),
             false => shard.ensure_reference(entry, target, &self.progress),
         };
-        self.accept(thread, entry, target.id, filed)
+        self.finish(thread, entry, target.id, filed)
     }
 
     /// Ensures a visit of a timer that is armed, because its old reference may not be visited in
@@ -268,19 +272,19 @@ impl<T> Engine<T> {
     /// meanwhile, and its entry be in use again.
     #[cold]
     #[inline(never)]
-    fn ensure_armed(
+    fn ensure_insert_visited(
         &self,
         thread: &ThreadState,
         entry: &Entry<T>,
         target: Target,
     ) -> Result<TimerId, InsertError<T>> {
         let filed = self.shard(target.id.shard()).ensure_reference(entry, target, &self.progress);
-        self.accept(thread, entry, target.id, filed)
+        self.finish(thread, entry, target.id, filed)
     }
 
     /// Step A5: counts what was filed, and leaves the timer armed, unless the wheel has been closed
     /// meanwhile.
-    fn accept(
+    fn finish(
         &self,
         thread: &ThreadState,
         entry: &Entry<T>,
@@ -316,8 +320,8 @@ impl<T> Engine<T> {
 }
 
 impl<T> Shard<T> {
-    /// Ensures that the sweeper visits a reference in time and wakes up for it, if it does not
-    /// expect it. Returns what was filed for that.
+    /// Does F4 to F7: ensures that the sweeper visits a reference that it does not expect in time,
+    /// and wakes up for it. Returns what was filed for that.
     fn report_filed(
         &self,
         entry: &Entry<T>,
@@ -330,7 +334,7 @@ impl<T> Shard<T> {
         if has_passed(place, target.deadline, swept) {
             return self.refile(entry, target, progress);
         }
-        progress.wakeup().check(visit_tick(place, swept), wanted);
+        progress.wakeup().wake_before(visit_tick(place, swept), wanted);
         Filed::NOTHING
     }
 }

@@ -32,7 +32,7 @@ use crate::wheel::tick::Tick;
 
 /// Returns `true` if the old reference on which an operation relies is still pending after the
 /// exchange to `state`, which has no flag. Returns `false` if `next_visit` or the state has
-/// changed, even if a reference is visited in time. `refiler_needed` in [`refile`] then decides.
+/// changed, even if a reference is visited in time. `refiler_for` in [`refile`] then decides.
 #[inline]
 pub(super) fn still_pending<T>(
     entry: &Entry<T>,

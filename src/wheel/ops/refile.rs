@@ -36,8 +36,9 @@ impl<T> Engine<T> {
 }
 
 impl<T> Shard<T> {
-    /// Ensures that a reference is visited in time, for a timer whose state was exchanged while the
-    /// flag was clear. It is the reference that `next_visit` describes, or a new one.
+    /// Does R2 and R3: ensures that a reference is visited in time, for a timer whose state was
+    /// exchanged while the flag was clear. It is the reference that `next_visit` describes, or a
+    /// new one.
     #[inline]
     pub(super) fn ensure_reference(
         &self,
@@ -45,15 +46,15 @@ impl<T> Shard<T> {
         target: Target,
         progress: &Progress,
     ) -> Filed {
-        match refiler_needed(entry, target.deadline, progress) {
+        match refiler_for(entry, target.deadline, progress) {
             None => Filed::NOTHING,
             Some(Refiler::Owner) => self.refile(entry, target, progress),
             Some(Refiler::Helper) => self.refile_as(Refiler::Helper, entry, target, progress),
         }
     }
 
-    /// Files a reference to an armed timer that is visited earlier than the old ones. Owns the
-    /// refiling flag meanwhile, if it is free.
+    /// Does R3 to R7: files a reference to an armed timer that is visited earlier than the old
+    /// ones. Owns the refiling flag meanwhile, if it is free.
     #[cold]
     pub(super) fn refile(&self, entry: &Entry<T>, target: Target, progress: &Progress) -> Filed {
         let mut seen = entry.state.load();
@@ -69,7 +70,7 @@ impl<T> Shard<T> {
         Filed::NOTHING
     }
 
-    /// Does R4 to R7 ([`protocol`](super::protocol)), or R4 and R6 as a helper.
+    /// Does R4 to R7 ([`protocol`](super::protocol)), or R4 and R6 as a helper. F1 to F7 are in it.
     #[inline(never)]
     pub(super) fn refile_as(
         &self,
@@ -104,14 +105,14 @@ impl<T> Shard<T> {
             }
             let wanted = self.report(progress);
             if !has_passed(place, deadline, progress.swept()) {
-                progress.wakeup().check(visit_tick(place, swept), wanted);
+                progress.wakeup().wake_before(visit_tick(place, swept), wanted);
                 return filed;
             }
         }
     }
 }
 
-/// Clears the refiling flag of an entry when it is dropped, even if the waker panics.
+/// Step R7. Clears the refiling flag of an entry when it is dropped, even if the waker panics.
 struct Flag<'e>(&'e AtomicEntryState);
 
 impl Drop for Flag<'_> {
@@ -167,7 +168,7 @@ fn set_next_visit(next_visit: &AtomicNextVisit, place: Place, swept: Tick) {
 /// Checks if a timer whose state was exchanged while the flag was clear needs a reference. Returns
 /// the part in which the caller files it, or `None` if an old reference is visited in time.
 #[inline]
-fn refiler_needed<T>(entry: &Entry<T>, deadline: Tick, progress: &Progress) -> Option<Refiler> {
+fn refiler_for<T>(entry: &Entry<T>, deadline: Tick, progress: &Progress) -> Option<Refiler> {
     if !in_time(entry.next_visit.load(), deadline, progress.swept()) {
         return Some(Refiler::Owner);
     }

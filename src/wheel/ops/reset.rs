@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! reset                    an old reference is visited in time: one exchange
-//! ├── ensure_reset         it may not be after all
+//! ├── ensure_reset_visited         it may not be after all
 //! └── reset_slow           any deadline and any entry, and a new reference if it is needed
 //! ```
 
@@ -45,7 +45,7 @@ impl<T> Engine<T> {
                 let pushed = seen.with_deadline(deadline);
                 if entry.state.try_reset(seen, pushed).is_ok() {
                     if !still_pending(entry, pushed, next_visit, &self.progress) {
-                        return self.ensure_reset(thread, entry, Target { id, deadline });
+                        return self.ensure_reset_visited(thread, entry, Target { id, deadline });
                     }
                     thread.counters.add_own(ThreadCount::Reset, 1);
                     return Ok(());
@@ -59,7 +59,7 @@ impl<T> Engine<T> {
     /// visited in time after all.
     #[cold]
     #[inline(never)]
-    fn ensure_reset(
+    fn ensure_reset_visited(
         &self,
         thread: &ThreadState,
         entry: &Entry<T>,
@@ -93,8 +93,8 @@ impl<T> Engine<T> {
         Ok(())
     }
 
-    /// Sets the deadline of a timer, and ensures that a reference is visited in time. Returns
-    /// `None` if the timer has ended or never existed.
+    /// Does R1 to R7: sets the deadline of a timer, and ensures that a reference is visited in
+    /// time. Returns `None` if the timer has ended or never existed.
     fn set_deadline(&self, id: TimerId, deadline: Tick) -> Option<Filed> {
         let (guard, progress) = (pin(), &self.progress);
         let shard = self.shards.get(id.shard())?;

@@ -10,17 +10,20 @@
 //! A thread that files a reference and the sweeper must not miss each other. Other files cite
 //! these steps by number. A *filer* files a reference in a slot that is taken at the tick `at`:
 //!
-//! * **F1** It pushes the reference.
+//! * **F1** It pushes the reference and marks the slot as occupied.
 //! * **F2** It passes a full fence.
 //! * **F3** It loads the shard's `next_scan`. If that is not after `at`, the sweeper *expects* the
 //!   reference, and the filer is done. This is the common case.
-//! * **F4** Otherwise it *reports* the shard, by setting the shard's bit unless it is set.
+//! * **F4** Otherwise it *reports* the shard, by setting the shard's bit unless it is set. A second
+//!   report sets a second bit.
 //! * **F5** It passes a second full fence.
 //! * **F6** It re-checks the tick of the sweep. If the sweep has reached `at`, it files the
 //!   reference again, from F1.
-//! * **F7** It re-checks the wake-up tick. If the sweeper rests beyond `at`, it wakes the sweeper.
+//! * **F7** It re-checks the wake-up tick. If the sweeper rests beyond `at`, or rests at all and
+//!   this was the shard's second report, the filer wakes it.
 //!
-//! No tick is expected for an overdue reference, so its filer always reports the shard.
+//! No tick is expected for an overdue reference, so its filer always reports the shard. In F6 it
+//! checks whether the sweep has left the deadline behind, and in F7 `at` is the sweep's tick.
 //!
 //! The sweeper, to advance to the tick `t`:
 //!
@@ -29,20 +32,23 @@
 //! * **S2** It publishes `t` and passes a full fence.
 //! * **S3** It accepts the reports. It clears the bits, suspends those shards, and passes another
 //!   full fence if there were any.
-//! * **S4** It scans all shards that it has suspended, and sets the `next_scan` of each to the
-//!   expiry that it found. In the shards that were reported it also looks for overdue references.
+//! * **S4** It scans all shards that it has suspended. It takes the slots that expire by `t`, and
+//!   sets the `next_scan` of the shard to the next expiry. In the shards that were reported it also
+//!   looks for overdue references.
 //!
-//! It also does S3 and S4 alone before it chooses `t`, and when it begins a part of a sweep. The
-//! references that it files itself need no handshake. It lowers `next_scan` for them.
+//! It also does S3 and S4 alone before it chooses `t`, each time it begins to fill a batch, and
+//! when its next deadline is asked for. The references that it files itself need no handshake. It
+//! lowers `next_scan` for them.
 //!
 //! The sweeper, to rest until the tick `t`:
 //!
 //! * **W1** It stores `t` as the wake-up tick.
 //! * **W2** It passes a full fence.
-//! * **W3** It does S3 and S4, and rests only if no slot expires before `t`.
+//! * **W3** It does S3 and S4. If anything is due before `t`, it starts again from W1 with that
+//!   tick.
 //!
-//! [`swept`] shows that a filer in a slot that expires meanwhile notices that, [`next_scan`] that
-//! the scan finds each reference in time, and [`wakeup`] that the sweeper does not rest too long.
+//! [`swept`] shows why a filer notices that its slot has expired, [`next_scan`] why a scan finds
+//! each reference in time, and [`wakeup`] why the sweeper does not rest too long.
 
 #![forbid(unsafe_code)]
 
@@ -65,8 +71,8 @@ pub(crate) struct Progress {
     rare: CachePadded<RareProgress>,
 }
 
-/// Callers read the first in each operation, and the second after a report. The sweeper writes
-/// the first at each step and the second around its rests.
+/// Callers read `swept` in each operation, and `wakeup` after a report. The sweeper writes `swept`
+/// at each step, and `wakeup` around its rests.
 #[derive(Debug)]
 struct ProgressTicks {
     swept: SweptTick,

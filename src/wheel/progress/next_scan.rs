@@ -6,18 +6,18 @@
 //! something may be due. The sweeper knows the next expiry of each shard from its last scan, and
 //! publishes it in the shard's `next_scan`, which it alone writes.
 //!
-//! Step F3 of the [handshake](super) reads it, F4 adds to the reports, and S1, S3 and S4 write
-//! both.
+//! Step F3 of the [handshake](super) reads it, and S1, S3 and S4 write
+//! it. F4 adds to the reports, and S3 clears them.
 //!
 //! # Why no reference is missed
 //!
 //! *A scan finds each reference whose filer did not notice the suspension.* If a filer loads a
 //! `next_scan` from before a suspension, or a bit from before its clearing, its fence F2 precedes
-//! the sweeper's fence between the suspension and the scan (S2 or S3). The reference was pushed
-//! before the one and is searched for after the other.
+//! the sweeper's fence between the suspension and the scan (S2 or S3). The reference was pushed,
+//! and its slot marked, before the one and is searched for after the other.
 //!
 //! *A reference that is expected is taken at `at`.* The filer has loaded a `next_scan` that is not
-//! after `at`. When the sweeper wrote that, it had not reached it, and it cannot reach or pass it
+//! after `at`. The sweep had not reached that tick when it was written, and cannot reach it
 //! without suspending the shard. The filer has loaded it from before the next suspension, so that
 //! the scan after that finds the reference. That step takes the slot if it goes to `at` or further,
 //! and otherwise `next_scan` is again not after `at`, and remains so until a step to `at` or
@@ -34,8 +34,9 @@
 //! *The sweeper does not rest beyond `at`* after a report. The same holds with the fence W2. A
 //! filer whose fence F5 comes after W2 finds the wake-up tick in F7 and wakes the sweeper.
 //!
-//! *A slot that upkeep takes early.* The sweeper suspends the shard, passes a fence and scans it.
-//! It then has the references of the slot, and lowers `next_scan` for those that it puts back. A
+//! *A slot that upkeep takes early.* The sweeper takes the slots of a shard one by one, and lowers
+//! `next_scan` for the references that it puts back. Then it suspends the shard, passes a fence and
+//! scans it. A
 //! block with a reference that is not yet written is kept, and checked after each tick that the
 //! sweeper publishes and before it rests. If the filer of that reference is expected and its fence
 //! precedes that of the suspension, each later check finds the reference written. Otherwise the

@@ -51,8 +51,8 @@ impl SweptTick {
 /// A fence between a thread's own publication and its check of what other threads published. Both
 /// sides of each such pair call it:
 ///
-/// - inserter and sweeper ([`SweptTick`], [`next_scan`](super::next_scan));
-/// - inserter and resting sweeper ([`Wakeup`](crate::wheel::progress::wakeup::Wakeup));
+/// - filer and sweeper ([`SweptTick`], [`next_scan`](super::next_scan));
+/// - filer and resting sweeper ([`Wakeup`](crate::wheel::progress::wakeup::Wakeup));
 /// - inserter and closer ([`Engine`](crate::wheel::engine::Engine)).
 #[inline]
 pub(crate) fn full_fence() {

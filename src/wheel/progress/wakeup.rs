@@ -6,7 +6,8 @@
 //!
 //! * F5 is first. Then W3 finds the report, or an earlier S3 has found it, and the sweeper does not
 //!   rest beyond the slot.
-//! * W2 is first. Then F7 finds the tick of W1, or a later one, and the filer wakes the sweeper.
+//! * W2 is first. Then F7 finds the tick of W1, or a tick stored since. If that is after the slot's
+//!   expiry, the filer wakes the sweeper. Otherwise the sweeper is awake, or wakes up by then.
 //!
 //! The sweeper never rests beyond a reference that it expects, so the filer of that reference skips
 //! F7. Filers never write the tick, because a filer that stalled between its load and its wake-up
@@ -35,7 +36,7 @@ impl Wakeup {
         Self { until: AtomicU64::new(0), wake }
     }
 
-    /// Steps W1 and W2. From here on, a reference filed in a slot before `until` wakes the sweeper.
+    /// Steps W1 and W2. From here on, a filer that reports a slot before `until` wakes the sweeper.
     pub(crate) fn set(&self, until: Tick) {
         // Relaxed: ordered by the fence W2, whose partner is F5.
         self.until.store(until.0, Relaxed);
@@ -50,7 +51,7 @@ impl Wakeup {
 
     /// Step F7, after the caller's fence F5. Wakes the sweeper if it rests beyond `at`, or at all
     /// if it is `wanted`.
-    pub(crate) fn check(&self, at: Tick, wanted: bool) {
+    pub(crate) fn wake_before(&self, at: Tick, wanted: bool) {
         // Relaxed: ordered by the fence F5, whose partner is W2.
         let until = self.until.load(Relaxed);
         if at.0 < until || wanted && until != 0 {

@@ -117,9 +117,9 @@ impl<T> Shard<T> {
         Filed { references: 1, blocks: u32::from(made) }
     }
 
-    /// Returns `true` if the sweeper visits a reference that the caller has filed at `place` in
-    /// time, and is awake by then. Called after the caller's fence. If it returns `false`, the
-    /// caller has to [`report`](Self::report) the shard.
+    /// Step F3. Returns `true` if the sweeper visits a reference that the caller has filed at
+    /// `place` in time, and is awake by then. Called after the caller's fence. If it returns
+    /// `false`, the caller has to [`report`](Self::report) the shard.
     #[inline]
     pub(in crate::wheel) fn is_expected(&self, place: Place) -> bool {
         match place {
@@ -128,15 +128,15 @@ impl<T> Shard<T> {
         }
     }
 
-    /// Reports the shard, and passes another fence, after which the caller has to re-check the
-    /// sweep and the wake-up. Returns `true` if a sweeper that rests is wanted.
+    /// Does F4 and F5: reports the shard, and passes another fence, after which the caller has to
+    /// re-check the sweep and the wake-up. Returns `true` if a sweeper that rests is wanted.
     #[cold]
     #[inline(never)]
     pub(in crate::wheel) fn report(&self, progress: &Progress) -> bool {
         let again = progress.reports().add(self.number.index());
         full_fence();
         // Until the sweeper accepts a report, each further reference costs its filer a report and a
-        // fence. One that rests is therefore woken by the second, once. (Not in models, where this
+        // fence. The second therefore wakes a resting sweeper, once. (Not in models, where this
         // would hide the loss of another wake-up.)
         again && !cfg!(modelled)
     }

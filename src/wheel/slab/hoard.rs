@@ -1,5 +1,5 @@
-//! [`Hoard`]: the vacant entries that the sweeper collects to find pages that are wholly vacant,
-//! and returns those pages to the system. To do this is to *trim* a slab.
+//! [`Hoard`]: the vacant entries that the sweeper collects by page. *Trimming* a slab returns the
+//! pages that are completely vacant to the system.
 //!
 //! The vacant stack knows nothing of pages, so that claim and release touch one word. To find whole
 //! pages, the sweeper hoards vacant entries by page, and removes each page whose entries it has

@@ -10,7 +10,7 @@
 //!
 //! It describes a reference to the *entry*, regardless of the timer for which that reference was
 //! filed, so that the next timer of the entry can use it. A tick that the sweep has already reached
-//! describes no reference. The guarantees of `next_visit` are in [`crate::wheel::shard`].
+//! describes no reference. The invariant of `next_visit` is I2, in [`crate::wheel`].
 
 #![forbid(unsafe_code)]
 

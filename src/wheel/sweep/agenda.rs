@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 #[derive(Debug)]
 pub(super) struct Agenda {
     /// For each shard, the first tick at which an occupied slot is taken, as far as the sweeper
-    /// knows. It may be earlier after a slot was taken early. [`SUSPENDED`] between the acceptance
+    /// knows. It may be earlier after a slot was taken early. [`REPORTED`] between the acceptance
     /// of a report and the scan.
     next: Box<[Tick]>,
     /// The shards that have overdue references.
@@ -23,7 +23,7 @@ pub(super) struct Agenda {
 }
 
 /// Every step of the sweep scans a shard that was reported.
-const SUSPENDED: Tick = Tick(0);
+const REPORTED: Tick = Tick(0);
 
 impl Agenda {
     pub(super) fn new(shards: usize) -> Self {
@@ -63,7 +63,7 @@ impl Agenda {
         if !self.accept_reports(engine) {
             return 0;
         }
-        self.scan(engine, SUSPENDED, |engine, shard| {
+        self.scan(engine, REPORTED, |engine, shard| {
             engine.shard(shard).hierarchy.next_expiry(swept)
         })
     }
@@ -99,7 +99,7 @@ impl Agenda {
         let mut any = false;
         engine.progress.reports().accept(|shard| {
             engine.shard(shard).next_scan.set(Tick::NEVER);
-            self.next[shard] = SUSPENDED;
+            self.next[shard] = REPORTED;
             any = true;
         });
         if any {
@@ -121,7 +121,7 @@ impl Agenda {
             if self.next[shard] > tick {
                 continue;
             }
-            if self.next[shard] == SUSPENDED {
+            if self.next[shard] == REPORTED {
                 self.note_overdue(engine, shard);
             }
             let next = find(engine, shard);

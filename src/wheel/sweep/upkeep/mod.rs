@@ -1,6 +1,6 @@
 //! Upkeep: keeps memory in proportion to the armed timers.
 //!
-//! Two kinds of garbage stay behind without delaying any thread. References to ended timers stay in
+//! Two kinds of garbage accumulate, but neither delays a thread. References to ended timers stay in
 //! their slots until those are swept, and entries of ended timers keep their pages. The sweeper
 //! clears both, in slices, when there is more garbage than use:
 //!
@@ -63,8 +63,8 @@ impl Upkeep {
         self.trimming.begin_if_wanted(engine, usage);
     }
 
-    /// Called before a rest of this number of ticks. A long rest ends the burst, so that its hoard
-    /// is processed first. Returns `true` if that has made more work.
+    /// Called before each rest. Ends the burst, and processes its hoard, if a rest of `ticks` is
+    /// long. Returns `true` if upkeep is in progress.
     pub(crate) fn begin_before_rest<T>(&mut self, engine: &Engine<T>, ticks: u64) -> bool {
         if ticks > LONG_REST && self.trimming.has_hoard() {
             self.trimming.end_hoarding(engine);

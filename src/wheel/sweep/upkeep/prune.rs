@@ -27,7 +27,7 @@ pub(crate) struct Pruning {
     next: Option<(usize, usize)>,
     slot: Option<PrunedSlot>,
     /// The number of timers that had ended by themselves at the last check for an idle wheel.
-    ended_then: u64,
+    last_ended: u64,
     /// The numbers of references ever filed and of timers ever armed when an idle wheel was last
     /// pruned.
     pruned_idle: Option<(u64, u64)>,
@@ -35,7 +35,7 @@ pub(crate) struct Pruning {
 
 impl Pruning {
     pub(super) fn new() -> Self {
-        Self { next: None, slot: None, ended_then: 0, pruned_idle: None }
+        Self { next: None, slot: None, last_ended: 0, pruned_idle: None }
     }
 
     /// Begins a round, unless one is in progress.
@@ -46,13 +46,13 @@ impl Pruning {
     /// Begins a round if only stale references are left, so that a wheel with nothing armed can
     /// rest for longer than the `ticks` to the next expiry.
     ///
-    /// One round suffices until a reference is filed or a timer armed. A second round would not
-    /// help, because what the first leaves is not written yet.
+    /// One round suffices until a reference is filed or a timer armed. The first round
+    /// leaves only unwritten references, so a second would not help.
     pub(crate) fn begin_if_idle<T>(&mut self, engine: &Engine<T>, ticks: u64) {
         // While timers fire in short intervals, the check waits for the next call, since it reads
         // counters of all threads. The sweeper may wake up once for stale references alone.
         let ended = engine.progress.counters().get(SweepCount::Ended);
-        if replace(&mut self.ended_then, ended) != ended && ticks <= LONG_REST {
+        if replace(&mut self.last_ended, ended) != ended && ticks <= LONG_REST {
             return;
         }
         // While timers are armed, as they mostly are, one check of the threads' counters is enough.
@@ -70,8 +70,7 @@ impl Pruning {
         self.next.is_some()
     }
 
-    /// Returns the tick by which the sweep needs the rest of the slot that is being pruned, which
-    /// is that slot's expiry.
+    /// Returns the expiry of the slot that is being pruned. By then the sweep needs the rest of it.
     pub(crate) fn next_expiry(&self) -> Tick {
         self.slot.as_ref().map_or(Tick::NEVER, |slot| slot.taken.at)
     }

@@ -1,8 +1,9 @@
-//! Trimming and hoarding: when the sweeper gives pages of entries and of blocks back, and when it
-//! collects what a burst leaves for that. How it finds whole pages is in [`slab::hoard`].
+//! Trimming and hoarding: when the sweeper returns pages of entries and of blocks to the system,
+//! and when it collects the vacant entries of a burst first. How it finds whole pages is in
+//! [`slab::hoard`].
 //!
 //! While a burst fires and more than [`SLACK`] entries are vacant, the sweeper *hoards* the entries
-//! that it ends and the blocks that it reads, by page, and hoards when the burst is over. In the
+//! that it ends and the blocks that it reads, by page, and trims when the burst is over. In the
 //! middle of the burst most pages are neither full nor empty. It stops hoarding when callers make
 //! pages, because they cannot use what is hoarded.
 //!
@@ -28,13 +29,13 @@ pub(crate) struct Trimming {
     shards: Vec<ShardHoards>,
     state: HoardState,
     /// The number of intervals of fired timers at the last check.
-    fired_then: u64,
+    last_fired: u64,
     /// The tick of the sweep at which the last interval of fired timers ended.
     fired_at: Tick,
     /// The number of entries at the last check.
-    entries_then: u64,
+    last_entries: u64,
     /// The number of blocks at the last check.
-    blocks_then: u64,
+    last_blocks: u64,
 }
 
 /// The part of a shard that is being trimmed.
@@ -68,10 +69,10 @@ impl Trimming {
             first_part: Part::Entries,
             shards: (0..shards).map(|_| ShardHoards::default()).collect(),
             state: HoardState::Empty,
-            fired_then: 0,
+            last_fired: 0,
             fired_at: Tick::NEVER,
-            entries_then: 0,
-            blocks_then: 0,
+            last_entries: 0,
+            last_blocks: 0,
         }
     }
 
@@ -147,7 +148,7 @@ impl Trimming {
         let (fired, swept) =
             (engine.progress.counters().get(SweepCount::Ended) / INTERVAL, engine.progress.swept());
         let grew = self.state == HoardState::Growing;
-        if replace(&mut self.fired_then, fired) != fired {
+        if replace(&mut self.last_fired, fired) != fired {
             engine.upkeep.check(engine.usage());
             let held: u64 = self.shards.iter().map(|hoards| hoards.entries.held()).sum();
             if engine.entries() > engine.armed() + held + SLACK {
@@ -161,13 +162,13 @@ impl Trimming {
             return;
         }
         let (entries, blocks) = (engine.entries(), engine.blocks());
-        let entries_then = replace(&mut self.entries_then, entries);
-        let blocks_then = replace(&mut self.blocks_then, blocks);
-        let made = grew && (entries > entries_then || blocks > blocks_then);
+        let last_entries = replace(&mut self.last_entries, entries);
+        let last_blocks = replace(&mut self.last_blocks, blocks);
+        let made = grew && (entries > last_entries || blocks > last_blocks);
         // Hoarding ends in two cases:
         // - callers make pages, possibly because of the hoard, whose entries are not on their
         //   stack;
-        // - few timers fire in as many ticks as make a long rest, so that the burst is over.
+        // - few timers have fired for as long as a long rest, so the burst is over.
         if made || self.state == HoardState::Ended || swept.since(self.fired_at) > LONG_REST {
             self.end_hoarding(engine);
         }
