@@ -326,10 +326,11 @@ impl Sleep {
     /// This is for a task that is awake whatever the timer does. The thread that sweeps may be held
     /// up, or missing in a forked child.
     pub(crate) fn poll_by_clock(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
-        match self.is_elapsed() {
-            true => Poll::Ready(Ok(())),
-            false => Pin::new(self).poll(context),
+        if !self.is_elapsed() {
+            return Pin::new(self).poll(context);
         }
+        self.disarm();
+        self.elapse().map(Ok)
     }
 
     fn wheel(&self) -> &Wheel<SleepWaker> {
@@ -356,6 +357,16 @@ impl Sleep {
     fn refuse(&mut self, refusal: Refusal) -> Poll<()> {
         self.state = SleepState::Refused(refusal);
         Poll::Ready(())
+    }
+
+    /// Takes the waker out of the wheel, if it is there.
+    #[inline]
+    fn disarm(&self) {
+        if let SleepState::Armed(ArmedSleep { id, .. }) = self.state {
+            if let Some(wake) = self.wheel().cancel(id) {
+                wake.forget();
+            }
+        }
     }
 
     /// Inserts the waker into the wheel unless the deadline has passed.
@@ -571,11 +582,7 @@ impl FusedFuture for Sleep {
 
 impl Drop for Sleep {
     fn drop(&mut self) {
-        if let SleepState::Armed(ArmedSleep { id, .. }) = self.state {
-            if let Some(wake) = self.wheel().cancel(id) {
-                wake.forget();
-            }
-        }
+        self.disarm();
     }
 }
 
