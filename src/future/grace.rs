@@ -125,7 +125,7 @@ impl Grace {
 fn turn(timer: &Timer) -> Sleep {
     #[cfg(not(modelled))]
     if timer.has_thread() && timer.wheel().resolution() > PUNCTUAL {
-        return super::process::turn_timer().unwrap_or(timer).sleep(TURN);
+        return super::process::own_timer().unwrap_or(timer).sleep(TURN);
     }
     timer.sleep(TURN)
 }

@@ -1,4 +1,4 @@
-//! The timer of the process.
+//! The timers of the process.
 
 #![forbid(unsafe_code)]
 
@@ -9,8 +9,8 @@ use once_cell::race::OnceBox;
 
 static PROCESS_TIMER: ProcessTimer = ProcessTimer::new();
 
-/// The timer for the [turns](turn_timer) of timers with long ticks. Its settings are the defaults.
-static TURN_TIMER: ProcessTimer = ProcessTimer::new();
+/// The [timer of this crate](own_timer). Its settings are the defaults.
+static OWN_TIMER: ProcessTimer = ProcessTimer::new();
 
 /// A timer of the process, and its successor.
 ///
@@ -94,10 +94,11 @@ pub(super) fn process_timer() -> &'static Timer {
     PROCESS_TIMER.get_or_start().expect("failed to start the default timer")
 }
 
-/// Returns a timer with a thread and short ticks that no caller can configure or end, or `None` if
-/// its thread cannot be started.
-pub(super) fn turn_timer() -> Option<&'static Timer> {
-    TURN_TIMER.get_or_start().ok()
+/// Returns the timer of this crate, or `None` if its thread cannot be started.
+///
+/// It has a thread, ticks of a millisecond and no capacity, and no caller can configure or end it.
+pub(super) fn own_timer() -> Option<&'static Timer> {
+    OWN_TIMER.get_or_start().ok()
 }
 
 fn start() -> Result<Timer, BuildError> {
