@@ -23,6 +23,8 @@ pub mod scheduler;
 mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;
+#[cfg(feature = "time")]
+pub mod time;
 mod wheel;
 
 #[cfg(feature = "serde")]
@@ -76,6 +78,7 @@ pub mod guide {
             feature = "io",
             feature = "keyed",
             feature = "testing",
+            feature = "time",
             feature = "tokio",
         )),
         allow(rustdoc::broken_intra_doc_links, reason = "it links to modules of these features")

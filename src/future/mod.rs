@@ -117,6 +117,8 @@ pub use interval::{Interval, ZeroPeriod};
 pub use or_end::OrEnd;
 #[cfg(not(modelled))]
 pub use process::set_default_timer;
+#[cfg(all(feature = "time", not(modelled)))]
+pub(crate) use process::own_timer_of_thread;
 pub use sleep::Sleep;
 pub use sleep_waker::SleepWaker;
 pub use stream::{ChunksTimeout, ItemTimeout, Throttle};

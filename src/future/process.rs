@@ -6,6 +6,8 @@ use super::timer::Timer;
 use crate::sync::Process;
 use crate::{BuildError, Builder};
 use once_cell::race::OnceBox;
+#[cfg(feature = "time")]
+use std::cell::OnceCell;
 
 static PROCESS_TIMER: ProcessTimer = ProcessTimer::new();
 
@@ -99,6 +101,41 @@ pub(super) fn process_timer() -> &'static Timer {
 /// It has a thread, ticks of a millisecond and no capacity, and no caller can configure or end it.
 pub(super) fn own_timer() -> Option<&'static Timer> {
     OWN_TIMER.get_or_start().ok()
+}
+
+/// Returns the calling thread's clone of the [timer of this crate](own_timer). Threads therefore
+/// share no counter of sleeps.
+///
+/// # Panics
+///
+/// Panics if the thread of the timer cannot be started.
+#[cfg(feature = "time")]
+#[inline]
+pub(crate) fn own_timer_of_thread() -> Timer {
+    let clone = OWN_CLONE.try_with(|clone| {
+        let (process, timer) = clone.get()?;
+        process.is_current().then(|| timer.share())
+    });
+    // A thread that is being torn down has none.
+    clone.ok().flatten().unwrap_or_else(clone_own_timer)
+}
+
+#[cfg(feature = "time")]
+thread_local! {
+    /// The thread's clone, and the only process that can use it.
+    static OWN_CLONE: OnceCell<(Process, Timer)> = const { OnceCell::new() };
+}
+
+/// Returns the timer, and stores a clone for the thread, unless the thread has its parent's.
+#[cfg(feature = "time")]
+#[allow(clippy::expect_used, reason = "documented")]
+#[cold]
+fn clone_own_timer() -> Timer {
+    let timer = own_timer().expect("failed to start the timer of `tourbillon::time`");
+    if let Ok(process) = Process::current() {
+        let _torn_down = OWN_CLONE.try_with(|place| drop(place.set((process, timer.clone()))));
+    }
+    timer.share()
 }
 
 fn start() -> Result<Timer, BuildError> {

@@ -164,6 +164,16 @@ impl Timer {
     pub fn sleep_until(&self, deadline: Instant) -> Sleep {
         Sleep::new(self.share(), self.wheel().wheel_instant(deadline))
     }
+
+    /// Creates a sleep whose deadline is rounded up to a tick before it is compared with the clock.
+    ///
+    /// Without a delay it is therefore pending until the next tick, and not ready at once.
+    #[cfg(feature = "time")]
+    #[inline]
+    pub(crate) fn into_sleep_to_tick(self, deadline: WheelInstant) -> Sleep {
+        let tick = self.wheel().round_up(deadline);
+        Sleep::new(self, tick)
+    }
 }
 
 impl Sleep {
@@ -331,6 +341,27 @@ impl Sleep {
         }
         self.disarm();
         self.elapse().map(Ok)
+    }
+
+    /// Sets the deadline, like [`reset`](Self::reset), but rounds it up to a tick. See
+    /// [`Timer::into_sleep_to_tick`].
+    #[cfg(feature = "time")]
+    #[inline]
+    pub(crate) fn reset_to_tick(&mut self, deadline: WheelInstant) {
+        self.move_to(self.wheel().round_up(deadline), false);
+    }
+
+    /// Returns `true` if the sleep has completed or the next poll completes it.
+    #[cfg(feature = "time")]
+    pub(crate) fn is_ready(&self) -> bool {
+        match self.state {
+            SleepState::Elapsed | SleepState::Refused(_) => true,
+            SleepState::Idle | SleepState::Yielded => self.has_passed(),
+            SleepState::Armed(ArmedSleep { id, id_shared, moved_earlier, .. }) => {
+                let may_have_ended = moved_earlier || !self.wheel().contains(id);
+                may_have_ended && self.has_fired(id_shared)
+            }
+        }
     }
 
     fn wheel(&self) -> &Wheel<SleepWaker> {

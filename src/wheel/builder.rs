@@ -17,7 +17,7 @@ use crate::wheel::tick::Tick;
 use crate::wheel::timeline::Timeline;
 use crate::wheel::wheel::Wheel;
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Configures a wheel.
 ///
@@ -47,6 +47,7 @@ pub struct Builder {
     waker: Option<WakeFn>,
     geometry: Geometry,
     first_tick: u64,
+    start: Option<Instant>,
     term_cycles: u64,
 }
 
@@ -68,6 +69,7 @@ impl Builder {
             waker: None,
             geometry: Geometry::default(),
             first_tick: 0,
+            start: None,
             term_cycles: cached_clock::cycles(),
         }
     }
@@ -156,6 +158,14 @@ impl Builder {
         self
     }
 
+    /// Sets the start of the first tick, which is the clock's reading by default. It must have
+    /// passed.
+    #[cfg(all(feature = "time", feature = "testing"))]
+    pub(crate) fn start(mut self, start: Instant) -> Self {
+        self.start = Some(start);
+        self
+    }
+
     /// Builds the two halves of a wheel. O(shards).
     ///
     /// A wheel with one shard takes some 5 KiB, and each further shard 2 KiB. Everything else is
@@ -176,7 +186,8 @@ impl Builder {
         let cached = clock.is_cacheable() && counter::is_the_clocks();
         let max_lag = if cached { MAX_LAG } else { Duration::ZERO };
         let lag = clock.lag().saturating_add(max_lag);
-        let timeline = Timeline::new(clock.now(), origin, nanos, lag);
+        let start = self.start.unwrap_or_else(|| clock.now());
+        let timeline = Timeline::new(start, origin, nanos, lag);
         let engine = Engine::new(Parts {
             shards,
             geometry: self.geometry,

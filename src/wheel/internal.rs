@@ -94,6 +94,13 @@ impl<T: Send> Wheel<T> {
         self.shared.result_of(self.shared.reset(id, deadline))
     }
 
+    /// Rounds a deadline up to a tick.
+    #[cfg(feature = "time")]
+    #[inline]
+    pub(crate) fn round_up(&self, deadline: WheelInstant) -> WheelInstant {
+        self.shared.engine.timeline.round_up(deadline)
+    }
+
     /// Returns the deadline of an armed timer, as the wheel has rounded it.
     #[cfg(any(feature = "future", modelled))]
     #[inline]

@@ -153,6 +153,14 @@ impl Timeline {
         WheelInstant { nanos: tick.since(self.origin).saturating_mul(self.nanos) }
     }
 
+    /// Rounds a deadline up to a tick.
+    #[cfg(feature = "time")]
+    #[inline]
+    pub(crate) fn round_up(&self, deadline: WheelInstant) -> WheelInstant {
+        let ticks = self.per_tick.divide(deadline.nanos + self.nanos - 1);
+        WheelInstant { nanos: ticks * self.nanos }
+    }
+
     /// Returns the instant of `tick`.
     #[inline]
     pub(crate) fn instant(&self, tick: Tick) -> Instant {
