@@ -17,8 +17,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Candidate>> = const { RefCell::new(None) };
 }
 
-/// Returns the default timer, which [`sleep`](super::sleep()), [`timeout`](super::timeout()) and
-/// [`interval`](super::interval()) use.
+/// Returns the default timer, for code that was passed none.
 ///
 /// Within a [scope](with_default_timer), it is the timer of the innermost one. Otherwise it is the
 /// timer of the process, which was either [set](super::set_default_timer) or is started by the
@@ -37,10 +36,10 @@ thread_local! {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tourbillon::future::{default_timer, sleep};
+/// use tourbillon::future::default_timer;
 ///
 /// default_timer().shutdown(); // does nothing
-/// pollster::block_on(sleep(Duration::from_millis(5)))?;
+/// pollster::block_on(default_timer().sleep(Duration::from_millis(5)))?;
 /// assert!(default_timer().wheel().is_empty());
 /// # Ok::<(), tourbillon::Refusal>(())
 /// ```
@@ -71,10 +70,11 @@ fn adopt_process_timer() -> Timer {
 /// ```
 /// use std::time::Duration;
 /// use tourbillon::Builder;
-/// use tourbillon::future::{Timer, sleep, with_default_timer};
+/// use tourbillon::future::{Timer, default_timer, with_default_timer};
 ///
 /// let timer = Timer::spawn(Builder::new().driver())?;
-/// let mut hour = with_default_timer(&timer, || sleep(Duration::from_secs(3600)));
+/// let hour = || default_timer().sleep(Duration::from_secs(3600));
+/// let mut hour = with_default_timer(&timer, hour);
 /// timer.shutdown();
 /// assert!(pollster::block_on(&mut hour).is_err(), "it is a sleep of that timer");
 /// # Ok::<(), tourbillon::BuildError>(())
@@ -98,7 +98,7 @@ impl Timer {
     /// ```
     /// use std::time::Duration;
     /// use tourbillon::Builder;
-    /// use tourbillon::future::{Timer, default_timer, sleep};
+    /// use tourbillon::future::{Timer, default_timer};
     ///
     /// let coarse = Builder::new().resolution(Duration::from_millis(10));
     /// let timer = Timer::spawn(coarse.driver())?;
@@ -124,13 +124,13 @@ impl Timer {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tourbillon::future::sleep;
+    /// use tourbillon::future::default_timer;
     /// use tourbillon::testing::World;
     ///
     /// // A library without a place for a timer's handle.
     /// async fn work() {
-    ///     sleep(Duration::from_secs(3600)).await.unwrap();
-    ///     sleep(Duration::from_secs(3600)).await.unwrap();
+    ///     default_timer().sleep(Duration::from_secs(3600)).await.unwrap();
+    ///     default_timer().sleep(Duration::from_secs(3600)).await.unwrap();
     /// }
     ///
     /// let mut world = World::new();

@@ -355,9 +355,10 @@ impl<T: Send> DelayQueueHandle<T> {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tourbillon::future::DelayQueue;
+    /// use tourbillon::Builder;
+    /// use tourbillon::future::{DelayQueue, default_timer};
     ///
-    /// let retries = DelayQueue::default();
+    /// let retries = DelayQueue::new(&default_timer(), Builder::new())?;
     /// retries.insert("later", Duration::from_secs(9))?;
     /// let soon = retries.insert("soon", Duration::from_secs(5))?;
     /// assert_eq!(retries.peek(), retries.deadline(soon));

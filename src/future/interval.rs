@@ -151,9 +151,9 @@ impl Interval {
     ///
     /// ```
     /// use std::time::{Duration, Instant};
-    /// use tourbillon::future::interval;
+    /// use tourbillon::future::default_timer;
     ///
-    /// let mut ticks = interval(Duration::from_millis(2))?;
+    /// let mut ticks = default_timer().interval(Duration::from_millis(2))?;
     /// let first = pollster::block_on(std::future::poll_fn(|context| ticks.poll_tick(context)))?;
     /// assert!(first <= Instant::now());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -251,9 +251,9 @@ impl Interval {
 /// use std::future::poll_fn;
 /// use std::pin::Pin;
 /// use std::time::Duration;
-/// use tourbillon::future::interval;
+/// use tourbillon::future::default_timer;
 ///
-/// let mut ticks = interval(Duration::from_millis(2))?;
+/// let mut ticks = default_timer().interval(Duration::from_millis(2))?;
 /// let tick = pollster::block_on(poll_fn(|context| Pin::new(&mut ticks).poll_next(context)));
 /// assert!(tick.unwrap().is_ok());
 /// # Ok::<(), tourbillon::future::ZeroPeriod>(())

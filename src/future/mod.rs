@@ -1,8 +1,9 @@
 //! Futures on the wheel: sleeps, timeouts and intervals for any runtime, or none.
 //!
-//! This module serves the purposes of `tokio::time`, without its runtime and without its lock. A
-//! [`Timer`] is a wheel whose values are wakers, with a driver that wakes them. A [`Sleep`] is one
-//! timer of it.
+//! This module serves the purposes of `tokio::time`, without its runtime and without its lock, and
+//! reports a sleep that cannot be armed. (The module `tourbillon::time` is a drop-in replacement,
+//! whose sleeps cannot be refused.) A [`Timer`] is a wheel whose values are wakers, with a driver
+//! that wakes them. A [`Sleep`] is one timer of it.
 //!
 //! ```
 //! use std::future::pending;
@@ -89,8 +90,6 @@ mod deferred_wake;
 mod delay_queue;
 mod drive;
 mod drive_task;
-#[cfg(not(modelled))]
-mod free;
 pub(crate) mod grace;
 mod interval;
 mod or_end;
@@ -111,14 +110,12 @@ pub use deadline::{Deadline, WithDeadline};
 pub use deferred_wake::DeferredWake;
 pub use delay_queue::{DelayQueue, DelayQueueHandle};
 pub use drive::{Drive, Undriven, drive, undriven};
-#[cfg(not(modelled))]
-pub use free::{interval, interval_at, sleep, sleep_until, timeout, timeout_at};
 pub use interval::{Interval, ZeroPeriod};
 pub use or_end::OrEnd;
-#[cfg(not(modelled))]
-pub use process::set_default_timer;
 #[cfg(all(feature = "time", not(modelled)))]
 pub(crate) use process::own_timer_of_thread;
+#[cfg(not(modelled))]
+pub use process::set_default_timer;
 pub use sleep::Sleep;
 pub use sleep_waker::SleepWaker;
 pub use stream::{ChunksTimeout, ItemTimeout, Throttle};

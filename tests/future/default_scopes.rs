@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 use tourbillon::Builder;
-use tourbillon::future::{default_timer, sleep, with_default_timer};
+use tourbillon::future::{default_timer, with_default_timer};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -57,7 +57,7 @@ fn a_future_keeps_its_timer_from_poll_to_poll_on_any_thread() {
     let mut sandbox = of_ticks(2);
     let mut work = Box::pin(sandbox.timer.scope(async {
         for _ in 0..3 {
-            sleep(MS * 10).await.unwrap();
+            default_timer().sleep(MS * 10).await.unwrap();
         }
         default_ticks()
     }));
@@ -83,13 +83,14 @@ fn a_timer_that_was_shut_down_is_passed_over() {
         default_timer().shutdown();
         assert_eq!(default_ticks(), MS * 2, "it cannot be ended by code in the scope");
         let task = Task::new();
-        let mut hour = pin!(sleep(MS * 3_600_000));
+        let mut hour = pin!(default_timer().sleep(MS * 3_600_000));
         assert!(task.poll(&mut hour).is_pending());
         two.timer.shutdown();
         assert!(matches!(task.poll(&mut hour), Poll::Ready(Err(_))));
         for _ in 0..2 {
             assert_eq!(default_ticks(), MS);
-            assert_eq!(pollster::block_on(sleep(MS)), Ok(()), "a loop over sleeps does not spin");
+            let slept = pollster::block_on(default_timer().sleep(MS));
+            assert_eq!(slept, Ok(()), "a loop over sleeps does not spin");
         }
     });
 }

@@ -4,21 +4,21 @@ use crate::common::child::in_a_child;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use tourbillon::future::{Timer, default_timer, sleep};
+use tourbillon::future::{Timer, default_timer};
 use tourbillon::{Builder, Refusal};
 
 #[test]
 fn a_child_has_a_default_timer_of_its_own() {
     let millisecond = Duration::from_millis(1);
-    pollster::block_on(sleep(millisecond)).unwrap();
+    let sleep = || pollster::block_on(default_timer().sleep(millisecond));
+    sleep().unwrap();
     let parents = default_timer();
     in_a_child(|| {
-        let slept = pollster::block_on(sleep(millisecond));
-        let again = pollster::block_on(sleep(millisecond));
+        let (slept, again) = (sleep(), sleep());
         let own = default_timer().wheel().metrics().inserted == 2;
         slept.is_ok() && again.is_ok() && own && parents.wheel().is_closed()
     });
-    assert_eq!(pollster::block_on(sleep(millisecond)), Ok(()), "the parent goes on");
+    assert_eq!(sleep(), Ok(()), "the parent goes on");
 }
 
 #[test]

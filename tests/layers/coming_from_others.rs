@@ -115,7 +115,7 @@ fn tokio_stream_chunks_timeout() {
 #[test]
 fn futures_timer_delay_new() {
     let start = future::default_timer().now();
-    pollster::block_on(future::sleep(MS * 2)).unwrap();
+    pollster::block_on(future::default_timer().sleep(MS * 2)).unwrap();
     assert!(future::default_timer().now() - start >= MS * 2);
 }
 
@@ -134,13 +134,13 @@ fn futures_timer_delay_reset() {
 #[test]
 fn async_io_timer_at() {
     let deadline: Instant = future::default_timer().now() + MS * 2;
-    pollster::block_on(future::sleep_until(deadline)).unwrap();
+    pollster::block_on(future::default_timer().sleep_until(deadline)).unwrap();
     assert!(future::default_timer().now() >= deadline);
 }
 
 #[test]
 fn async_io_timer_interval() {
-    let mut ticks = future::interval(MS * 2).unwrap();
+    let mut ticks = future::default_timer().interval(MS * 2).unwrap();
     let first = pollster::block_on(ticks.tick()).unwrap();
     let second = pollster::block_on(ticks.tick()).unwrap();
     assert_eq!(second - first, MS * 2);
