@@ -37,6 +37,9 @@ pub enum CacheRefusal {
     /// The key has a value, and the new one was to be [inserted](super::Cache::insert_if_absent)
     /// only if it had none.
     Present,
+    /// The key has no value, and the new one was to
+    /// [replace](super::Cache::replace_if_present) the present one.
+    Absent,
 }
 
 impl fmt::Display for CacheRefusal {
@@ -45,6 +48,7 @@ impl fmt::Display for CacheRefusal {
             CacheRefusal::TimeToLive => f.write_str(NO_TIME_TO_LIVE),
             CacheRefusal::Wheel(refusal) => refusal.fmt(f),
             CacheRefusal::Present => f.write_str("the key has a value that has not expired"),
+            CacheRefusal::Absent => f.write_str("the key has no value to replace"),
         }
     }
 }

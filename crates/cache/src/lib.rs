@@ -306,7 +306,44 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     pub fn insert_if_absent(&self, key: K, value: V) -> Result<(), Refused<CacheRefusal, V>> {
         let shared = &*self.shared;
         let is_live = |entry: &CacheEntry<V>| shared.is_live(entry);
-        self.put(key, value, shared.ttl, |key, entry| shared.map.insert_if(key, entry, is_live))
+        self.put(key, value, shared.ttl, |key, entry| {
+            let inserted = shared.map.insert_if_absent(key, entry, is_live);
+            inserted.map_err(|entry| (CacheRefusal::Present, entry))
+        })
+    }
+
+    /// Replaces the key's value, as [`insert`](Self::insert) does, if the key has one.
+    ///
+    /// Use it if a value that arrives late, such as a session that is saved after the log-out, must
+    /// not create the entry again. If a load of the key is in progress, its result is not kept,
+    /// even if the value is refused, because the load may have read an older value.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`insert`](Self::insert), and if the key [has no value](CacheRefusal::Absent) or
+    /// its value has expired.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tourbillon::Builder;
+    /// # use tourbillon_cache::{Cache, CacheRefusal};
+    /// let sessions = Cache::builder(Duration::from_secs(1)).spawn(Builder::new().driver())?;
+    /// sessions.insert("session 7", "an empty basket")?;
+    /// sessions.replace_if_present("session 7", "a book")?;
+    /// assert_eq!(sessions.remove("session 7"), Some("a book")); // logs out
+    /// let refused = sessions.replace_if_present("session 7", "two books").unwrap_err();
+    /// assert_eq!((refused.reason, refused.value), (CacheRefusal::Absent, "two books"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn replace_if_present(&self, key: K, value: V) -> Result<(), Refused<CacheRefusal, V>> {
+        let shared = &*self.shared;
+        let is_live = |entry: &CacheEntry<V>| shared.is_live(entry);
+        self.put(key, value, shared.ttl, |key, entry| {
+            let replaced = shared.map.replace_if_present(key, entry, is_live);
+            replaced.map_err(|entry| (CacheRefusal::Absent, entry))
+        })
     }
 
     /// Arms a value's timer and passes the value to the map with `publish`, which may return it.
@@ -315,7 +352,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         key: K,
         value: V,
         ttl: Duration,
-        publish: impl FnOnce(K, CacheEntry<V>) -> Result<Removed<K, V>, CacheEntry<V>>,
+        publish: impl FnOnce(K, CacheEntry<V>) -> Result<Removed<K, V>, (CacheRefusal, CacheEntry<V>)>,
     ) -> Result<(), Refused<CacheRefusal, V>> {
         let shared = &*self.shared;
         let (timer, lives) = match shared.arm(key.clone(), ttl) {
@@ -327,9 +364,9 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
                 shared.settle(&key, (timer, lives), removed);
                 Ok(())
             }
-            Err(entry) => {
+            Err((reason, entry)) => {
                 shared.wheel.cancel(timer);
-                Err(Refused { reason: CacheRefusal::Present, value: entry.value })
+                Err(Refused { reason, value: entry.value })
             }
         }
     }
@@ -353,7 +390,49 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        let (key, entry) = self.shared.map.remove(key)?;
+        self.removed(self.shared.map.remove(key)?)
+    }
+
+    /// Removes the key's value and returns it if it has not expired and `condition` returns `true`
+    /// for it. O(1).
+    ///
+    /// Use it to remove a value that was found invalid, and not the next one, which another caller
+    /// may have inserted meanwhile. If it removes the value and a load of the key is in progress,
+    /// the result of the load is not kept.
+    ///
+    /// `condition` runs under a lock of the cache, so it must not use the cache. If it panics, the
+    /// value stays.
+    ///
+    /// # Examples
+    ///
+    /// A token that a server has rejected. Of several callers, one removes it, and the token that
+    /// is then loaded stays:
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tourbillon::Builder;
+    /// # use tourbillon_cache::Cache;
+    /// let tokens = Cache::builder(Duration::from_secs(1)).spawn(Builder::new().driver())?;
+    /// tokens.insert("Ada", 7)?;
+    /// let rejected = tokens.get("Ada");
+    /// assert_eq!(tokens.remove_if("Ada", |token| Some(*token) == rejected), Some(7));
+    /// tokens.insert("Ada", 8)?;
+    /// assert_eq!(tokens.remove_if("Ada", |token| Some(*token) == rejected), None);
+    /// assert_eq!(tokens.get("Ada"), Some(8));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn remove_if<Q>(&self, key: &Q, condition: impl FnOnce(&V) -> bool) -> Option<V>
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        let leaves = |entry: &CacheEntry<V>| self.shared.is_live(entry) && condition(&entry.value);
+        self.removed(self.shared.map.remove_if(key, leaves)?)
+    }
+
+    /// Handles an entry that the caller removed, and returns a clone of its value unless it has
+    /// expired.
+    fn removed(&self, (key, entry): (K, CacheEntry<V>)) -> Option<V> {
         let clone = || self.shared.is_live(&entry).then(|| entry.value.clone());
         let value = catch_unwind(AssertUnwindSafe(clone));
         self.shared.evict([(key, entry, Cause::Removed)]);

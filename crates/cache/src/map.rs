@@ -119,7 +119,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
     }
 
     /// Inserts an entry, or returns it if the key has a live one.
-    pub(super) fn insert_if(
+    pub(super) fn insert_if_absent(
         &self,
         key: K,
         entry: CacheEntry<V>,
@@ -131,6 +131,23 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
             return Err(entry);
         }
         Ok(shard.put(key, entry))
+    }
+
+    /// Inserts an entry if the key has a live one, and otherwise returns it. A load in progress is
+    /// overtaken in both cases.
+    pub(super) fn replace_if_present(
+        &self,
+        key: K,
+        entry: CacheEntry<V>,
+        is_live: impl FnOnce(&CacheEntry<V>) -> bool,
+    ) -> Result<Removed<K, V>, CacheEntry<V>> {
+        let lookup = self.lookup_key(&key);
+        let mut shard = self.write(&lookup);
+        shard.overtake(&key);
+        if !shard.entries.peek(&lookup).is_some_and(is_live) {
+            return Err(entry);
+        }
+        Ok(shard.insert(key, entry))
     }
 
     /// Returns clones of the live entries of one shard, or `None` beyond the last one.
@@ -177,11 +194,22 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         Q: Eq + Hash + ?Sized,
     {
         let lookup = self.lookup_key(key);
+        self.write(&lookup).withdraw(&lookup)
+    }
+
+    /// Removes the key's entry if `leaves` returns `true` for it.
+    pub(super) fn remove_if<Q>(
+        &self,
+        key: &Q,
+        leaves: impl FnOnce(&CacheEntry<V>) -> bool,
+    ) -> Option<(K, CacheEntry<V>)>
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        let lookup = self.lookup_key(key);
         let mut shard = self.write(&lookup);
-        shard.overtake(key);
-        let removed = shard.remove(&lookup);
-        shard.shrink();
-        removed
+        if shard.entries.peek(&lookup).is_some_and(leaves) { shard.withdraw(&lookup) } else { None }
     }
 
     /// Handles a timer of the key that fired or was handed back. If it belongs to a load that

@@ -341,6 +341,18 @@ impl<K: Eq + Hash, V> Shard<K, V> {
         self.entries.remove(key).map(|(StoredKey(key), entry)| (key, entry))
     }
 
+    /// Removes an entry, and takes the place of a load in progress, if there is one.
+    pub(super) fn withdraw<Q>(&mut self, key: &LookupKey<'_, Q>) -> Option<(K, CacheEntry<V>)>
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        self.overtake(key.key);
+        let removed = self.remove(key);
+        self.shrink();
+        removed
+    }
+
     /// Removes the entry that this timer ends, if the key still has it.
     pub(super) fn remove_of(
         &mut self,

@@ -223,6 +223,24 @@ fn moka_entry_or_insert() {
 }
 
 #[test]
+fn moka_replace() {
+    let rig = Rig::new(|builder| builder);
+    let refused = rig.cache.replace_if_present(1, 11).unwrap_err();
+    assert_eq!((refused.reason, refused.value), (CacheRefusal::Absent, 11));
+    rig.cache.insert(1, 10).unwrap();
+    rig.cache.replace_if_present(1, 11).unwrap();
+    assert_eq!(rig.cache.get(&1), Some(11));
+}
+
+#[test]
+fn moka_remove_if() {
+    let rig = Rig::new(|builder| builder);
+    rig.cache.insert(1, 10).unwrap();
+    assert_eq!(rig.cache.remove_if(&1, |value| *value > 10), None);
+    assert_eq!(rig.cache.remove_if(&1, |value| *value == 10), Some(10));
+}
+
+#[test]
 fn moka_invalidate() {
     let rig = Rig::new(|builder| builder);
     rig.cache.insert(1, 10).unwrap();

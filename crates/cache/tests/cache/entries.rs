@@ -317,6 +317,10 @@ fn audit(set: impl FnOnce(CacheBuilder<Key, u64>) -> CacheBuilder<Key, u64>) {
                 1 | 2 => drop(cache.get(&key)),
                 3 => drop(cache.get_or_load(&key, || Ok::<_, ()>(value))),
                 4 if value % 512 == 0 => cache.clear(),
+                5 => {
+                    _ = cache.remove_if(&key, |value| value % 3 == 0);
+                    inserted.extend(cache.replace_if_present(key, value).is_ok().then_some(value));
+                }
                 _ => {
                     cache.insert_with_ttl(key, value, TICK * random.u32(1..4)).unwrap();
                     inserted.push(value);
@@ -720,6 +724,8 @@ fn op() -> impl Strategy<Value = CacheOp> {
         3 => (key(), any::<bool>()).prop_map(|(key, succeeds)| CacheOp::Take { key, succeeds }),
         3 => (key(), span()).prop_map(|(key, ttl)| CacheOp::Touch { key, ttl }),
         2 => key().prop_map(|key| CacheOp::InsertIfAbsent { key }),
+        2 => key().prop_map(|key| CacheOp::ReplaceIfPresent { key }),
+        2 => (key(), 1..4_u64).prop_map(|(key, divisor)| CacheOp::RemoveIf { key, divisor }),
         1 => (2..4_u32).prop_map(|divisor| CacheOp::Retain { divisor }),
         1 => Just(CacheOp::Clear),
         4 => span().prop_map(|step| CacheOp::Advance { step }),

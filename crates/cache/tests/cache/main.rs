@@ -4,6 +4,7 @@
 
 mod coming_from;
 mod common;
+mod conditional;
 mod entries;
 mod lifetimes;
 mod loads;

@@ -94,6 +94,14 @@ pub(crate) enum CacheOp {
     InsertIfAbsent {
         key: Key,
     },
+    ReplaceIfPresent {
+        key: Key,
+    },
+    /// Removes the key's value if it is divisible by this.
+    RemoveIf {
+        key: Key,
+        divisor: u64,
+    },
     /// Removes the keys that are divisible by this.
     Retain {
         divisor: Key,
@@ -171,6 +179,14 @@ impl CacheModel {
             CacheOp::Contains { key } => self.contains(key),
             CacheOp::Touch { key, ttl } => self.touch(key, ttl),
             CacheOp::InsertIfAbsent { key } => self.insert_if_absent(key),
+            CacheOp::ReplaceIfPresent { key } => self.replace_if_present(key),
+            CacheOp::RemoveIf { key, divisor } => {
+                let leaves = self.live(key).filter(|value| value % divisor == 0);
+                assert_eq!(self.rig.cache.remove_if(&key, |value| value % divisor == 0), leaves);
+                if leaves.is_some() {
+                    self.give_up(key, Cause::Removed);
+                }
+            }
             CacheOp::Retain { divisor } => self.retain(divisor),
             CacheOp::Remove { key } => {
                 assert_eq!(self.rig.cache.remove(&key), self.live(key));
@@ -235,6 +251,19 @@ impl CacheModel {
         if live.is_none() {
             self.give_up(key, Cause::Expired);
             self.keep(key, value, QUARTERS);
+        }
+    }
+
+    fn replace_if_present(&mut self, key: Key) {
+        let (live, value) = (self.live(key), self.value());
+        let replaced = self.rig.cache.replace_if_present(key, value);
+        let refused = replaced.map_err(|refused| (refused.reason, refused.value));
+        if live.is_some() {
+            assert_eq!(refused, Ok(()));
+            self.give_up(key, Cause::Replaced);
+            self.keep(key, value, QUARTERS);
+        } else {
+            assert_eq!(refused, Err((CacheRefusal::Absent, value)));
         }
     }
 
