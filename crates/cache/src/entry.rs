@@ -88,6 +88,13 @@ impl<V> CacheEntry<V> {
         }
     }
 
+    /// Returns the deadlines after a use that extends the entry's life to `idle`, if there is one.
+    pub(super) fn lives(&self, idle: Option<WheelInstant>) -> Lives {
+        let at_most = WheelInstant::from_nanos(self.at_most);
+        let until = self.until();
+        Lives { until: idle.map_or(until, |idle| until.max(idle.min(at_most))), at_most }
+    }
+
     /// Replaces the deadlines.
     pub(super) fn set_lives(&mut self, lives: Lives) {
         self.until = AtomicU64::new(lives.until.as_nanos());

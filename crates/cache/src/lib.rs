@@ -72,6 +72,7 @@
 #![doc(test(attr(allow(unused), deny(unused_must_use))))]
 
 mod builder;
+mod compute;
 mod entry;
 mod error;
 mod eviction;
@@ -100,6 +101,7 @@ mod waiters;
 mod weak;
 
 pub use builder::CacheBuilder;
+pub use compute::Computed;
 pub use error::{CacheBuildError, CacheRefusal, LoadError};
 pub use eviction::{Cause, Evicted};
 #[cfg(feature = "metrics")]

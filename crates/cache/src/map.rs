@@ -60,6 +60,13 @@ pub(super) enum Found<K, V> {
     Missing(K, Arc<Load<V>>, Option<V>),
 }
 
+/// What [`Map::compute`] does with an entry.
+pub(super) enum Decision<K, V> {
+    Keep,
+    Put(K, CacheEntry<V>),
+    Remove,
+}
+
 impl<K: Eq + Hash, V: Clone> Map<K, V> {
     /// The largest capacity in entries.
     pub(super) const MAX_ENTRIES: usize = 1 << 30;
@@ -148,6 +155,25 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
             return Err(entry);
         }
         Ok(shard.insert(key, entry))
+    }
+
+    /// Does what `decide` returns for the key's entry.
+    pub(super) fn compute<Q>(
+        &self,
+        key: &Q,
+        decide: impl FnOnce(Option<&CacheEntry<V>>) -> Decision<K, V>,
+    ) -> Removed<K, V>
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        let lookup = self.lookup_key(key);
+        let mut shard = self.write(&lookup);
+        match decide(shard.entries.peek(&lookup)) {
+            Decision::Keep => Removed::new(),
+            Decision::Put(key, entry) => shard.put(key, entry),
+            Decision::Remove => shard.withdraw(&lookup).into_iter().collect(),
+        }
     }
 
     /// Returns clones of the live entries of one shard, or `None` beyond the last one.

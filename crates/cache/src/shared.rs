@@ -154,6 +154,28 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
         Ok((timer, self.lives(self.until(unused, pinned.deadline(timer)), drawn)))
     }
 
+    /// Step 1 for a value that takes over the time to live of `entry`, which counts as a use.
+    pub(super) fn arm_like(
+        &self,
+        key: K,
+        entry: &CacheEntry<V>,
+    ) -> Result<(TimerId, Lives), CacheRefusal> {
+        let lives = entry.lives(self.idle.map(|idle| self.wheel.wheel_instant_after(idle)));
+        let timer = self.arm_at(key, lives.until).map_err(CacheRefusal::Wheel)?;
+        Ok((timer, lives))
+    }
+
+    /// Arms a timer that fires at `until`, or before if that is beyond the wheel's range.
+    fn arm_at(&self, key: K, until: WheelInstant) -> Result<TimerId, Refusal> {
+        let timer = match self.wheel.insert_at_wheel_instant(CacheTimer { key }, until) {
+            Err(InsertError { reason: Refusal::BeyondRange(_), value }) => {
+                self.wheel.insert(value, self.hop())
+            }
+            timer => timer,
+        };
+        timer.map_err(|refused| refused.reason)
+    }
+
     /// Draws the time to live of a value around `ttl`.
     fn draw(&self, ttl: Duration) -> Result<Duration, CacheRefusal> {
         if ttl.is_zero() { Err(CacheRefusal::TimeToLive) } else { Ok(self.jitter.around(ttl)) }
@@ -252,16 +274,7 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
 
     fn expire(&self, key: &K, timer: TimerId) -> Option<(K, CacheEntry<V>)> {
         let is_live = |entry: &CacheEntry<V>| self.is_live(entry);
-        self.map.expire(key, timer, is_live, |key, until| {
-            let timer = self.wheel.insert_at_wheel_instant(CacheTimer { key: key.clone() }, until);
-            let timer = match timer {
-                Err(InsertError { reason: Refusal::BeyondRange(_), value }) => {
-                    self.wheel.insert(value, self.hop())
-                }
-                timer => timer,
-            };
-            timer.map_err(|refused| refused.reason)
-        })
+        self.map.expire(key, timer, is_live, |key, until| self.arm_at(key.clone(), until))
     }
 
     /// Removes the expired entries among those whose timers were handed back when the wheel was

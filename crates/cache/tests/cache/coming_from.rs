@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tourbillon::Builder;
-use tourbillon_cache::{Cache, CacheBuilder, CacheRefusal, CacheTimer, Cause, LoadError};
+use tourbillon_cache::{Cache, CacheBuilder, CacheRefusal, CacheTimer, Cause, Computed, LoadError};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -220,6 +220,17 @@ fn moka_entry_or_insert() {
     let refused = rig.cache.insert_if_absent(1, 11).unwrap_err();
     assert_eq!((refused.reason, refused.value), (CacheRefusal::Present, 11));
     assert_eq!(rig.cache.get(&1), Some(10));
+}
+
+#[test]
+fn moka_compute() {
+    let rig = Rig::new(|builder| builder);
+    let add = |value: Option<&u64>| Computed::Insert(value.map_or(1, |value| value + 1));
+    rig.cache.compute(&1, add).unwrap();
+    rig.cache.compute(&1, add).unwrap();
+    assert_eq!(rig.cache.get(&1), Some(2));
+    rig.cache.compute(&1, |_| Computed::Remove).unwrap();
+    assert_eq!(rig.cache.get(&1), None);
 }
 
 #[test]

@@ -18,7 +18,8 @@ use std::thread;
 use std::time::Duration;
 use tourbillon::{BuildError, Builder, DriverBuilder, ExecutorJob, Inline, ManualClock, Refusal};
 use tourbillon_cache::{
-    Cache, CacheBuildError, CacheBuilder, CacheRefusal, Cause, Evicted, LoadError, WeakCache,
+    Cache, CacheBuildError, CacheBuilder, CacheRefusal, Cause, Computed, Evicted, LoadError,
+    WeakCache,
 };
 
 /// go-zero's cache, on ticks of a second, may drop an entry of 2 s after 11 ms.
@@ -297,6 +298,18 @@ fn what_is_used_again_survives_a_scan() {
     assert_eq!(rig.cache.get(&101), None, "it was not used again");
 }
 
+/// Makes one of the changes of a computation. Returns `true` if that is an insert.
+fn computes(cache: &Cache<Key, u64>, key: Key, value: u64) -> bool {
+    let computed = match value % 4 {
+        0 => Computed::Keep,
+        1 => Computed::InsertWithTtl(value, TICK),
+        2 => Computed::Replace(value),
+        _ => Computed::Remove,
+    };
+    cache.compute(&key, |_| computed).unwrap();
+    matches!(value % 4, 1 | 2)
+}
+
 /// Callers of all operations, a sweeper, and unique values. The listener is called once for each
 /// value.
 fn audit(set: impl FnOnce(CacheBuilder<Key, u64>) -> CacheBuilder<Key, u64>) {
@@ -314,7 +327,8 @@ fn audit(set: impl FnOnce(CacheBuilder<Key, u64>) -> CacheBuilder<Key, u64>) {
                 0 => drop(cache.remove(&key)),
                 8 => drop(cache.touch(&key, TICK * random.u32(1..4)).unwrap()),
                 9 if value % 64 == 0 => cache.retain(|key, _| key % 2 == 0),
-                1 | 2 => drop(cache.get(&key)),
+                1 => drop(cache.get(&key)),
+                2 => inserted.extend(computes(&cache, key, value).then_some(value)),
                 3 => drop(cache.get_or_load(&key, || Ok::<_, ()>(value))),
                 4 if value % 512 == 0 => cache.clear(),
                 5 => {
@@ -724,6 +738,8 @@ fn op() -> impl Strategy<Value = CacheOp> {
         3 => (key(), any::<bool>()).prop_map(|(key, succeeds)| CacheOp::Take { key, succeeds }),
         3 => (key(), span()).prop_map(|(key, ttl)| CacheOp::Touch { key, ttl }),
         2 => key().prop_map(|key| CacheOp::InsertIfAbsent { key }),
+        4 => (key(), 0..5_u32, span())
+            .prop_map(|(key, step, ttl)| CacheOp::Compute { key, step, ttl }),
         2 => key().prop_map(|key| CacheOp::ReplaceIfPresent { key }),
         2 => (key(), 1..4_u64).prop_map(|(key, divisor)| CacheOp::RemoveIf { key, divisor }),
         1 => (2..4_u32).prop_map(|divisor| CacheOp::Retain { divisor }),

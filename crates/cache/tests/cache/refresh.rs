@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tourbillon::{Builder, Clock, ManualClock};
-use tourbillon_cache::{Cache, CacheBuildError, CacheBuilder, Cause, LoadError, WeakCache};
+use tourbillon_cache::{
+    Cache, CacheBuildError, CacheBuilder, Cause, Computed, LoadError, WeakCache,
+};
 
 /// The part of an entry's life when it is refreshed.
 const AHEAD: Duration = Duration::from_millis(40);
@@ -304,5 +306,9 @@ fn no_value_is_dropped_under_a_lock() {
         Ok::<_, ()>(value())
     });
     assert!(overtaken.is_ok());
+    cache.compute(&1, |_| Computed::Replace(value())).unwrap();
+    assert!(cache.compute(&1, |_| Computed::InsertWithTtl(value(), Duration::ZERO)).is_err());
+    assert!(cache.remove_if(&1, |_| true).is_some());
+    assert!(cache.replace_if_present(1, value()).is_err());
     assert!(drops.load(Relaxed) > 1);
 }

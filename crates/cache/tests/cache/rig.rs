@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tourbillon::{Expired, ManualClock, Sweeper, Wheel};
-use tourbillon_cache::{Cache, CacheBuilder, CacheRefusal, CacheTimer, Cause};
+use tourbillon_cache::{Cache, CacheBuilder, CacheRefusal, CacheTimer, Cause, Computed};
 
 pub(crate) const TICK: Duration = Duration::from_millis(1);
 pub(crate) const TTL: Duration = Duration::from_millis(100);
@@ -102,6 +102,12 @@ pub(crate) enum CacheOp {
         key: Key,
         divisor: u64,
     },
+    Compute {
+        key: Key,
+        /// The index of one of the variants of [`Computed`].
+        step: u32,
+        ttl: u32,
+    },
     /// Removes the keys that are divisible by this.
     Retain {
         divisor: Key,
@@ -180,6 +186,7 @@ impl CacheModel {
             CacheOp::Touch { key, ttl } => self.touch(key, ttl),
             CacheOp::InsertIfAbsent { key } => self.insert_if_absent(key),
             CacheOp::ReplaceIfPresent { key } => self.replace_if_present(key),
+            CacheOp::Compute { key, step, ttl } => self.compute(key, step, ttl),
             CacheOp::RemoveIf { key, divisor } => {
                 let leaves = self.live(key).filter(|value| value % divisor == 0);
                 assert_eq!(self.rig.cache.remove_if(&key, |value| value % divisor == 0), leaves);
@@ -264,6 +271,36 @@ impl CacheModel {
             self.keep(key, value, QUARTERS);
         } else {
             assert_eq!(refused, Err((CacheRefusal::Absent, value)));
+        }
+    }
+
+    fn compute(&mut self, key: Key, step: u32, ttl: u32) {
+        let (live, value) = (self.live(key), self.value());
+        let computed = match step {
+            0 => Computed::Keep,
+            1 => Computed::Insert(value),
+            2 => Computed::InsertWithTtl(value, self.tick / 4 * ttl),
+            3 => Computed::Replace(value),
+            _ => Computed::Remove,
+        };
+        let done = self.rig.cache.compute(&key, |present| {
+            assert_eq!(present.copied(), live);
+            computed
+        });
+        done.unwrap();
+        let before = self.held.get(&key).copied().filter(|_| live.is_some());
+        if step > 0 {
+            self.give_up(key, if step > 3 { Cause::Removed } else { Cause::Replaced });
+        }
+        match (computed, before) {
+            (Computed::Keep | Computed::Remove, _) => {}
+            (Computed::Replace(_), Some(before)) => {
+                self.held.insert(key, Kept { value, ..before });
+                self.use_of(key);
+                let kept = self.held[&key];
+                self.held.insert(key, Kept { armed: self.rounded(kept.until), ..kept });
+            }
+            _ => self.keep(key, value, if step == 2 { ttl } else { QUARTERS }),
         }
     }
 
