@@ -115,6 +115,9 @@ pub enum LoadError<E> {
     /// The load that this call [shares](super::Cache::get_or_load_shared) panicked while another
     /// caller polled it. The panic propagated to that caller.
     Panicked,
+    /// The load reported that the present value is [unchanged](super::Loaded::unchanged), but the
+    /// key has none, or none any more. Load it unconditionally.
+    Unchanged,
 }
 
 impl<E> Clone for LoadError<E> {
@@ -123,6 +126,7 @@ impl<E> Clone for LoadError<E> {
             LoadError::Failed(error) => LoadError::Failed(Arc::clone(error)),
             LoadError::Recursive => LoadError::Recursive,
             LoadError::Panicked => LoadError::Panicked,
+            LoadError::Unchanged => LoadError::Unchanged,
         }
     }
 }
@@ -139,6 +143,9 @@ impl<E: fmt::Display> fmt::Display for LoadError<E> {
                 f.write_str("the load of a key requested that key from the cache")
             }
             LoadError::Panicked => f.write_str("the load panicked while another caller polled it"),
+            LoadError::Unchanged => {
+                f.write_str("the load reported an unchanged value, but the key has no value")
+            }
         }
     }
 }

@@ -52,7 +52,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     /// # Errors
     ///
     /// Returns the error of the load, or of another caller's load that this call waited for, or
-    /// [`LoadError::Recursive`] if the load requests its own key.
+    /// [`LoadError::Recursive`] if the load requests its own key, or [`LoadError::Unchanged`] if it
+    /// reported an [unchanged value](Loaded::unchanged) that the key does not have.
     ///
     /// # Examples
     ///
@@ -256,7 +257,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         E: Send + Sync + 'static,
     {
         match outcome {
-            Outcome::Nothing => return None,
+            Outcome::Nothing | Outcome::Unchanged => return None,
             Outcome::Recursive => {
                 self.shared.counters.add(Count::Miss);
                 return Some(Err(LoadError::Recursive));
@@ -298,9 +299,19 @@ where
             return Err(LoadError::Failed(error));
         }
     };
+    let ttl = ttl.unwrap_or(shared.ttl);
+    let Some(value) = value else {
+        let Some(value) = guard.renew(ttl) else {
+            guard.end(|| Outcome::Unchanged);
+            return Err(LoadError::Unchanged);
+        };
+        shared.counters.add(Count::Loaded);
+        guard.end(|| Outcome::Loaded(value.clone()));
+        return Ok(value);
+    };
     shared.counters.add(Count::Loaded);
     let key = guard.key().clone();
-    let Ok((timer, lives)) = shared.arm(key.clone(), ttl.unwrap_or(shared.ttl)) else {
+    let Ok((timer, lives)) = shared.arm(key.clone(), ttl) else {
         // The callers asked for a value, and not that the cache keeps one.
         guard.fail(|| Outcome::Loaded(value.clone()));
         return Ok(value);

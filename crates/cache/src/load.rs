@@ -34,6 +34,9 @@ pub(super) enum Outcome<V> {
     /// It failed with this error, an `Arc` of the load's own error type. A waiting caller may have
     /// another type.
     Failed(Arc<dyn Any + Send + Sync>),
+    /// It reported that the value is unchanged, but there is none. Each waiting caller looks the
+    /// key up again.
+    Unchanged,
     /// It panicked, or its future was dropped before the end. One of the waiting callers loads.
     Nothing,
     /// The caller that waits for the load also runs it, so it would wait for itself.

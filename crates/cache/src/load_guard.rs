@@ -11,6 +11,7 @@ use std::future::poll_fn;
 use std::hash::Hash;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 use tourbillon::TimerId;
 
 /// The right to load a key's value, held by the caller that loads it. If it is dropped without an
@@ -78,7 +79,7 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> LoadGuard<K, V> {
 
     /// Gives up the key's place. The next refresh of the present value has to wait.
     fn give_up(&self) {
-        self.shared.map.fail(&self.key, &self.load, |entry| self.shared.pause(entry));
+        self.shared.map.release(&self.key, &self.load, |entry| self.shared.pause(entry));
     }
 
     /// Ends the load. `outcome` is called if a caller waits.
@@ -91,6 +92,21 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> LoadGuard<K, V> {
         if let Some(outcome) = outcome {
             self.load.end(outcome);
         }
+    }
+
+    /// Gives up the key's place, and begins the time to live of the present value anew unless an
+    /// insert or a removal of the key has taken the place. Returns the key's value.
+    pub(super) fn renew(&self, ttl: Duration) -> Option<V> {
+        let shared = &self.shared;
+        let value = |entry: &CacheEntry<V>| shared.is_live(entry).then(|| entry.value.clone());
+        let renewed = shared.map.release(&self.key, &self.load, |entry| {
+            // The next refresh has to wait if the value cannot live longer.
+            if shared.touch(entry, ttl).is_err() {
+                shared.pause(entry);
+            }
+            value(entry)
+        });
+        renewed.unwrap_or_else(|| shared.map.peek(&self.key, value).flatten())
     }
 
     /// Puts the value into the key's place. Returns it if an insert or a removal of the key has

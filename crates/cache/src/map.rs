@@ -406,14 +406,20 @@ impl<K: Eq + Hash, V> Map<K, V> {
         self.write(&self.lookup_key(key)).land(key, load);
     }
 
-    /// Releases the place of a load that returned nothing to keep, and passes the entry that it was
-    /// to replace to `tell`, if there is one.
-    pub(super) fn fail(&self, key: &K, load: &Arc<Load<V>>, tell: impl FnOnce(&CacheEntry<V>)) {
+    /// Releases the place of a load that returned no new value. Returns what `tell` returns for the
+    /// entry that the load was to replace, if there is one and the load still had its place.
+    pub(super) fn release<R>(
+        &self,
+        key: &K,
+        load: &Arc<Load<V>>,
+        tell: impl FnOnce(&mut CacheEntry<V>) -> R,
+    ) -> Option<R> {
         let lookup = self.lookup_key(key);
         let mut shard = self.write(&lookup);
-        if shard.land(key, load) {
-            shard.entries.peek(&lookup).map(tell);
+        if !shard.land(key, load) {
+            return None;
         }
+        shard.entries.peek_mut(&lookup).map(|mut entry| tell(&mut entry))
     }
 
     fn lookup_key<'q, Q: Hash + ?Sized>(&self, key: &'q Q) -> LookupKey<'q, Q> {

@@ -112,13 +112,14 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Refresh<K, V> {
     }
 
     /// Runs the load and replaces the present value with its result, unless the key was inserted or
-    /// removed meanwhile. The load may determine how long its value is kept ([`Loaded`]).
+    /// removed meanwhile. The load may determine how long its value is kept, or report that the
+    /// present one is [unchanged](Loaded::unchanged).
     ///
     /// A value that should not or cannot be kept is returned, and the present value stays.
     ///
     /// # Errors
     ///
-    /// Returns the error of the load. The present value stays.
+    /// Returns the error of the load, or [`LoadError::Unchanged`]. The present value stays.
     ///
     /// # Examples
     ///

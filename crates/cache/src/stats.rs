@@ -38,7 +38,8 @@ pub struct CacheStats {
     pub misses: u64,
     /// Loads that began.
     pub loads: u64,
-    /// Loads that returned a value. The others failed, panicked, or are still running.
+    /// Loads that returned a value or found it unchanged. The others failed, panicked, or are still
+    /// running.
     pub loaded: u64,
     /// Entries that left the cache because their deadline had passed.
     pub expired: u64,

@@ -130,6 +130,7 @@ fn own<V, E: Send + Sync + 'static>(outcome: Outcome<V>) -> Result<V, LoadError<
             let error: Result<Arc<E>, _> = error.downcast();
             Err(LoadError::Failed(error.unwrap_or_else(|_| unreachable!("it is its own error"))))
         }
+        Outcome::Unchanged => Err(LoadError::Unchanged),
         Outcome::Nothing | Outcome::Recursive => Err(LoadError::Panicked),
     }
 }

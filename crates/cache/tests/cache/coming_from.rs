@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tourbillon::Builder;
-use tourbillon_cache::{Cache, CacheBuilder, CacheRefusal, CacheTimer, Cause, Computed, LoadError};
+use tourbillon_cache::{
+    Cache, CacheBuilder, CacheRefusal, CacheTimer, Cause, Computed, LoadError, Loaded,
+};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -294,6 +296,16 @@ fn caffeine_refresh_after_write() {
     rig.advance(TTL / 2);
     let refresh = rig.cache.try_refresh(&1).unwrap();
     assert_eq!(refresh.load(|| Ok::<_, &str>((12, TTL))), Ok(12));
+}
+
+#[test]
+fn caffeine_reload_unchanged() {
+    let mut rig = Rig::new(|builder| builder.refresh_ahead(TTL / 2));
+    rig.cache.insert(1, 10).unwrap();
+    rig.advance(TTL / 2);
+    assert_eq!(rig.cache.get_or_load(&1, || Ok::<_, &str>(Loaded::unchanged())), Ok(10));
+    assert_eq!(rig.cache.deadline(&1), Some(rig.clock.start() + TTL / 2 + TTL));
+    assert!(rig.told().is_empty());
 }
 
 #[test]

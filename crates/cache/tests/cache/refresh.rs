@@ -1,17 +1,19 @@
 //! Entries that are refreshed before they expire.
 
-use crate::common::{SMALL, Shape};
+use crate::common::{SMALL, Shape, operations};
 use crate::rig::{Rig, TICK, TTL};
 use std::future::{pending, ready};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::task::{Context, Poll, Waker};
+use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 use tourbillon::{Builder, Clock, ManualClock};
 use tourbillon_cache::{
-    Cache, CacheBuildError, CacheBuilder, Cause, Computed, LoadError, WeakCache,
+    Cache, CacheBuildError, CacheBuilder, Cause, Computed, LoadError, Loaded, WeakCache,
 };
 
 /// The part of an entry's life when it is refreshed.
@@ -20,7 +22,7 @@ const AHEAD: Duration = Duration::from_millis(40);
 /// The pause after the first failed load, which is 1/32 of that.
 const PAUSE: Duration = Duration::from_millis(2);
 
-type Loaded = Result<u64, LoadError<&'static str>>;
+type Answer = Result<u64, LoadError<&'static str>>;
 
 /// Creates a cache with an entry of this age.
 fn aged(age: Duration) -> Rig {
@@ -162,12 +164,12 @@ fn who_misses_what_has_ended_meanwhile_waits_for_the_load_ahead() {
     assert!(gone.as_mut().poll(&mut context).is_pending());
     let load = ready(Ok((12, TTL)));
     let mut other = pin!(rig.cache.get_or_load_async(&1, load));
-    let served: Poll<Loaded> = other.as_mut().poll(&mut context);
+    let served: Poll<Answer> = other.as_mut().poll(&mut context);
     assert_eq!(served, Poll::Ready(Ok(10)));
     let load = ready(Ok((13, TTL)));
     rig.clock.advance(AHEAD);
     let mut late = pin!(rig.cache.get_or_load_async(&1, load));
-    let waits: Poll<Loaded> = late.as_mut().poll(&mut context);
+    let waits: Poll<Answer> = late.as_mut().poll(&mut context);
     assert!(waits.is_pending());
     drop(gone);
     assert_eq!(late.as_mut().poll(&mut context), Poll::Ready(Ok(13)));
@@ -272,6 +274,152 @@ fn a_time_ahead_is_within_the_shortest_life_that_the_jitter_allows() {
     let builder = || Cache::<u32, u32>::builder(TTL).jitter(50);
     assert!(builder().refresh_ahead(TTL / 2).build(wheel.clone()).is_err());
     assert!(builder().refresh_ahead(TTL / 2 - TICK).build(wheel).is_ok());
+}
+
+#[test]
+fn an_unchanged_value_begins_its_time_to_live_anew() {
+    let renewed = |rig: &Rig, ttl| {
+        assert_eq!(rig.cache.deadline(&1), Some(rig.clock.now() + ttl));
+        assert!(rig.cache.try_refresh(&1).is_none(), "it is fresh");
+        assert_eq!((rig.told().len(), rig.wheel.len()), (0, 1), "it was not replaced");
+    };
+    let mut rig = aged(TTL - AHEAD);
+    let unchanged = || Ok::<_, &str>(Loaded::unchanged());
+    assert_eq!(rig.cache.get_or_load(&1, unchanged), Ok(10));
+    renewed(&rig, TTL);
+    rig.advance(TTL - AHEAD);
+    let longer = || Ok::<_, &str>(Loaded::unchanged_with_ttl(TTL * 2));
+    assert_eq!(rig.cache.try_refresh(&1).unwrap().load(longer), Ok(10));
+    renewed(&rig, TTL * 2);
+    rig.advance(TTL * 2 - AHEAD);
+    let load = async move { unchanged() };
+    assert_eq!(pollster::block_on(rig.cache.get_or_load_async(&1, load)), Ok(10));
+    renewed(&rig, TTL);
+    rig.advance(TTL - AHEAD);
+    let load = async move { unchanged() };
+    assert_eq!(pollster::block_on(rig.cache.get_or_load_shared(&1, load)), Ok(10));
+    renewed(&rig, TTL);
+    rig.advance(TTL - AHEAD);
+    // A failure is forgotten, too.
+    assert_eq!(rig.cache.get_or_load(&1, fails), Ok(10));
+    rig.advance(PAUSE);
+    assert_eq!(rig.cache.get_or_load(&1, unchanged), Ok(10));
+    renewed(&rig, TTL);
+    let stats = rig.cache.stats();
+    assert_eq!((stats.loads, stats.loaded), (6, 5));
+    rig.advance(TTL);
+    assert_eq!(rig.told(), [(1, 10, Cause::Expired)]);
+    assert!(rig.wheel.is_empty());
+}
+
+#[test]
+fn a_load_that_finds_nothing_unchanged_fails() {
+    let unchanged = || Ok::<_, &str>(Loaded::unchanged());
+    let rig = aged(TTL - AHEAD);
+    assert_eq!(rig.cache.get_or_load(&2, unchanged), Err(LoadError::Unchanged));
+    let shared = rig.cache.get_or_load_shared(&2, async { Ok::<_, &str>(Loaded::unchanged()) });
+    assert_eq!(pollster::block_on(shared), Err(LoadError::Unchanged));
+    let removed = rig.cache.try_refresh(&1).unwrap();
+    rig.cache.remove(&1);
+    assert_eq!(removed.load(unchanged), Err(LoadError::Unchanged));
+    assert!(rig.cache.is_empty() && rig.wheel.is_empty());
+    assert_eq!(rig.cache.stats().loaded, 0);
+}
+
+/// An expired value is not revived, whether it was swept or not.
+#[test]
+fn a_value_that_expired_before_it_was_found_unchanged_is_gone() {
+    for is_swept in [true, false] {
+        let mut rig = aged(TTL - AHEAD);
+        let refresh = rig.cache.try_refresh(&1).unwrap();
+        rig.clock.advance(AHEAD);
+        if is_swept {
+            rig.sweep();
+        }
+        // It waits for the refresh, and then loads by itself.
+        let mut waits = pin!(rig.cache.get_or_load_async(&1, ready(Ok::<_, &str>(11))));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(waits.as_mut().poll(&mut context).is_pending());
+        let answer: Answer = refresh.load(|| Ok(Loaded::unchanged_with_ttl(Duration::ZERO)));
+        assert_eq!(answer, Err(LoadError::Unchanged));
+        assert_eq!(waits.as_mut().poll(&mut context), Poll::Ready(Ok(11)));
+        assert_eq!(rig.told(), [(1, 10, Cause::Expired)]);
+        assert_eq!((rig.cache.get(&1), rig.wheel.len()), (Some(11), 1));
+    }
+    let rig = aged(TTL - AHEAD);
+    let refresh = rig.cache.try_refresh(&1).unwrap();
+    rig.clock.advance(AHEAD);
+    let answer: Answer = refresh.load(|| Ok(Loaded::unchanged()));
+    assert_eq!((answer, rig.cache.get(&1)), (Err(LoadError::Unchanged), None));
+    assert_eq!((rig.cache.len(), rig.wheel.len()), (1, 1), "it is not swept yet");
+}
+
+#[test]
+fn a_value_inserted_before_the_old_one_was_found_unchanged_stays_as_it_is() {
+    let rig = aged(TTL - AHEAD);
+    let refresh = rig.cache.try_refresh(&1).unwrap();
+    rig.cache.insert_with_ttl(1, 11, TTL * 2).unwrap();
+    assert_eq!(refresh.load(|| Ok::<_, ()>(Loaded::unchanged())), Ok(11));
+    assert_eq!(rig.cache.deadline(&1), Some(rig.clock.now() + TTL * 2));
+    let refresh = |rig: &Rig| rig.cache.try_refresh(&1).unwrap();
+    rig.clock.advance(TTL * 2 - AHEAD);
+    let computing = refresh(&rig);
+    rig.cache.compute(&1, |_| Computed::Replace(12)).unwrap();
+    assert_eq!(computing.load(|| Ok::<_, ()>(Loaded::unchanged())), Ok(12));
+    assert_eq!(rig.cache.deadline(&1), Some(rig.clock.now() + AHEAD));
+}
+
+/// The value stays until its end, and the next refresh waits.
+#[test]
+fn an_unchanged_value_that_gets_no_time_keeps_its_own() {
+    let mut rig = aged(TTL - AHEAD);
+    let no_time = || Ok::<_, &str>(Loaded::unchanged_with_ttl(Duration::ZERO));
+    assert_eq!(rig.cache.get_or_load(&1, no_time), Ok(10));
+    assert_eq!(rig.cache.deadline(&1), Some(rig.clock.now() + AHEAD));
+    assert!(rig.cache.try_refresh(&1).is_none(), "a pause");
+    rig.advance(PAUSE);
+    let refresh = rig.cache.try_refresh(&1).unwrap();
+    rig.wheel.close();
+    assert_eq!(rig.wheel.drain().len(), 1);
+    assert_eq!(refresh.load(|| Ok::<_, ()>(Loaded::unchanged())), Ok(10));
+    assert_eq!(rig.cache.deadline(&1), Some(rig.clock.now() + AHEAD - PAUSE));
+    assert!(rig.cache.try_refresh(&1).is_none(), "a longer pause");
+}
+
+/// Readers, a sweeper and writers beside a backend whose value changes at times. No reader sees an
+/// older value after a newer one.
+#[test]
+fn concurrent_refreshes_that_find_nothing_new_bring_nothing_old_back() {
+    let rig = Rig::new(|builder| builder.refresh_ahead(TTL - TICK));
+    let (version, mut sweeper, clock) = (AtomicU64::new(1), rig.sweeper, rig.clock);
+    let mut random = fastrand::Rng::with_seed(7);
+    let cache = &rig.cache;
+    let read = || {
+        for _ in 0..operations() / 4 {
+            let known = cache.get(&1);
+            let loaded = cache.get_or_load(&1, || {
+                let current = version.load(SeqCst);
+                let is_unchanged = known == Some(current);
+                Ok::<_, ()>(if is_unchanged { Loaded::unchanged() } else { current.into() })
+            });
+            match loaded {
+                Ok(value) => assert!(known.is_none_or(|known| known <= value)),
+                Err(error) => assert_eq!(error, LoadError::Unchanged),
+            }
+        }
+    };
+    thread::scope(|scope| {
+        let readers = [scope.spawn(read), scope.spawn(read)];
+        while !readers.iter().all(ScopedJoinHandle::is_finished) {
+            clock.advance(TICK);
+            let _ = sweeper.sweep(|timer| cache.fire(timer));
+            if random.u32(..8) == 0 {
+                let next = version.fetch_add(1, SeqCst) + 1;
+                cache.insert(1, next).unwrap();
+            }
+        }
+    });
+    assert_eq!(rig.wheel.len(), cache.len());
 }
 
 /// A value whose drop uses the cache. Under a lock of the map it would deadlock.
