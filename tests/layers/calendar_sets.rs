@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 use tourbillon::scheduler::{
-    Calendar, CalendarBuilder, CalendarError, Dialect, LastRun, MissedTimes, Next, Rule,
+    Calendar, CalendarBuilder, CalendarError, Dialect, Ending, LastRun, MissedTimes, Next, Rule,
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -305,4 +305,107 @@ fn a_run_of_one_calendar_does_not_count_for_another() {
         pass(&mut desk, minutes);
         assert_eq!(runs.load(Relaxed), expected);
     }
+}
+
+fn is_never(refused: Result<Calendar, CalendarError>) -> bool {
+    matches!(refused, Err(CalendarError::Never(_)))
+}
+
+#[test]
+fn a_span_has_both_of_its_ends() {
+    let hourly = || Calendar::builder("0 * * * *");
+    let list = |calendar: CalendarBuilder<'_>| {
+        let calendar = build(calendar);
+        let times = calendar.times_after(at(START)).take(3).map(|time| {
+            let hours = time.duration_since(at(START)).unwrap().as_secs() / 3600;
+            (hours, calendar.previous_before(time).is_some())
+        });
+        times.collect::<Vec<_>>()
+    };
+    let hours = |hours: u32| at(START) + HOUR * hours;
+    let nanosecond = Duration::from_nanos(1);
+    assert_eq!(list(hourly().starting_at(hours(5))), [(5, false), (6, true), (7, true)]);
+    // Windows counts the time of day in steps of 100 ns.
+    assert_eq!(list(hourly().starting_at(hours(5) + nanosecond * 100))[0], (6, false));
+    assert_eq!(list(hourly().until(hours(2))), [(1, true), (2, true)]);
+    assert_eq!(list(hourly().until(hours(2) - nanosecond * 100)), [(1, true)]);
+    assert_eq!(list(hourly().starting_at(hours(3)).until(hours(4))), [(3, false), (4, true)]);
+    // A fixed time that does not exist counts at the instant of its run.
+    let fixed = || Calendar::builder("30 2 * * *").zone("Europe/Berlin");
+    let change = at("2026-03-29T01:00:00Z");
+    assert_eq!(build(fixed().starting_at(change)).next_after(at(START)), Some(change));
+    let last = build(fixed().until(change));
+    assert_eq!(last.previous_before(at("2027-01-01T00:00:00Z")), Some(change));
+}
+
+#[test]
+fn a_span_without_times_is_refused() {
+    let noon = || Calendar::builder("0 12 * * *").wall_clock(|| at(START));
+    assert!(is_never(noon().until(at(START)).build()));
+    assert!(is_never(noon().starting_at(at(START) + HOUR * 24).until(at(START)).build()));
+    let short = noon().starting_at(at(START) + HOUR * 13).until(at(START) + HOUR * 35);
+    assert!(is_never(short.build()));
+    // One of several expressions may lie outside.
+    let both = noon().or("0 0 1 7 *").until(at(START) + HOUR * 24);
+    assert_eq!(both.build().unwrap().times_after(at(START)).count(), 1);
+}
+
+/// The runs of an hourly calendar from 02:00 to 04:00, and its end.
+#[test]
+fn a_repetition_runs_within_its_span_and_then_ends() {
+    let mut desk = Desk::new();
+    desk.clock.set_wall(at(START));
+    let calendar = Calendar::builder("0 * * * *").wall_clock(desk.clock.clone());
+    let calendar = calendar.starting_at(at(START) + HOUR * 2).until(at(START) + HOUR * 4);
+    let (runs, count) = counting();
+    let job = desk.scheduler.by(calendar.build().unwrap()).run(count).unwrap();
+    assert_eq!(job.next_time(), Some(at(START) + HOUR * 2));
+    assert_eq!(desk.since_start(job.next_run()), Some(HOUR * 2));
+    for (minutes, expected) in [(119, 0), (2, 1), (60, 2), (58, 2)] {
+        pass(&mut desk, minutes);
+        assert_eq!((runs.load(Relaxed), job.ending()), (expected, None));
+    }
+    pass(&mut desk, 2);
+    assert_eq!((runs.load(Relaxed), job.ending()), (3, Some(Ending::Done)));
+    assert_eq!(desk.scheduler.wheel().len(), 0);
+}
+
+#[test]
+fn a_missed_last_time_is_made_up_for_after_the_end() {
+    for (missed, expected) in [
+        (MissedTimes::Once, 1),
+        (MissedTimes::AllWithin(HOUR * 24), 3),
+        (MissedTimes::Within(HOUR), 0),
+        (MissedTimes::Skip, 0),
+    ] {
+        let mut desk = Desk::new();
+        desk.clock.set_wall(at(START) + MINUTE * 90);
+        let calendar = Calendar::builder("0 * * * *").wall_clock(desk.clock.clone());
+        let calendar = calendar.until(at(START) + HOUR * 4).missed(missed).build().unwrap();
+        let (runs, count) = counting();
+        let job = desk.scheduler.by(calendar).run(count).unwrap();
+        desk.advance(HOUR * 6);
+        for _ in 0..10 {
+            desk.advance(Duration::ZERO);
+        }
+        let ended = Some(Ending::Done);
+        assert_eq!((runs.load(Relaxed), job.ending()), (expected, ended), "{missed:?}");
+    }
+}
+
+#[test]
+fn a_wall_clock_set_back_before_the_start_repeats_nothing_before_it() {
+    let mut desk = Desk::new();
+    desk.clock.set_wall(at(START) + MINUTE * 90);
+    let calendar = Calendar::builder("*/30 * * * *").wall_clock(desk.clock.clone());
+    let calendar = calendar.starting_at(at(START) + HOUR * 2).build().unwrap();
+    let (runs, count) = counting();
+    desk.scheduler.by(calendar).run(count).unwrap();
+    pass(&mut desk, 61); // 02:00 and 02:30
+    assert_eq!(runs.load(Relaxed), 2);
+    desk.clock.set_wall(at(START) + MINUTE * 10);
+    pass(&mut desk, 109); // to 01:59
+    assert_eq!(runs.load(Relaxed), 2);
+    pass(&mut desk, 2);
+    assert_eq!(runs.load(Relaxed), 3);
 }

@@ -110,6 +110,15 @@ fn quartz_calendars() {
 }
 
 #[test]
+fn quartz_start_and_end() {
+    let noon = quartz("0 0 12 * * ?").wall_clock(|| at(START));
+    let noon = noon.starting_at(at("2026-01-02T12:00:00Z")).until(at("2026-01-03T12:00:00Z"));
+    let calendar = noon.build().unwrap();
+    let times: Vec<_> = calendar.times_after(at(START)).collect();
+    assert_eq!(times, [at("2026-01-02T12:00:00Z"), at("2026-01-03T12:00:00Z")]);
+}
+
+#[test]
 fn quartz_disallow_concurrent_execution() {
     let (mut desk, tasks, spawned) = tasks(Overlap::Forbid);
     pass(&mut desk, 5);

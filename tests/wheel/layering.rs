@@ -355,6 +355,7 @@ fn each_thing_outside_has_one_door() {
                 "scheduler/calendar/listing.rs",
                 "scheduler/calendar/occurrences.rs",
                 "scheduler/calendar/relative_day.rs",
+                "scheduler/calendar/span.rs",
                 "scheduler/calendar/zone.rs",
             ],
         ),

@@ -7,6 +7,7 @@ use super::dialect::Dialect;
 use super::error::CalendarError;
 use super::exclusions::Exclusions;
 use super::expression::Expression;
+use super::span::Span;
 use super::zone::CalendarZone;
 use super::{Calendar, Times, WallClock};
 use crate::wall_now;
@@ -15,7 +16,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// The behaviour of a calendar for times that were passed over, because a run took long, the
 /// machine slept, nothing swept the wheel, or the wall clock was set forward.
@@ -112,6 +113,8 @@ pub struct CalendarBuilder<'e> {
     expressions: Vec<&'e str>,
     except: Vec<&'e str>,
     except_days: Vec<&'e str>,
+    first: Option<SystemTime>,
+    last: Option<SystemTime>,
     dialect: Dialect,
     zone: Zone<'e>,
     missed: MissedTimes,
@@ -132,6 +135,8 @@ impl<'e> CalendarBuilder<'e> {
             expressions: vec![expression],
             except: Vec::new(),
             except_days: Vec::new(),
+            first: None,
+            last: None,
             dialect: Dialect::default(),
             zone: Zone::Named("UTC"),
             missed: MissedTimes::default(),
@@ -212,6 +217,50 @@ impl<'e> CalendarBuilder<'e> {
         self
     }
 
+    /// Leaves out all times before `first`. A time at `first` itself counts. (Quartz's `startAt`.)
+    ///
+    /// A `Timestamp` or `Zoned` of the crate `jiff` converts into a [`SystemTime`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    /// use tourbillon::scheduler::Calendar;
+    ///
+    /// let day = |day: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(86_400 * day);
+    /// let daily = Calendar::builder("0 0 * * *").starting_at(day(30_000)).build()?;
+    /// assert_eq!(daily.next_after(day(1)), Some(day(30_000)));
+    /// # Ok::<(), tourbillon::scheduler::CalendarError>(())
+    /// ```
+    pub fn starting_at(mut self, first: SystemTime) -> Self {
+        self.first = Some(first);
+        self
+    }
+
+    /// Leaves out all times after `last`. A time at `last` itself counts. (Quartz's `endAt`.)
+    ///
+    /// A repetition ends after the last time, even if the wall clock is set back later. A time up
+    /// to `last` that was missed is handled as [`missed`](Self::missed) says, so its run may begin
+    /// after `last`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    /// use tourbillon::scheduler::Calendar;
+    ///
+    /// let day = |day: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(86_400 * day);
+    /// let trial = Calendar::builder("0 0 * * *").starting_at(day(30_000)).until(day(30_002));
+    /// let trial = trial.build()?;
+    /// let times: Vec<_> = trial.times_after(day(1)).collect();
+    /// assert_eq!(times, [day(30_000), day(30_001), day(30_002)]);
+    /// # Ok::<(), tourbillon::scheduler::CalendarError>(())
+    /// ```
+    pub fn until(mut self, last: SystemTime) -> Self {
+        self.last = Some(last);
+        self
+    }
+
     /// Sets the dialect of the expressions. The default is the dialect of Unix.
     pub fn dialect(mut self, dialect: Dialect) -> Self {
         self.dialect = dialect;
@@ -282,10 +331,12 @@ impl<'e> CalendarBuilder<'e> {
     ///
     /// # Errors
     ///
-    /// Fails if an expression or a day is invalid, if there is no future occurrence, if the zone
-    /// does not exist, or if the system's own zone cannot be determined.
+    /// Fails if an expression or a day is invalid, if there is no future occurrence between the
+    /// first and the last time, if the zone does not exist, or if the system's own zone cannot be
+    /// determined.
     pub fn build(self) -> Result<Calendar, CalendarError> {
-        let Self { expressions, except, except_days, dialect, zone, missed, wall } = self;
+        let Self { expressions, except, except_days, first, last, dialect, zone, missed, wall } =
+            self;
         let zone = match zone {
             Zone::Given(zone) => CalendarZone::given(zone),
             Zone::Named(name) => {
@@ -305,6 +356,7 @@ impl<'e> CalendarBuilder<'e> {
                 days: except_days.into_iter().map(parse_day).collect::<Result<_, _>>()?,
                 expressions: except.into_iter().map(read_exclusion).collect::<Result<_, _>>()?,
             },
+            span: Span::new(first, last),
             zone,
             missed,
             wall,
@@ -334,6 +386,8 @@ impl fmt::Debug for CalendarBuilder<'_> {
             .field("expressions", &self.expressions)
             .field("except", &self.except)
             .field("except_days", &self.except_days)
+            .field("first", &self.first)
+            .field("last", &self.last)
             .field("dialect", &self.dialect)
             .field("zone", &self.zone)
             .field("missed", &self.missed)

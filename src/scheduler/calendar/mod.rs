@@ -23,6 +23,7 @@ mod grammar;
 mod listing;
 mod occurrences;
 mod relative_day;
+mod span;
 mod zone;
 
 pub use builder::{CalendarBuilder, MissedTimes};
@@ -37,6 +38,7 @@ use expression::Expression;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use occurrences::Occurrences;
+use span::Span;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -130,8 +132,11 @@ impl WallClock for ManualClock {
 /// may also ask several calendars. Each of them counts a time as run once it has returned
 /// [`Next::After`], and ignores the runs of the others.
 ///
+/// **A first and a last time** limit a calendar ([`CalendarBuilder::starting_at`] and
+/// [`CalendarBuilder::until`]).
+///
 /// A calendar whose last year is over continues to check the clock every minute, because the clock
-/// may be set back.
+/// may be set back. A calendar with a last time ends its repetition after it.
 ///
 /// A run begins at its second or within two ticks of the wheel after it. To list future times, call
 /// [`times_after`](Self::times_after) on a clone. In virtual time, give the calendar [a
@@ -158,6 +163,7 @@ pub struct Calendar {
     /// One or more.
     times: Vec<Times>,
     except: Exclusions,
+    span: Span,
     zone: CalendarZone,
     missed: MissedTimes,
     wall: Arc<dyn WallClock>,
@@ -216,27 +222,30 @@ impl Calendar {
     /// Returns the first occurrence after `after`. Unlike [`Rule::next`] it does not change the
     /// calendar.
     fn next_occurrence(&self, after: Timestamp) -> Option<Timestamp> {
-        let Self { times, except, zone, .. } = self;
+        let Self { times, except, span, zone, .. } = self;
         let rules = zone.rules();
-        let occurrences = times.iter().map(|times| times.occurrences(except, &rules));
+        let occurrences = times.iter().map(|times| times.occurrences(except, *span, &rules));
         occurrences.filter_map(|occurrences| occurrences.after(after)).min()
     }
 
     /// Returns the expressions without a future occurrence, if the calendar must be refused because
     /// of them: one whose times are all excluded, or otherwise all of them. A single expression
-    /// whose last year is over is accepted, because the clock may be set back.
+    /// whose last year is over, or without a time in the span, is accepted among others, because
+    /// the clock may be set back.
     fn without_occurrence(&self, now: Timestamp) -> Option<String> {
-        let Self { times, except, zone, .. } = self;
+        let Self { times, except, span, zone, .. } = self;
         let rules = zone.rules();
-        let has_some = |times: &Times| times.occurrences(except, &rules).after(now).is_some();
+        let has_some =
+            |times: &Times, span| times.occurrences(except, span, &rules).after(now).is_some();
         let is_left_out = |times: &&Times| {
-            !has_some(times) && times.expression.next(&rules.to_datetime(now), false).is_some()
+            !has_some(times, Span::default())
+                && times.expression.next(&rules.to_datetime(now), false).is_some()
         };
         let texts =
             |times: &[Times]| texts(times.iter().map(|times| &times.expression)).join(" or ");
         match times.iter().find(is_left_out) {
             Some(left_out) => Some(texts(std::slice::from_ref(left_out))),
-            None => (!times.iter().any(has_some)).then(|| texts(times)),
+            None => (!times.iter().any(|times| has_some(times, *span))).then(|| texts(times)),
         }
     }
 }
@@ -260,6 +269,7 @@ impl Clone for Calendar {
         Self {
             times: self.times.iter().map(fresh).collect(),
             except: self.except.clone(),
+            span: self.span,
             zone: self.zone.clone(),
             missed: self.missed,
             wall: Arc::clone(&self.wall),
@@ -272,8 +282,13 @@ impl Clone for Calendar {
 
 impl Times {
     /// Returns the occurrences of the expression by the rules of a zone.
-    fn occurrences<'c>(&'c self, except: &'c Exclusions, zone: &'c TimeZone) -> Occurrences<'c> {
-        Occurrences { expression: &self.expression, except, zone }
+    fn occurrences<'c>(
+        &'c self,
+        except: &'c Exclusions,
+        span: Span,
+        zone: &'c TimeZone,
+    ) -> Occurrences<'c> {
+        Occurrences { expression: &self.expression, except, span, zone }
     }
 }
 
@@ -293,14 +308,18 @@ impl Rule for Calendar {
         let left_out = self.missed_before(now);
         let rules = self.zone.refresh();
         for times in &mut self.times {
-            let occurrences = times.occurrences(&self.except, &rules);
+            let occurrences = times.occurrences(&self.except, self.span, &rules);
             let passed =
                 times.passed.map_or(now, |passed| occurrences.resume(passed, now, unpolled));
             let passed = [moved, left_out].into_iter().flatten().fold(passed, Timestamp::max);
             self.upcoming = self.upcoming.into_iter().chain(occurrences.after(passed)).min();
             times.passed = Some(passed);
         }
-        let Some(next) = self.upcoming else { return Next::AskAfter(POLL_INTERVAL) };
+        let Some(next) = self.upcoming else {
+            // Without an end, the last year of the expressions is over, and the clock may be set
+            // back.
+            return if self.span.is_limited() { Next::End } else { Next::AskAfter(POLL_INTERVAL) };
+        };
         if next <= now {
             let passed = Some(if self.missed.is_one_each() { next } else { now });
             for times in &mut self.times {

@@ -10,6 +10,7 @@
 
 use super::exclusions::Exclusions;
 use super::expression::Expression;
+use super::span::Span;
 use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
@@ -28,12 +29,16 @@ pub(super) struct Occurrences<'c> {
     pub(super) expression: &'c Expression,
     pub(super) except: &'c Exclusions,
     pub(super) zone: &'c TimeZone,
+    pub(super) span: Span,
 }
 
 impl Occurrences<'_> {
     /// Returns the first occurrence after `after`.
     pub(super) fn after(self, after: Timestamp) -> Option<Timestamp> {
-        if self.expression.is_fixed() { self.fixed_after(after) } else { self.step_after(after) }
+        let after = self.span.clip(after);
+        let is_fixed = self.expression.is_fixed();
+        let next = if is_fixed { self.fixed_after(after) } else { self.step_after(after) };
+        next.filter(|next| self.span.is_open_at(*next))
     }
 
     /// Returns the latest time that counts as run, with all times before it. It was `passed`, the
