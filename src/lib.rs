@@ -16,6 +16,7 @@ pub mod future;
 mod handles;
 #[cfg(feature = "io")]
 pub mod io;
+mod jitter;
 #[cfg(feature = "keyed")]
 pub mod keyed;
 mod panics;
@@ -51,6 +52,7 @@ pub use driver::GlobalPool;
 pub use driver::{Driver, DriverBuilder, Executor, ExecutorJob, Inline, WaitError};
 pub use error::{ArmError, BeyondRange, BuildError, InsertError, Refusal, Refused};
 pub use handles::{OwnedTimer, Series};
+pub use jitter::Jitter;
 #[cfg(all(test, feature = "future", not(modelled)))]
 pub(crate) use wheel::exhaust;
 pub use wheel::{

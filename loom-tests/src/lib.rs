@@ -35,6 +35,8 @@ mod error;
 pub mod future;
 #[path = "../../src/handles/mod.rs"]
 mod handles;
+#[path = "../../src/jitter.rs"]
+mod jitter;
 #[path = "../../src/keyed/mod.rs"]
 pub mod keyed;
 #[path = "../../src/panics.rs"]
@@ -57,6 +59,7 @@ pub use clock::{Clock, ManualClock};
 pub use driver::{Driver, DriverBuilder, Executor, ExecutorJob, Inline, WaitError};
 pub use error::{ArmError, BeyondRange, BuildError, InsertError, Refusal, Refused};
 pub use handles::{OwnedTimer, Series};
+pub use jitter::Jitter;
 #[cfg(loom)]
 pub use wheel::probe::LazyNumber;
 pub use wheel::probe::{

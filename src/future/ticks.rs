@@ -5,8 +5,8 @@
 use super::budget::Budget;
 use super::repeating::Repeating;
 use super::timer::Timer;
-use crate::Refusal;
-use crate::scheduler::{Jitter, LastRun, Next, Rule};
+use crate::scheduler::{LastRun, Next, Rule};
+use crate::{Jitter, Refusal};
 use futures_core::Stream;
 use std::fmt;
 use std::future::poll_fn;
@@ -106,10 +106,11 @@ impl Timer {
 }
 
 impl<R: Rule> Ticks<R> {
-    /// Delays each tick by a random time of up to `most`. The times that follow count from the tick
-    /// without its delay. See [`Every::jitter`](crate::scheduler::Every::jitter).
-    pub fn jitter(mut self, most: Duration) -> Self {
-        self.jitter = Jitter(most);
+    /// Delays each tick by a [`Jitter`]. A duration stands for a random jitter of up to that. The
+    /// times that follow count from the tick without its delay. See
+    /// [`By::jitter`](crate::scheduler::By::jitter).
+    pub fn jitter(mut self, jitter: impl Into<Jitter>) -> Self {
+        self.jitter = jitter.into();
         self
     }
 

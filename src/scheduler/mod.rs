@@ -54,9 +54,8 @@ pub use work::{AfterPanic, Run};
 
 use crate::discard::discard_armed;
 use crate::panics::quietly;
-use crate::{BuildError, Driver, DriverBuilder, Expired, InsertError, Unfired, Wheel};
+use crate::{BuildError, Driver, DriverBuilder, Expired, InsertError, Jitter, Unfired, Wheel};
 use closure::{Closure, Start};
-pub(crate) use next_run::Jitter;
 use next_run::{NextRun, Schedule};
 use result_channel::result_channel;
 use rule::Once;

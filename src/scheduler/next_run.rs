@@ -1,11 +1,13 @@
-//! [`NextRun`]: the next event of a closure as an instant; [`Schedule`]: the same before it is
-//! resolved against a clock; and [`Jitter`].
+//! [`NextRun`]: the next event of a closure as an instant; and [`Schedule`]: the same before it is
+//! resolved against a clock.
+//!
+//! A [`Jitter`] belongs to the timer and not to the time of the rule. The rule sees the run without
+//! it, so a rate does not drift.
 
 #![forbid(unsafe_code)]
 
 use super::rule::{LastRun, Next, Rule};
-use crate::{BeyondRange, Pinned, Refusal, Wheel};
-use std::hash::{BuildHasher, RandomState};
+use crate::{BeyondRange, Jitter, Pinned, Refusal, Wheel};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Delays that overflow `Instant` are clamped to this: 2^32 s (136 years).
@@ -41,13 +43,6 @@ pub(super) struct Schedule {
     expected: Option<Duration>,
 }
 
-/// Delays each run by a random duration of up to this length.
-///
-/// The jitter belongs to the timer and not to the time of the rule. The rule sees the run without
-/// it, so a rate does not drift.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Jitter(pub(crate) Duration);
-
 impl NextRun {
     /// A run at `wanted` plus `jitter`, or at `wanted` if the sum overflows.
     fn at(wanted: Instant, jitter: Duration, time: Option<SystemTime>) -> Self {
@@ -71,7 +66,7 @@ impl Schedule {
         Self { next, jitter: Duration::ZERO, time: None, expected: None }
     }
 
-    /// Creates a schedule with a random jitter.
+    /// Creates a schedule with a jitter.
     pub(super) fn with_jitter(next: Next, jitter: Jitter) -> Self {
         Self { jitter: jitter.draw(), ..Self::exactly(next) }
     }
@@ -120,20 +115,5 @@ impl Schedule {
                 Err(Refusal::BeyondRange(BeyondRange { longest, unswept: false }))
             }
         }
-    }
-}
-
-impl Jitter {
-    /// Draws a duration. Each number of nanoseconds is equally likely.
-    pub(crate) fn draw(self) -> Duration {
-        if self.0.is_zero() {
-            return Duration::ZERO;
-        }
-        // The keys of the standard library's hasher are random and differ at each call.
-        let drawn = u128::from(RandomState::new().hash_one(()));
-        // 2^64 ns are 584 years. Longer jitters are clamped to that.
-        let width = u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX);
-        let nanos = (drawn * (u128::from(width) + 1)) >> 64;
-        Duration::from_nanos(u64::try_from(nanos).unwrap_or(width))
     }
 }

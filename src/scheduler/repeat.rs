@@ -5,11 +5,11 @@
 use super::Scheduler;
 use super::closure::{Closure, Observer, Start};
 use super::handle::Scheduled;
-use super::next_run::{Jitter, Schedule};
+use super::next_run::Schedule;
 use super::rule::{LastRun, MissedTickBehavior, Next, Period, Rule};
 use super::tasks::{Overlap, ScheduledTask, Tasks};
 use super::work::{AfterPanic, Run, Work};
-use crate::{InsertError, Refusal, Refused};
+use crate::{InsertError, Jitter, Refusal, Refused};
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
@@ -170,11 +170,11 @@ impl<'s, R: Rule> By<'s, R> {
         Self { scheduler, rule, jitter, after_panic, invalid: None }
     }
 
-    /// Delays each run by a random duration of up to `most`, so that many closures of the same
-    /// rate or rule do not run at the same instant. Zero by default.
+    /// Delays each run by a [`Jitter`], so that many closures of the same rate or rule do not run
+    /// at the same instant. A duration stands for a random jitter of up to that. Zero by default.
     ///
     /// Later runs are counted from the instant before the jitter, so a rate does not drift.
-    /// Choose `most` shorter than the time between two runs, or runs will bunch up.
+    /// Choose a jitter shorter than the time between two runs, or runs will bunch up.
     ///
     /// # Examples
     ///
@@ -192,8 +192,27 @@ impl<'s, R: Rule> By<'s, R> {
     /// assert!(next >= clock.start() + minute && next <= clock.start() + minute * 7 / 6);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn jitter(mut self, most: Duration) -> Self {
-        self.jitter = Jitter(most);
+    ///
+    /// A thousand nightly jobs, spread over an hour, each at the same time every night:
+    ///
+    /// ```
+    /// # #[cfg(feature = "cron")] {
+    /// use std::time::Duration;
+    /// use tourbillon::scheduler::{Calendar, Scheduler};
+    /// use tourbillon::{Builder, Jitter};
+    ///
+    /// let scheduler = Scheduler::spawn(Builder::new().driver())?;
+    /// let midnight = Calendar::new("0 0 * * *", "UTC")?;
+    /// for job in 0..1000 {
+    ///     let name = format!("job {job}");
+    ///     let jitter = Jitter::fixed(&name, Duration::from_secs(3600));
+    ///     scheduler.by(midnight.clone()).jitter(jitter).run(move || println!("{name}"))?;
+    /// }
+    /// # }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn jitter(mut self, jitter: impl Into<Jitter>) -> Self {
+        self.jitter = jitter.into();
         self
     }
 

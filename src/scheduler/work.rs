@@ -3,9 +3,10 @@
 
 #![forbid(unsafe_code)]
 
-use super::next_run::{Jitter, NextRun, Schedule};
+use super::next_run::{NextRun, Schedule};
 use super::rule::{LastRun, Next, Rule};
 use super::state::Ending;
+use crate::Jitter;
 use crate::panics::drop_payload;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
