@@ -231,7 +231,7 @@ impl Interval {
 
     /// Sets the behaviour for missed ticks. The default is [`MissedTickBehavior::Burst`], and
     /// [`MissedTickBehavior::Skip`] on a clock that [counts the suspensions of the
-    /// machine](crate::Clock::counts_suspension).
+    /// machine](crate::Clock::counts_suspension). [`MissedTickBehavior::CatchUp`] bounds a burst.
     pub fn set_missed_tick_behavior(&mut self, missed: MissedTickBehavior) {
         self.missed = missed;
     }

@@ -158,7 +158,7 @@ impl<F: FnMut(Instant) -> Option<Instant> + Send + 'static> Rule for F {
 }
 
 /// The behaviour of a fixed rate after missed runs, because an earlier run took too long or nothing
-/// swept the wheel. The names and meanings are tokio's.
+/// swept the wheel. The names and meanings are tokio's, which has no [`CatchUp`](Self::CatchUp).
 ///
 /// # Examples
 ///
@@ -166,7 +166,7 @@ impl<F: FnMut(Instant) -> Option<Instant> + Send + 'static> Rule for F {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tourbillon::scheduler::MissedTickBehavior::{Burst, Delay, Skip};
+/// use tourbillon::scheduler::MissedTickBehavior::{Burst, CatchUp, Delay, Skip};
 /// use tourbillon::scheduler::Scheduler;
 /// use tourbillon::{Builder, ManualClock};
 ///
@@ -174,11 +174,11 @@ impl<F: FnMut(Instant) -> Option<Instant> + Send + 'static> Rule for F {
 /// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
 /// let scheduler = Scheduler::new(wheel);
 /// let every = |missed| scheduler.every(Duration::from_secs(1)).missed(missed).run(|| ());
-/// let ticking = [every(Burst)?, every(Delay)?, every(Skip)?];
+/// let ticking = [every(Burst)?, every(Delay)?, every(Skip)?, every(CatchUp(1))?];
 ///
 /// clock.advance(Duration::from_millis(3700));
 /// let _ = sweeper.sweep(|timer| scheduler.fire(timer));
-/// for (ticking, next) in ticking.iter().zip([2000, 4700, 4000]) {
+/// for (ticking, next) in ticking.iter().zip([2000, 4700, 4000, 3000]) {
 ///     assert_eq!(ticking.next_run(), Some(clock.start() + Duration::from_millis(next)));
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -192,6 +192,9 @@ pub enum MissedTickBehavior {
     Delay,
     /// Missed runs are skipped: the next run is due at the next whole number of periods.
     Skip,
+    /// At most this many missed runs are made up for, the latest ones, as in a burst. Earlier ones
+    /// are skipped. With zero, none are, as with [`Skip`](Self::Skip).
+    CatchUp(u32),
 }
 
 /// A run that begins later than this is late. Smaller delays are normal for timers.
@@ -210,19 +213,26 @@ impl MissedTickBehavior {
     pub fn next(self, last: &LastRun, period: Duration) -> Option<Instant> {
         match self {
             Self::Delay if last.late > TOLERANCE => last.began.checked_add(period),
-            Self::Skip if last.late > TOLERANCE => {
-                let behind = last.began.saturating_duration_since(last.due);
-                let into = behind.as_nanos().checked_rem(period.as_nanos())?;
-                // Less than a period, whose nanoseconds may not fit in 64 bits.
-                let into = Duration::new(
-                    u64::try_from(into / 1_000_000_000).unwrap_or(u64::MAX),
-                    u32::try_from(into % 1_000_000_000).unwrap_or(0),
-                );
-                (last.began - into).checked_add(period)
-            }
+            Self::Skip if last.late > TOLERANCE => after_missed(last, period, 0),
+            Self::CatchUp(most) if last.late > TOLERANCE => after_missed(last, period, most),
             _ => last.due.checked_add(period),
         }
     }
+}
+
+/// Returns the instant of the run after `last`, if at most the latest `most` of the missed runs are
+/// made up for.
+fn after_missed(last: &LastRun, period: Duration, most: u32) -> Option<Instant> {
+    let behind = last.began.saturating_duration_since(last.due);
+    let into = behind.as_nanos().checked_rem(period.as_nanos())?;
+    // Less than a period, whose nanoseconds may not fit in 64 bits.
+    let into = Duration::new(
+        u64::try_from(into / 1_000_000_000).unwrap_or(u64::MAX),
+        u32::try_from(into % 1_000_000_000).unwrap_or(0),
+    );
+    let missed = behind - into;
+    let latest = last.began - into;
+    (latest - period.saturating_mul(most).min(missed)).checked_add(period)
 }
 
 /// The rule of a repetition at a fixed rate or with a fixed delay. [`Every`](super::Every) has its

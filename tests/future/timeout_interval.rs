@@ -320,6 +320,24 @@ fn missed_ticks_burst_are_put_off_or_left_out() {
 }
 
 #[test]
+fn at_most_so_many_missed_ticks_are_made_up_for() {
+    let run = |most| {
+        let mut ticking = Ticking::new(MissedTickBehavior::CatchUp(most));
+        assert_eq!((ticking.after(0), ticking.after(300)), (vec![0], vec![300]));
+        // At 1850, 2050, 2100 and 2950.
+        [1550, 200, 50, 850].map(|step| ticking.after(step))
+    };
+    let none = Vec::new;
+    assert_eq!(run(0), [vec![600], none(), vec![2100], vec![2400]]);
+    assert_eq!(run(1), [vec![600, 1800], none(), vec![2100], vec![2400, 2700]]);
+    assert_eq!(run(2), [vec![600, 1500, 1800], none(), vec![2100], vec![2400, 2700]]);
+    let all = [vec![600, 900, 1200, 1500, 1800], none(), vec![2100], vec![2400, 2700]];
+    for most in [4, 5, u32::MAX] {
+        assert_eq!(run(most), all);
+    }
+}
+
+#[test]
 fn a_tick_that_is_a_little_late_is_not_a_missed_one() {
     for missed in [MissedTickBehavior::Delay, MissedTickBehavior::Skip] {
         let mut ticking = Ticking::new(missed);
@@ -418,9 +436,8 @@ fn a_period_of_no_time_is_refused() {
 
 #[test]
 fn the_longest_period_ticks_once() {
-    let behaviors =
-        [MissedTickBehavior::Burst, MissedTickBehavior::Delay, MissedTickBehavior::Skip];
-    for missed in behaviors {
+    use MissedTickBehavior::{Burst, CatchUp, Delay, Skip};
+    for missed in [Burst, Delay, Skip, CatchUp(2), CatchUp(u32::MAX)] {
         for period in
             [Duration::MAX, Duration::from_secs(u64::MAX / 4), Duration::from_secs(1 << 40)]
         {

@@ -48,6 +48,10 @@ fn missed_runs_burst_are_delayed_or_skipped() {
     assert_eq!(runs(MissedTickBehavior::Burst), (10, MS * 11_000));
     assert_eq!(runs(MissedTickBehavior::Delay), (1, MS * 11_500));
     assert_eq!(runs(MissedTickBehavior::Skip), (1, MS * 11_000));
+    // Of the nine missed ones, and the one that was due first.
+    for (most, expected) in [(0, 1), (1, 2), (3, 4), (8, 9), (9, 10), (10, 10), (u32::MAX, 10)] {
+        assert_eq!(runs(MissedTickBehavior::CatchUp(most)), (expected, MS * 11_000), "{most}");
+    }
 }
 
 #[test]
