@@ -120,6 +120,39 @@ impl<'s> Every<'s> {
         self
     }
 
+    /// Ends the repetition with the last run that is due by `last`. A run that is due at `last`
+    /// itself still comes, and so do missed runs, even later than that.
+    ///
+    /// A jitter may delay the last run past `last`. A run that a handle moves comes in any case.
+    ///
+    /// # Examples
+    ///
+    /// A reminder every minute for an hour:
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    /// use std::time::Duration;
+    /// use tourbillon::scheduler::Scheduler;
+    /// use tourbillon::{Builder, Clock, ManualClock};
+    ///
+    /// let clock = ManualClock::new();
+    /// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
+    /// let (scheduler, minute) = (Scheduler::new(wheel), Duration::from_secs(60));
+    /// let (send, reminders) = mpsc::channel();
+    /// let every = scheduler.every(minute).until(clock.now() + minute * 60);
+    /// every.run(move || drop(send.send("a reminder")))?;
+    /// for _minute in 0..120 {
+    ///     clock.advance(minute);
+    ///     let _ = sweeper.sweep(|timer| scheduler.fire(timer));
+    /// }
+    /// assert_eq!(reminders.try_iter().count(), 60);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn until(mut self, last: Instant) -> Self {
+        self.rule.last = Some(last);
+        self
+    }
+
     /// Counts each period from the end of the previous run, and not from the instant when that run
     /// was due.
     ///

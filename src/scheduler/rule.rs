@@ -241,6 +241,8 @@ fn after_missed(last: &LastRun, period: Duration, most: u32) -> Option<Instant> 
 pub struct Period {
     period: Duration,
     pub(super) first: Next,
+    /// No run is due after this.
+    pub(super) last: Option<Instant>,
     pub(super) fixed_delay: bool,
     pub(super) missed: MissedTickBehavior,
 }
@@ -248,16 +250,26 @@ pub struct Period {
 impl Period {
     /// Creates a fixed rate whose first run is due after one period.
     pub(super) fn new(period: Duration, missed: MissedTickBehavior) -> Self {
-        Self { period, first: Next::After(period), fixed_delay: false, missed }
+        Self { period, first: Next::After(period), last: None, fixed_delay: false, missed }
     }
 }
 
 impl Rule for Period {
     fn next(&mut self, last: &LastRun) -> Next {
-        match last.runs {
+        let next = match last.runs {
             0 => self.first,
             _ if self.fixed_delay => Next::After(self.period),
             _ => self.missed.next(last, self.period).map_or(Next::After(self.period), Next::At),
+        };
+        let due = match next {
+            Next::At(due) => Some(due),
+            // A period is asked as soon as a run has ended.
+            Next::After(delay) => last.ended.checked_add(delay),
+            Next::AskAfter(_) | Next::End => return next,
+        };
+        match self.last {
+            Some(end) if due.is_none_or(|due| due > end) => Next::End,
+            _ => next,
         }
     }
 }

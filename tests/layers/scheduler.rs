@@ -55,6 +55,35 @@ fn missed_runs_burst_are_delayed_or_skipped() {
 }
 
 #[test]
+fn a_rate_and_a_fixed_delay_end_with_their_last_run() {
+    let mut desk = Desk::new();
+    let start = desk.clock.start();
+    let (rate, closure) = counting();
+    let at_end = desk.scheduler.every(SECOND).until(start + SECOND * 5).run(closure).unwrap();
+    let (fixed, closure) = counting();
+    let every = desk.scheduler.every(SECOND).fixed_delay().until(start + MS * 5999);
+    let before_end = every.run(closure).unwrap();
+    (0..48).for_each(|_| desk.advance(MS * 100));
+    assert_eq!((at_end.ending(), before_end.ending()), (None, None));
+    (0..30).for_each(|_| desk.advance(MS * 100));
+    let done = Some(Ending::Done);
+    assert_eq!((at_end.ending(), before_end.ending()), (done, done));
+    assert_eq!((rate.load(Relaxed), fixed.load(Relaxed)), (5, 5));
+    // Missed runs are made up for.
+    let (missed, closure) = counting();
+    let now = desk.clock.now();
+    desk.scheduler.every(SECOND).until(now + SECOND * 3).run(closure).unwrap();
+    desk.advance(SECOND * 10);
+    (0..20).for_each(|_| desk.advance(Duration::ZERO));
+    assert_eq!(missed.load(Relaxed), 3);
+    // No run is due by the end.
+    let every = desk.scheduler.every(SECOND).until(desk.clock.now() + MS * 999);
+    assert_eq!(every.run(|| ()).unwrap_err().reason, RepeatRefusal::Never);
+    let every = desk.scheduler.every(Duration::MAX).until(desk.clock.now() + SECOND);
+    assert_eq!(every.run(|| ()).unwrap_err().reason, RepeatRefusal::Never);
+}
+
+#[test]
 fn by_default_a_clock_that_counts_suspensions_skips_the_runs_of_a_night() {
     let runs_after_night = |clock: &ManualClock, builder: Builder| {
         let (wheel, mut sweeper) = builder.build().unwrap();
