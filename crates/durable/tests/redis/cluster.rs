@@ -271,7 +271,7 @@ fn nothing_of_a_store_goes_on_when_it_has_gone() {
     cluster.nodes[0].order("CLIENT KILL TYPE pubsub");
     // A caller waits longer than the store takes to find the unreadable partitions.
     let schedule = ids(60);
-    let schedule = schedule.iter().map(|id| process.timers.insert(id, "", 60 * SECOND, quick()));
+    let schedule = schedule.iter().map(|id| process.timers.insert(id, "", 3600 * SECOND, quick()));
     let scheduled = wait(futures_util::future::join_all(schedule));
     assert!(scheduled.iter().any(Result::is_err), "{scheduled:?}");
     assert_eq!(work.stop(), [""; 0]);
