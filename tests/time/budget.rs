@@ -1,4 +1,4 @@
-//! What is ready again and again yields to other tasks, as often as tokio's own does.
+//! Futures that are always ready yield to other tasks as often as tokio's do.
 
 use super::paused;
 use std::cell::Cell;

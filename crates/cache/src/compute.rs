@@ -11,11 +11,11 @@ use std::hash::Hash;
 use std::time::Duration;
 use tourbillon::Refused;
 
-/// What [`Cache::compute`] does with an entry.
+/// The change that the closure of [`Cache::compute`] asks for.
 ///
 /// # Examples
 ///
-/// A basket that is emptied by its last removal, and otherwise begins its time to live anew:
+/// Taking the last book removes the basket. Taking another book restarts its time to live:
 ///
 /// ```
 /// use std::time::Duration;
@@ -47,8 +47,8 @@ pub enum Computed<V> {
     Insert(V),
     /// Inserts the value with its own time to live, as [`Cache::insert_with_ttl`] does.
     InsertWithTtl(V, Duration),
-    /// Replaces the present value for the rest of its time to live. Counts as a use with regard to
-    /// the [time to idle](super::CacheBuilder::time_to_idle). If the key has no value, inserts the
+    /// Replaces the present value for the rest of its time to live. Restarts the [time to
+    /// idle](super::CacheBuilder::time_to_idle). If the key has no value, inserts the
     /// value for the cache's time to live.
     Replace(V),
     /// Removes the entry, as [`Cache::remove`] does.
@@ -57,7 +57,8 @@ pub enum Computed<V> {
 
 impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     /// Calls `compute` with the key's value, or with `None` if there is none or it has expired, and
-    /// [does](Computed) what it returns. No other caller changes the key's value meanwhile.
+    /// makes the [change](Computed) that it returns. No other caller changes the key's value
+    /// meanwhile.
     ///
     /// Neither the call nor its value is counted as a hit or a miss. If a load of the key is in
     /// progress, its result is not kept, unless `compute` returns [`Computed::Keep`]. O(1).
@@ -73,7 +74,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     ///
     /// # Examples
     ///
-    /// A limit of two requests in each minute, which the requests do not prolong:
+    /// A limit of two requests per minute, in which a request does not extend the minute:
     ///
     /// ```
     /// use std::time::Duration;

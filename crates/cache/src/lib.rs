@@ -407,8 +407,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     ///
     /// # Examples
     ///
-    /// A token that a server has rejected. Of several callers, one removes it, and the token that
-    /// is then loaded stays:
+    /// Several callers find that a server has rejected a token. The first removes it, and the
+    /// others do not remove the next token:
     ///
     /// ```
     /// # use std::time::Duration;

@@ -60,7 +60,7 @@ pub(super) enum Found<K, V> {
     Missing(K, Arc<Load<V>>, Option<V>),
 }
 
-/// What [`Map::compute`] does with an entry.
+/// The change that [`Map::compute`] makes to an entry.
 pub(super) enum Decision<K, V> {
     Keep,
     Put(K, CacheEntry<V>),
@@ -157,7 +157,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         Ok(shard.insert(key, entry))
     }
 
-    /// Does what `decide` returns for the key's entry.
+    /// Makes the change that `decide` returns for the key's entry.
     pub(super) fn compute<Q>(
         &self,
         key: &Q,

@@ -70,7 +70,7 @@ impl<T> Shard<T> {
         Filed::NOTHING
     }
 
-    /// Does R4 to R7 ([`protocol`](super::protocol)), or R4 and R6 as a helper. F1 to F7 are in it.
+    /// Does R4 to R7 ([`protocol`](super::protocol)), or R4 and R6 as a helper, with F1 to F7.
     #[inline(never)]
     pub(super) fn refile_as(
         &self,

@@ -27,9 +27,8 @@
 //! *A reference that is reported is taken at `at`.* Let `t` be the first tick from `at` on that the
 //! sweeper publishes. A filer that returns has found an earlier tick in F6, so its fence F5
 //! precedes the fence S2 of `t`. The filer has set the bit or found it set. S3 therefore accepts
-//! the report after the publication of `t`, or has accepted it before. The scan that follows finds
-//! the reference, as does that of a step which suspended the shard for
-//! another reason.
+//! the report after the publication of `t`, or has accepted it before. The next scan of
+//! the shard finds the reference, even if the shard was suspended for another reason.
 //!
 //! *The sweeper does not rest beyond `at`* after a report. The same holds with the fence W2. A
 //! filer whose fence F5 comes after W2 finds the wake-up tick in F7 and wakes the sweeper.

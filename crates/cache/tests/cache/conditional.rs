@@ -123,7 +123,8 @@ fn a_condition_that_panics_removes_nothing() {
     assert_eq!((rig.cache.get(&1), rig.wheel.len()), (Some(10), 1));
 }
 
-/// Of all callers that found a value invalid, one removes it, and none removes the next one.
+/// If many callers find a value invalid, one of them removes it, and no caller removes its
+/// successor.
 #[test]
 fn concurrent_removals_of_an_invalid_value_leave_the_next_one() {
     const CALLERS: usize = 4;
@@ -215,7 +216,7 @@ fn a_computation_removes_or_leaves_what_there_is() {
     rig.cache.compute(&1, |_| Computed::Remove).unwrap();
     assert_eq!(rig.told(), [(1, 10, Cause::Removed)]);
     assert!(rig.cache.is_empty() && rig.wheel.is_empty());
-    // What has expired is none, swept or not.
+    // An expired value counts as absent, even before it is swept.
     for key in 2..5 {
         rig.cache.insert(key, 20).unwrap();
     }
