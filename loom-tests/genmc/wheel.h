@@ -503,7 +503,7 @@ static void requeue(Place place) {
   if (SLOT_OF(place) != OVERDUE && AT(place) < earliest) earliest = AT(place);
 }
 
-static void leave(u32 ended, u32 slot) {
+static void settle_next_visit(u32 ended, u32 slot) {
   if (slot == OVERDUE) return;
   Tick next_visit = next_visit_load();
   if (ended & REFILING)
@@ -560,7 +560,7 @@ static void visit(u32 slot) {
       u32 was = state_compare_exchange(seen, STATE(GENERATION(seen) + 1, 0) | (seen & REFILING));
       if (was == seen) {
         fired++;
-        leave(seen, slot);
+        settle_next_visit(seen, slot);
         return;
       }
       seen = was;
