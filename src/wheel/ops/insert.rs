@@ -45,6 +45,13 @@ use crate::wheel::thread_id::ThreadId;
 use crate::wheel::thread_state::ThreadState;
 use crate::wheel::tick::Tick;
 
+/// The id of a timer that was armed.
+type Armed = Result<TimerId, Untenable>;
+
+/// A timer that was armed and cannot stay so, because the wheel was closed meanwhile or because
+/// there is no memory for its reference.
+struct Untenable(TimerId);
+
 impl<T> Engine<T> {
     /// Arms a timer in the usual case: `deadline` is known at once, the wheel is open and not full,
     /// and the thread's magazines have an entry. Otherwise calls `slow`.
@@ -64,7 +71,8 @@ impl<T> Engine<T> {
         {
             if let Some(claimed) = shard.slab.claim_from(&thread.vacant, &guard) {
                 thread.counters.add_own(ThreadCount::Inserted, 1);
-                return self.arm(thread, shard, claimed, value, deadline);
+                let armed = self.arm(thread, shard, claimed, value, deadline);
+                return armed.or_else(|armed| self.withdraw(armed));
             }
             self.make_room(thread.home, 1);
         }
@@ -88,7 +96,8 @@ impl<T> Engine<T> {
         match claimed {
             Ok(((shard, claimed), deadline)) => {
                 thread.counters.add(ThreadCount::Inserted, 1);
-                self.arm(thread, shard, claimed, value, deadline)
+                let armed = self.arm(thread, shard, claimed, value, deadline);
+                armed.or_else(|armed| self.withdraw(armed))
             }
             Err(reason) => Err(InsertError { reason, value }),
         }
@@ -140,7 +149,7 @@ impl<T> Engine<T> {
         Claimed { entry, index, vacant }: Claimed<'_, Entry<T>>,
         value: T,
         deadline: Tick,
-    ) -> Result<TimerId, InsertError<T>> {
+    ) -> Armed {
         // SAFETY: the thread that has claimed an entry holds it exclusively until it arms the timer
         // below, or in one of the functions that are called here (I3).
         unsafe { entry.put(value) };
@@ -170,7 +179,7 @@ impl<T> Engine<T> {
         shard: &Shard<T>,
         entry: &Entry<T>,
         target: Target,
-    ) -> Result<TimerId, InsertError<T>> {
+    ) -> Armed {
         let swept = self.progress.swept();
         let place = shard.hierarchy.place(target.deadline, swept);
         // Overwrite in any case. A store does not pass the sweeper's last `next_visit` on to
@@ -193,12 +202,7 @@ impl<T> Engine<T> {
     /// changes.
     #[cold]
     #[inline(never)]
-    fn file_slow(
-        &self,
-        target: Target,
-        slot: SlotIndex,
-        at: Tick,
-    ) -> Result<TimerId, InsertError<T>> {
+    fn file_slow(&self, target: Target, slot: SlotIndex, at: Tick) -> Armed {
         self.finish_filing(target, Place::Slot { slot, at }, None)
     }
 
@@ -206,12 +210,7 @@ impl<T> Engine<T> {
     /// expect, or after the wheel was closed.
     #[cold]
     #[inline(never)]
-    fn finish_slow(
-        &self,
-        target: Target,
-        slot: SlotIndex,
-        at: Tick,
-    ) -> Result<TimerId, InsertError<T>> {
+    fn finish_slow(&self, target: Target, slot: SlotIndex, at: Tick) -> Armed {
         let filed = Filed { references: 1, blocks: 0 };
         self.finish_filing(target, Place::Slot { slot, at }, Some(filed))
     }
@@ -219,18 +218,13 @@ impl<T> Engine<T> {
     /// Files the reference to an armed timer whose deadline the sweep has reached.
     #[cold]
     #[inline(never)]
-    fn file_overdue(&self, target: Target) -> Result<TimerId, InsertError<T>> {
+    fn file_overdue(&self, target: Target) -> Armed {
         self.finish_filing(target, Place::Overdue, None)
     }
 
     /// The general case of filing the reference to an armed timer, unless the caller has `filed`
     /// it.
-    fn finish_filing(
-        &self,
-        target: Target,
-        place: Place,
-        filed: Option<Filed>,
-    ) -> Result<TimerId, InsertError<T>> {
+    fn finish_filing(&self, target: Target, place: Place, filed: Option<Filed>) -> Armed {
         let (guard, thread) = (pin(), self.threads.current());
         let shard = self.shard(target.id.shard());
         let Some(entry) = shard.slab.entry(target.id.index(), &guard) else {
@@ -239,32 +233,27 @@ impl<T> Engine<T> {
             return Ok(target.id);
         };
         let Some(filed) = filed.or_else(|| shard.try_file(target.id.index(), place)) else {
-            return self.withdraw(thread, entry, target.id);
+            return Err(Untenable(target.id));
         };
         full_fence();
         let more = match shard.is_expected(place) {
             true => Filed::NOTHING,
             false => shard.report_filed(entry, target, place, &self.progress),
         };
-        self.finish(thread, entry, target.id, filed.and(more))
+        self.finish(thread, target.id, filed.and(more))
     }
 
     /// Arms a timer by an exchange, whatever the old references are, because a resetter holds the
     /// flag or has just cleared it.
     #[cold]
     #[inline(never)]
-    fn arm_slow(
-        &self,
-        thread: &ThreadState,
-        entry: &Entry<T>,
-        target: Target,
-    ) -> Result<TimerId, InsertError<T>> {
+    fn arm_slow(&self, thread: &ThreadState, entry: &Entry<T>, target: Target) -> Armed {
         let shard = self.shard(target.id.shard());
         let filed = match exchange_armed(entry, target.deadline).is_refiling() {
             true => shard.refile_as(Refiler::Helper, entry, target, &self.progress),
             false => shard.ensure_reference(entry, target, &self.progress),
         };
-        self.finish(thread, entry, target.id, filed)
+        self.finish(thread, target.id, filed)
     }
 
     /// Ensures a visit of a timer that is armed, because its old reference may not be visited in
@@ -277,43 +266,32 @@ impl<T> Engine<T> {
         thread: &ThreadState,
         entry: &Entry<T>,
         target: Target,
-    ) -> Result<TimerId, InsertError<T>> {
+    ) -> Armed {
         let filed = self.shard(target.id.shard()).ensure_reference(entry, target, &self.progress);
-        self.finish(thread, entry, target.id, filed)
+        self.finish(thread, target.id, filed)
     }
 
     /// Step A5: counts what was filed, and leaves the timer armed, unless the wheel has been closed
     /// meanwhile.
-    fn finish(
-        &self,
-        thread: &ThreadState,
-        entry: &Entry<T>,
-        id: TimerId,
-        filed: Filed,
-    ) -> Result<TimerId, InsertError<T>> {
+    fn finish(&self, thread: &ThreadState, id: TimerId, filed: Filed) -> Armed {
         self.count_filed(thread, filed);
         // Ordered after the arming by its fence or exchange. See "Insert against close" in
         // `engine`.
-        if self.is_closed() { self.withdraw(thread, entry, id) } else { Ok(id) }
+        if self.is_closed() { Err(Untenable(id)) } else { Ok(id) }
     }
 
-    /// Ends a timer that was armed while the wheel was closed, or for whose reference there is no
-    /// memory, and returns its value, unless another thread has ended it.
+    /// Ends a timer that cannot stay armed and returns its value, unless another thread has ended
+    /// it.
     #[cold]
     #[inline(never)]
-    fn withdraw(
-        &self,
-        thread: &ThreadState,
-        entry: &Entry<T>,
-        id: TimerId,
-    ) -> Result<TimerId, InsertError<T>> {
+    fn withdraw(&self, Untenable(id): Untenable) -> Result<TimerId, InsertError<T>> {
+        let (guard, shard) = (pin(), self.shard(id.shard()));
+        let entry = shard.slab.entry(id.index(), &guard);
         // It may not have filed the reference that `next_visit` describes.
-        let shard = self.shard(id.shard());
-        let Some((value, _)) = shard.end(entry, id, || entry.next_visit.clear()) else {
-            return Ok(id);
-        };
+        let ended = entry.and_then(|entry| shard.end(entry, id, || entry.next_visit.clear()));
+        let Some((value, _)) = ended else { return Ok(id) };
         self.make_room(id.shard(), 1);
-        thread.counters.add(ThreadCount::Returned, 1);
+        self.threads.current().counters.add(ThreadCount::Returned, 1);
         let reason = if self.is_closed() { Refusal::Closed } else { Refusal::OutOfMemory };
         Err(InsertError { reason, value })
     }
