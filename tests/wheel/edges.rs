@@ -427,6 +427,24 @@ fn a_sweeper_that_goes_while_it_prunes_loses_nothing() {
 }
 
 #[test]
+fn a_timer_that_is_only_pushed_back_files_no_other_reference() {
+    let bench = wheel_of(MILLI);
+    // The entry has had a timer whose deadline was later.
+    let before = bench.wheel.insert("before", MILLI * 5_000).unwrap();
+    assert_eq!(bench.wheel.cancel(before), Some("before"));
+    let references = |bench: &Bench<&str>| {
+        let metrics = bench.wheel.metrics();
+        metrics.armed + metrics.stale_references
+    };
+    let id = bench.wheel.insert("timer", MILLI * 1_000).unwrap();
+    assert_eq!(references(&bench), 2);
+    for seconds in 2..100 {
+        assert_eq!(bench.wheel.reset(id, MILLI * 1_000 * seconds), Ok(true));
+    }
+    assert_eq!(references(&bench), 2);
+}
+
+#[test]
 fn a_timer_pulled_forward_in_small_steps_files_few_references() {
     let mut bench = wheel_of(MILLI);
     let id = bench.wheel.insert("timer", MILLI * 60_000).unwrap();

@@ -1,11 +1,30 @@
 //! The next timer of an entry relies on a reference that was filed for an earlier one. No reference
 //! that `next_visit` stands for is gone.
 //!
-//! Shuttle finds the faults that the first and the last model are for. Loom finds neither within
+//! Shuttle finds the faults that the second and the last model are for. Loom finds neither within
 //! one or two preemptions. With two (`ci/models loom 1`) they take as long as all other models
 //! together.
 
 use loom_tests::{Clock, TICK, World, beside, drain, model, sweep, sweep_after, v};
+
+/// The sweep visits the reference and discards it, because the timer for which it was filed has been
+/// cancelled. The next timer either relies on it before that, or files its own.
+#[test]
+fn while_the_sweep_visits_the_reference() {
+    model(3, || {
+        let World { wheel, mut sweeper, clock } = World::new();
+        let (start, before) = (clock.start(), wheel.insert(v(1), TICK).unwrap());
+        assert_eq!(wheel.cancel(before), Some(v(1)));
+        let swept = beside(&wheel, {
+            let clock = clock.clone();
+            move |_| (sweep_after(&mut sweeper, &clock, 1), sweeper)
+        });
+        wheel.insert_at(v(7), start + TICK * 2).unwrap();
+        let (mut fired, mut sweeper) = swept.join().unwrap();
+        fired.extend(sweep_after(&mut sweeper, &clock, 1));
+        assert_eq!(fired, [7]);
+    });
+}
 
 /// A drain ends a timer whose insert has written `next_visit` and not yet filed the reference.
 #[test]
