@@ -20,8 +20,8 @@
 //! other thread has the id of the timer then, so nothing relies on that promise. Only the sweeper
 //! can end the timer, after the tick of `next_visit`, or a drain, which clears `next_visit`.
 //!
-//! The usual case ends in calls of functions that are not inlined, and returns what they return, so
-//! that it needs few registers.
+//! The usual case ends in calls of functions that are not inlined, so that it needs few registers.
+//! They return plain ids. The rare timer that cannot stay armed is withdrawn by their caller.
 
 #![allow(clippy::inline_always, reason = "the common cases are to be one function each")]
 
