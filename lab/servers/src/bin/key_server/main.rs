@@ -11,26 +11,21 @@
 
 #![allow(clippy::disallowed_methods, reason = "a program in real time")]
 
-mod command;
 mod store;
 
 use clap::Parser;
-use command::Command;
-use futures_util::{SinkExt, StreamExt};
-use redis_protocol::codec::Resp2;
-use redis_protocol::resp2::types::BytesFrame;
 use serde_json::{Value, json};
 use std::future::poll_fn;
 use std::process::ExitCode;
 use std::sync::Arc;
 use store::{Key, Store};
-use tokio::net::{TcpListener, TcpStream};
-use tokio_util::codec::Framed;
+use tokio::net::TcpListener;
+use tourbillon_servers::command;
 use tourbillon_servers::process::{self, Failure, Options};
 use tourbillon_servers::timers::{Server, Timers};
 
 fn main() -> ExitCode {
-    let options = Options::parse();
+    let options: Options = Options::parse();
     process::finish(options.timers.serve(Serving(options)).and_then(|counts| counts))
 }
 
@@ -62,11 +57,10 @@ async fn serve<T: Timers<Key>>(options: Options, timers: T) -> Result<Value, Fai
     let accepting = Arc::clone(&store);
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
+            let _ = stream.set_nodelay(true);
             let store = Arc::clone(&accepting);
-            tokio::spawn(async move {
-                // A connection that breaks ends, and no other does.
-                let _ = connection(&store, stream).await;
-            });
+            // A connection that breaks ends, and no other does.
+            tokio::spawn(command::answer(stream, move |command| store.apply(command)));
         }
     });
     process::input_ends().await;
@@ -77,23 +71,4 @@ async fn serve<T: Timers<Key>>(options: Options, timers: T) -> Result<Value, Fai
         "lost": counts.lost, // keys of which the timer ended without an expiry
         "left": counts.armed,
     }))
-}
-
-/// Answers the commands of one connection.
-async fn connection<T: Timers<Key>>(store: &Store<T>, stream: TcpStream) -> Result<(), Failure> {
-    stream.set_nodelay(true)?;
-    let mut frames = Framed::new(stream, Resp2::default());
-    while let Some(frame) = frames.next().await {
-        let answer = match Command::parse(frame?) {
-            Some(command) => store.apply(command),
-            None => BytesFrame::Error("ERR unknown command".into()),
-        };
-        // The answers to commands that arrived together are sent together.
-        if frames.read_buffer().is_empty() {
-            frames.send(answer).await?;
-        } else {
-            frames.feed(answer).await?;
-        }
-    }
-    Ok(())
 }

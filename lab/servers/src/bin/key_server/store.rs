@@ -1,6 +1,5 @@
 //! [`Store`]: the keys and their timers, in one lock.
 
-use crate::command::Command;
 use redis_protocol::bytes::Bytes;
 use redis_protocol::resp2::types::BytesFrame;
 use std::collections::HashMap;
@@ -8,6 +7,7 @@ use std::collections::hash_map::Entry;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
+use tourbillon_servers::command::Command;
 use tourbillon_servers::timers::{Batch, Records, Timers};
 
 /// A key.

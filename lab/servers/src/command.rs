@@ -1,15 +1,24 @@
-//! The commands of the protocol.
+//! The commands of the key-value servers, a few of Redis's.
 
+use futures_util::{SinkExt, StreamExt};
 use redis_protocol::bytes::Bytes;
+use redis_protocol::codec::Resp2;
+use redis_protocol::error::RedisProtocolError;
 use redis_protocol::resp2::types::BytesFrame;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::codec::Framed;
 
 /// A command.
 #[derive(Debug)]
-pub(crate) enum Command {
+pub enum Command {
+    /// `SET key value PX milliseconds`.
     Set(Bytes, Bytes, Duration),
+    /// `PEXPIRE key milliseconds`.
     Expire(Bytes, Duration),
+    /// `GET key`.
     Get(Bytes),
+    /// `DBSIZE`.
     Size,
 }
 
@@ -18,7 +27,8 @@ const LONGEST: Duration = Duration::from_secs(3600);
 
 impl Command {
     /// Parses a command, or returns `None` if it is not supported.
-    pub(crate) fn parse(frame: BytesFrame) -> Option<Self> {
+    #[must_use]
+    pub fn parse(frame: BytesFrame) -> Option<Self> {
         let BytesFrame::Array(words) = frame else {
             return None;
         };
@@ -43,6 +53,31 @@ impl Command {
         };
         words.next().is_none().then_some(command)
     }
+}
+
+/// Answers the commands of one connection until it ends.
+///
+/// # Errors
+///
+/// Fails if the connection does, or does not carry frames of Redis.
+pub async fn answer(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    mut apply: impl FnMut(Command) -> BytesFrame,
+) -> Result<(), RedisProtocolError> {
+    let mut frames = Framed::new(stream, Resp2::default());
+    while let Some(frame) = frames.next().await {
+        let answer = match Command::parse(frame?) {
+            Some(command) => apply(command),
+            None => BytesFrame::Error("ERR unknown command".into()),
+        };
+        // The answers to commands that arrived together are sent together.
+        if frames.read_buffer().is_empty() {
+            frames.send(answer).await?;
+        } else {
+            frames.feed(answer).await?;
+        }
+    }
+    Ok(())
 }
 
 fn millis(word: &[u8]) -> Option<Duration> {
