@@ -12,16 +12,16 @@ use nix::sys::socket::{
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::UdpSocket;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 /// The number of datagrams in a batch.
 pub const BATCH: usize = 64;
 
 /// The length of a datagram. After the fields follow zeros, in place of data.
-const LENGTH: usize = 64;
+pub const LENGTH: usize = 64;
 
-/// The receive buffer of a socket, if the system allows it.
+/// The length of the receive buffer of a socket.
 const BUFFER: usize = 4 << 20;
 
 /// A segment, or its acknowledgement.
@@ -42,7 +42,9 @@ impl Datagram {
         Duration::from_micros(self.timeout.into())
     }
 
-    fn bytes(self) -> [u8; LENGTH] {
+    /// The content of the datagram.
+    #[must_use]
+    pub fn bytes(self) -> [u8; LENGTH] {
         let mut bytes = [0; LENGTH];
         for (place, field) in [self.flow, self.segment, self.timeout].into_iter().enumerate() {
             bytes[place * 4..][..4].copy_from_slice(&field.to_le_bytes());
@@ -50,13 +52,21 @@ impl Datagram {
         bytes
     }
 
-    fn parse(bytes: &[u8]) -> Option<Self> {
+    /// Parses the content of a datagram, or returns `None` if it is too short.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
         let field = |place: usize| {
             let field = bytes.get(place * 4..)?.first_chunk()?;
             Some(u32::from_le_bytes(*field))
         };
         Some(Self { flow: field(0)?, segment: field(1)?, timeout: field(2)? })
     }
+}
+
+/// Gives a socket a large receive buffer of its own, if the system allows it.
+pub fn enlarge_buffer(socket: &impl AsFd) {
+    // With a smaller one more datagrams are lost, which the protocol allows.
+    let _ = setsockopt(socket, sockopt::RcvBuf, &BUFFER);
 }
 
 /// The buffers of a socket.
@@ -75,8 +85,7 @@ impl Batches {
     /// Creates buffers, and gives the socket a large buffer of its own.
     #[must_use]
     pub fn new(socket: &UdpSocket) -> Self {
-        // With a smaller one more datagrams are lost, which the protocol allows.
-        let _ = setsockopt(socket, sockopt::RcvBuf, &BUFFER);
+        enlarge_buffer(socket);
         Self { headers: MultiHeaders::preallocate(BATCH, None), buffers: vec![[0; LENGTH]; BATCH] }
     }
 

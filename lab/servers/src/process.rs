@@ -8,7 +8,7 @@
 )]
 
 use crate::timers::Kind;
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use serde_json::Value;
 use std::error::Error;
 use std::net::SocketAddr;
@@ -18,16 +18,20 @@ use std::time::Duration;
 /// An error for the user of the program.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
-/// The options that all servers have.
+/// The options that all servers have, with the kinds of their timers.
 #[derive(Clone, Copy, Debug, Parser)]
-pub struct Options {
+#[group(skip)]
+pub struct Options<K = Kind>
+where
+    K: ValueEnum + Clone + Default + Send + Sync + 'static,
+{
     /// The address to listen on, with port 0 for any free port.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     pub listen: SocketAddr,
 
-    /// The structure that holds the timers.
-    #[arg(long, value_enum, default_value = "wheel")]
-    pub timers: Kind,
+    /// The owner of the timers.
+    #[arg(long, value_enum, default_value_t)]
+    pub timers: K,
 
     /// The timeout of the protocol. `--help` says what it limits.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = timeout)]

@@ -24,9 +24,10 @@ use clap::ValueEnum;
 use std::error::Error;
 
 /// The structures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
     /// A wheel of tourbillon's that the server sweeps.
+    #[default]
     Wheel,
     /// A sleep of tokio's for each timer.
     Tokio,

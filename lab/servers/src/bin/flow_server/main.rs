@@ -29,7 +29,7 @@ use tourbillon_servers::process::{self, Failure, Options};
 use tourbillon_servers::timers::{Server, Timers};
 
 fn main() -> ExitCode {
-    let options = Options::parse();
+    let options: Options = Options::parse();
     process::finish(options.timers.serve(Serving(options)).and_then(|counts| counts))
 }
 
