@@ -80,7 +80,7 @@ impl Busy {
 
     /// Handles an event of the client.
     fn event(&mut self, answers: &mut Answers) -> Result<(), Failure> {
-        let heard = self.client.hear()?;
+        let heard = self.client.hear(true)?;
         if heard.answer {
             let nanos = u64::try_from(self.sent.elapsed().as_nanos())?;
             answers.latencies.saturating_record(nanos.max(1));

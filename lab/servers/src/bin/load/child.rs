@@ -27,6 +27,7 @@ impl Child {
         let mut process = Command::new(&program)
             .args(["--listen", "127.0.0.1:0", "--idle"])
             .arg(humantime::format_duration(timeout).to_string().replace(' ', ""))
+            .args(server.protocol)
             .args(server.options)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

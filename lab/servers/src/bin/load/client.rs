@@ -21,7 +21,8 @@ pub(crate) struct Target {
 pub(crate) struct Client {
     pub(crate) stream: TcpStream,
     protocol: Protocol,
-    /// The part of an answer that has arrived.
+    number: usize,
+    /// The part of a message that has arrived.
     partly: Vec<u8>,
 }
 
@@ -30,16 +31,21 @@ pub(crate) struct Client {
 pub(crate) struct Heard {
     /// The answer is complete.
     pub(crate) answer: bool,
+    /// The client has replied to a message that asks for it.
+    pub(crate) replied: bool,
     /// The server has closed the connection.
     pub(crate) closed: bool,
 }
+
+/// The longest wait for the answer to a greeting.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The number of connections per source address. The system has some 28,000 ports for each.
 const ON_ONE_ADDRESS: usize = 20_000;
 
 impl Client {
-    /// Connects the client with this number.
-    pub(crate) fn connect(target: Target, number: usize) -> io::Result<Self> {
+    /// Connects the client with this number, and greets the server if the protocol wants that.
+    pub(crate) fn connect(target: Target, number: usize) -> Result<Self, Failure> {
         let socket = Socket::new(Domain::for_address(target.address), Type::STREAM, None)?;
         let group = u8::try_from(number / ON_ONE_ADDRESS).unwrap_or(u8::MAX);
         if group > 0 {
@@ -48,23 +54,28 @@ impl Client {
         }
         socket.connect(&target.address.into())?;
         socket.set_tcp_nodelay(true)?;
+        let partly = greet(&socket, target.protocol, number)?;
         socket.set_nonblocking(true)?;
         let stream = TcpStream::from_std(socket.into());
-        Ok(Self { stream, protocol: target.protocol, partly: Vec::new() })
+        Ok(Self { stream, protocol: target.protocol, number, partly })
     }
 
     /// Sends a request, which is short and the only one in progress. Returns `false` if the server
     /// has closed the connection.
     pub(crate) fn send(&mut self) -> Result<bool, Failure> {
-        match self.stream.write_all(self.protocol.request()) {
+        self.write(&self.protocol.request(self.number)?)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<bool, Failure> {
+        match self.stream.write_all(bytes) {
             Ok(()) => Ok(true),
             Err(error) if is_closing(&error) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Reads all available input.
-    pub(crate) fn hear(&mut self) -> Result<Heard, Failure> {
+    /// Reads all available input. Replies to messages that ask for it only if `replies` is set.
+    pub(crate) fn hear(&mut self, replies: bool) -> Result<Heard, Failure> {
         let mut heard = Heard::default();
         let mut buffer = [0; 4096];
         while !heard.closed {
@@ -77,13 +88,39 @@ impl Client {
                 Err(error) => return Err(error.into()),
             }
         }
-        if !self.partly.is_empty() {
-            if let Some(length) = self.protocol.answer(&self.partly)? {
-                self.partly.drain(..length);
-                heard.answer = true;
+        while !self.partly.is_empty() {
+            let Some(message) = self.protocol.message(&self.partly)? else {
+                break;
+            };
+            self.partly.drain(..message.length);
+            heard.answer |= message.is_answer;
+            if replies && !message.reply.is_empty() && !heard.closed {
+                heard.replied = self.write(&message.reply)?;
+                heard.closed = !heard.replied;
             }
         }
         Ok(heard)
+    }
+}
+
+/// Sends the greeting of the protocol and waits for the answer. Returns the bytes that follow it.
+fn greet(mut socket: &Socket, protocol: Protocol, number: usize) -> Result<Vec<u8>, Failure> {
+    let (greeting, mut answer) = (protocol.greeting(number)?, Vec::new());
+    if greeting.is_empty() {
+        return Ok(answer);
+    }
+    socket.write_all(&greeting)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    let mut buffer = [0; 1024];
+    loop {
+        let length = socket.read(&mut buffer)?;
+        answer.extend_from_slice(&buffer[..length]);
+        if let Some(length) = protocol.greeted(&answer)? {
+            return Ok(answer.split_off(length));
+        }
+        if length == 0 {
+            return Err("the server has closed the connection".into());
+        }
     }
 }
 

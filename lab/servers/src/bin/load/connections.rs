@@ -1,10 +1,11 @@
-//! Loads a server with TCP connections. Few are busy, and the others become idle.
+//! Loads a server with TCP connections. Few are busy, and the others become idle, or all of them send
+//! a request now and then.
 
 use crate::Failure;
 use crate::busy::{Answers, Crew};
 use crate::child::Child;
 use crate::client::Target;
-use crate::crowd::Crowd;
+use crate::crowd::{Crowd, Habit};
 use crate::measure::{Load, Outcome, Window, joined};
 use crate::protocol::Protocol;
 use std::sync::{Barrier, mpsc};
@@ -15,18 +16,30 @@ use std::time::Duration;
 const CREWS: usize = 2;
 
 /// Loads the server, and stops it once all idle connections are closed.
-pub(crate) fn load(child: Child, protocol: Protocol, load: &Load) -> Result<Outcome, Failure> {
+pub(crate) fn load(
+    child: Child,
+    protocol: Protocol,
+    habit: Habit,
+    load: &Load,
+) -> Result<Outcome, Failure> {
     let target = Target { address: child.address(), protocol };
-    let crowd = Crowd::new(target, load.idle, load.timeout)?;
+    let crowd = match habit {
+        Habit::Few => Crowd::new(target, load.idle, habit, load)?,
+        Habit::Steady => Crowd::new(target, load.idle + load.busy, habit, load)?,
+    };
     let (opened, all_open) = mpsc::channel();
-    let (closings, answers, cpu) = thread::scope(|scope| {
+    let (closings, mut answers, cpu) = thread::scope(|scope| {
         let crowd = scope.spawn(move || crowd.run(&opened));
         // It fails if the crowd has failed, and then joining the crowd returns the cause.
-        let busy = all_open.recv().map(|()| keep_busy(&child, target, load));
+        let busy = all_open.recv().map(|window| match habit {
+            Habit::Few => keep_busy(&child, target, load),
+            Habit::Steady => Ok((Answers::none()?, window.cpu(&child)?)),
+        });
         let closings = joined(crowd)?;
         let (answers, cpu) = busy.unwrap_or_else(|error| Err(error.into()))?;
         Ok::<_, Failure>((closings, answers, cpu))
     })?;
+    answers.add(&closings.answers)?;
     Ok(Outcome {
         answers,
         cpu,

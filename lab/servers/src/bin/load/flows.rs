@@ -63,6 +63,7 @@ struct Client {
     flows: Vec<Flow>,
     /// The flows that wait to be acknowledged.
     turns: VecDeque<u32>,
+    pause: Duration,
     opened: usize,
     under_way: usize,
     ignored: u64,
@@ -77,7 +78,7 @@ struct Client {
 
 /// Loads the server, and stops it once all ignored segments have been repeated.
 pub(crate) fn load(child: Child, load: &Load) -> Result<Outcome, Failure> {
-    let mut client = Client::new(child.address(), load.timers)?;
+    let mut client = Client::new(child.address(), load)?;
     client.open()?;
     let window = Window::after(load.timeout, load.window);
     let (client, cpu) = thread::scope(|scope| {
@@ -95,21 +96,22 @@ pub(crate) fn load(child: Child, load: &Load) -> Result<Outcome, Failure> {
 }
 
 impl Client {
-    fn new(address: SocketAddr, flows: u32) -> Result<Self, Failure> {
+    fn new(address: SocketAddr, load: &Load) -> Result<Self, Failure> {
         let SocketAddr::V4(server) = address else {
             return Err("the server has no address of version 4".into());
         };
         let socket = UdpSocket::bind("127.0.0.1:0")?;
         socket.set_read_timeout(Some(SILENCE))?;
-        let mut turns: Vec<_> = (0..flows).collect();
+        let mut turns: Vec<_> = (0..load.timers).collect();
         fastrand::shuffle(&mut turns);
         Ok(Self {
             batches: Batches::new(&socket),
             socket,
             server: server.into(),
             start: Instant::now(),
-            flows: vec![Flow::default(); flows as usize],
+            flows: vec![Flow::default(); load.timers as usize],
             turns: turns.into(),
+            pause: load.pause,
             opened: 0,
             under_way: 0,
             ignored: 0,
@@ -160,6 +162,9 @@ impl Client {
             self.acknowledge(number);
         }
         self.batches.send(&self.socket, &self.sent)?;
+        if !self.sent.is_empty() && window.is_some() {
+            thread::sleep(self.pause);
+        }
         self.sent.clear();
         match self.batches.receive(&self.socket, &mut self.received) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),

@@ -48,6 +48,7 @@ struct Client {
     first: u32,
     lives: Vec<Option<Life>>,
     shortest: Duration,
+    pause: Duration,
     sent: Vec<Sent>,
     early: u64,
     latest: Duration,
@@ -67,7 +68,7 @@ pub(crate) fn load(child: Child, load: &Load) -> Result<Outcome, Failure> {
             let first = |thread| load.timers / THREADS * thread;
             let keys = first(thread)..first(thread + 1);
             scope.spawn(move || {
-                let client = Client::new(server, keys, load.timeout).and_then(Client::fill);
+                let client = Client::new(server, keys, load).and_then(Client::fill);
                 filled.wait();
                 client?.run(&Window::after(load.timeout, load.window))
             })
@@ -100,12 +101,13 @@ fn until_none_is_left(connection: &mut Connection, longest: Duration) -> Result<
 }
 
 impl Client {
-    fn new(server: &redis::Client, keys: Range<u32>, shortest: Duration) -> Result<Self, Failure> {
+    fn new(server: &redis::Client, keys: Range<u32>, load: &Load) -> Result<Self, Failure> {
         Ok(Self {
             connection: server.get_connection()?,
             first: keys.start,
             lives: vec![None; keys.len()],
-            shortest,
+            shortest: load.timeout,
+            pause: load.pause,
             sent: Vec::new(),
             early: 0,
             latest: Duration::ZERO,
@@ -137,6 +139,7 @@ impl Client {
             });
             self.sent = sent.collect();
             self.send(Some(window))?;
+            thread::sleep(self.pause);
         }
         Ok(self)
     }

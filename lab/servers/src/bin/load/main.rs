@@ -12,6 +12,7 @@
 //! ```text
 //! ci/load servers --help
 //! ci/load servers --connections 20000 --seconds 10 --json load.json
+//! ci/load servers --time
 //! ```
 
 #![allow(clippy::print_stderr, clippy::print_stdout, reason = "a program that reports to a person")]
@@ -64,6 +65,11 @@ fn run(options: &Options) -> Result<bool, Failure> {
     }
     let connections = most_connections(options)?;
     let servers = options.servers();
+    if servers.is_empty() {
+        return Err(
+            "`--server` names none of the servers that are loaded with or without `--time`".into(),
+        );
+    }
     let mut rounds = vec![Vec::new(); servers.len()];
     for round in 0..options.rounds as usize {
         // Each round begins with another server, so that none is always the first or after the same

@@ -18,6 +18,8 @@ pub(crate) struct Load {
     pub(crate) quic: usize,
     /// The number of flows, and of keys.
     pub(crate) timers: u32,
+    /// The pause after each batch of datagrams and pipeline of commands.
+    pub(crate) pause: Duration,
     /// The duration of the load.
     pub(crate) window: Duration,
     /// The idle timeout, or the shortest time until a timer fires.

@@ -1,17 +1,23 @@
 //! The command line.
 
 use crate::measure::Load;
-use crate::servers::{SERVERS, Server};
+use crate::servers::{SERVERS, Server, time_servers};
 use clap::Parser;
-use clap::builder::PossibleValuesParser;
+use clap::builder::{ArgPredicate::IsPresent, PossibleValuesParser};
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Loads the servers with many connections, most of them idle, and audits when those are closed.
 #[derive(Clone, Debug, Parser)]
 pub(crate) struct Options {
+    /// Load the servers that take their timers from `tokio::time` or `tourbillon::time`, steadily
+    /// and below their limit, and report when the timers fired.
+    #[arg(long)]
+    time: bool,
+
     /// The number of TCP connections, limited by the number of open files.
-    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
+    #[arg(long, default_value_t = 20_000, default_value_if("time", IsPresent, "4000"))]
+    #[arg(value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
     pub(crate) connections: u32,
 
     /// The number of QUIC connections.
@@ -19,11 +25,13 @@ pub(crate) struct Options {
     quic: u32,
 
     /// The number of flows, and of keys.
-    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=50_000_000))]
+    #[arg(long, default_value_t = 1_000_000, default_value_if("time", IsPresent, "10000"))]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=50_000_000))]
     timers: u32,
 
     /// The number of seconds to load each server, in each round.
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    #[arg(long, default_value_t = 10, default_value_if("time", IsPresent, "3"))]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub(crate) seconds: u32,
 
     /// The number of rounds. Figures are medians, and faults are sums.
@@ -35,12 +43,12 @@ pub(crate) struct Options {
     busy: u32,
 
     /// The idle timeout, the shortest timeout of a flow, and the shortest life of a key [default:
-    /// half of the seconds, so that timers fire under load].
+    /// half of the seconds, so that timers fire under load]. MQTT's is always 1.5 s.
     #[arg(long, value_parser = idle)]
     idle: Option<Duration>,
 
     /// Load only these servers.
-    #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(programs()))]
+    #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(names()))]
     server: Vec<String>,
 
     /// Write the report as JSON to this file.
@@ -48,11 +56,15 @@ pub(crate) struct Options {
     pub(crate) json: Option<PathBuf>,
 }
 
+/// The pause of clients that load a server below its limit, which send batches of 64.
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// The servers' names, each once.
-fn programs() -> Vec<&'static str> {
-    let mut programs = SERVERS.map(|server| server.program).to_vec();
-    programs.dedup();
-    programs
+fn names() -> Vec<&'static str> {
+    let servers = SERVERS.into_iter().chain(time_servers());
+    let mut names: Vec<_> = servers.map(|server| server.name).collect();
+    names.dedup();
+    names
 }
 
 /// Parses a duration of 100 ms to an hour. Shorter ones would pass while connections are opened.
@@ -66,9 +78,10 @@ impl Options {
     /// The servers to load.
     pub(crate) fn servers(&self) -> Vec<Server> {
         let wanted = |server: &Server| {
-            self.server.is_empty() || self.server.iter().any(|it| it == server.program)
+            self.server.is_empty() || self.server.iter().any(|it| it == server.name)
         };
-        SERVERS.into_iter().filter(wanted).collect()
+        let servers = if self.time { time_servers() } else { SERVERS.to_vec() };
+        servers.into_iter().filter(wanted).collect()
     }
 
     /// The load of each server.
@@ -80,6 +93,7 @@ impl Options {
             busy,
             quic: self.quic as usize,
             timers: self.timers,
+            pause: if self.time { PAUSE } else { Duration::ZERO },
             window,
             timeout: self.idle.unwrap_or(window / 2),
         }

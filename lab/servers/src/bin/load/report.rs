@@ -21,6 +21,39 @@ pub(crate) struct Row {
     pub(crate) lost: u64,
     /// Timers that the server left behind.
     pub(crate) left: u64,
+    /// `None` if the server does not report when its timers fired.
+    pub(crate) fired: Option<Fired>,
+}
+
+/// When the timers of a server fired, by its report.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fired {
+    count: u64,
+    /// Milliseconds from a deadline until the code that waited for it ran, at each of [`QUANTILES`].
+    late_ms: [f64; QUANTILES.len()],
+}
+
+/// The quantiles of the lateness, by their names in the reports of servers.
+const QUANTILES: [&str; 4] = ["p50", "p99", "p999", "max"];
+
+impl Fired {
+    /// Parses the report of a server.
+    pub(crate) fn parse(report: &Value) -> Option<Self> {
+        let mut late_ms = [0.0; QUANTILES.len()];
+        for (late_ms, quantile) in late_ms.iter_mut().zip(QUANTILES) {
+            *late_ms = report[format!("late_{quantile}_us")].as_f64()? / 1e3;
+        }
+        Some(Self { count: report["fired"].as_u64()?, late_ms })
+    }
+
+    /// The medians over some rounds, and the sum of the timers that have fired.
+    fn summary(rounds: &[Row]) -> Option<Self> {
+        let rounds: Vec<_> = rounds.iter().map(|row| row.fired).collect::<Option<_>>()?;
+        Some(Self {
+            count: rounds.iter().map(|fired| fired.count).sum(),
+            late_ms: std::array::from_fn(|at| median(rounds.iter().map(|fired| fired.late_ms[at]))),
+        })
+    }
 }
 
 /// The results of one server in all rounds.
@@ -56,6 +89,7 @@ impl Summary {
             late_max_ms: all(|row| row.late_max_ms).fold(0.0, f64::max),
             lost: rounds.iter().map(|row| row.lost).sum(),
             left: rounds.iter().map(|row| row.left).sum(),
+            fired: Fired::summary(rounds),
             ..*rounds.first()?
         };
         let cpu_spread = (most - least) / 2.0 / row.cpu_us_per_request;
@@ -63,7 +97,7 @@ impl Summary {
     }
 
     fn json(&self) -> Value {
-        json!({
+        let mut report = json!({
             "server": self.row.server,
             "timers": self.row.timers,
             "size": self.row.size,
@@ -76,7 +110,14 @@ impl Summary {
             "late_max_ms": self.row.late_max_ms,
             "lost": self.row.lost,
             "left": self.row.left,
-        })
+        });
+        if let Some(fired) = self.row.fired {
+            report["fired"] = fired.count.into();
+            for (quantile, late_ms) in QUANTILES.into_iter().zip(fired.late_ms) {
+                report[format!("fired_{quantile}_ms")] = late_ms.into();
+            }
+        }
+        report
     }
 }
 
@@ -95,6 +136,19 @@ impl Table {
 
     pub(crate) fn json(&self) -> Value {
         self.0.iter().map(Summary::json).collect()
+    }
+
+    /// Writes when the timers fired, by the servers that report it.
+    fn write_lateness(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let head = QUANTILES.map(|quantile| format!(" {quantile:>8}")).concat();
+        writeln!(f, "\n{:<12} {:<18} {:>8} ms late:{head}", "server", "timers", "fired")?;
+        for Row { server, timers, fired, .. } in self.0.iter().map(|summary| &summary.row) {
+            if let Some(Fired { count, late_ms }) = fired {
+                let late = late_ms.map(|late| format!(" {late:>8.2}")).concat();
+                writeln!(f, "{server:<12} {timers:<18} {count:>8}         {late}")?;
+            }
+        }
+        writeln!(f)
     }
 }
 
@@ -134,6 +188,9 @@ impl fmt::Display for Table {
                 row.lost,
                 row.left,
             )?;
+        }
+        if self.0.iter().any(|summary| summary.row.fired.is_some()) {
+            self.write_lateness(f)?;
         }
         let verdict = if self.holds() { "holds" } else { "FAILS" };
         writeln!(f, "audit {verdict}: no timer may fire early, be lost, or be left behind")

@@ -3,7 +3,7 @@
 use crate::Failure;
 use crate::child::Child;
 use crate::measure::{Load, Outcome};
-use crate::report::Row;
+use crate::report::{Fired, Row};
 use crate::servers::{Server, Workload};
 use crate::{connections, flows, keys, quic};
 use std::time::Duration;
@@ -15,15 +15,19 @@ const MIN_QUIC: (Duration, Duration) = (Duration::from_secs(2), Duration::from_m
 /// Loads one server.
 pub(crate) fn run(server: &Server, load: &Load) -> Result<Row, Failure> {
     let mut load = *load;
-    if matches!(server.workload, Workload::Quic) {
-        let (all, each) = MIN_QUIC;
-        load.timeout = load.timeout.max(all + each * u32::try_from(load.quic)?);
+    match server.workload {
+        Workload::Quic => {
+            let (all, each) = MIN_QUIC;
+            load.timeout = load.timeout.max(all + each * u32::try_from(load.quic)?);
+        }
+        Workload::Connections(protocol, _) => load.timeout = protocol.timeout(load.timeout),
+        Workload::Flows | Workload::Keys => {}
     }
     let load = &load;
     let child = Child::start(server, load.timeout)?;
     let (size, outcome) = match server.workload {
-        Workload::Connections(protocol) => {
-            (load.idle + load.busy, connections::load(child, protocol, load)?)
+        Workload::Connections(protocol, habit) => {
+            (load.idle + load.busy, connections::load(child, protocol, habit, load)?)
         }
         Workload::Quic => (load.quic, quic::load(child, load)?),
         Workload::Flows => (load.timers as usize, flows::load(child, load)?),
@@ -33,7 +37,7 @@ pub(crate) fn run(server: &Server, load: &Load) -> Result<Row, Failure> {
     let reported = |count: &str| report[count].as_u64().unwrap_or(0);
     let requests = answers.latencies.len() as f64;
     Ok(Row {
-        server: server.program,
+        server: server.name,
         timers: server.timers,
         size,
         requests_per_s: requests / load.window.as_secs_f64(),
@@ -43,5 +47,6 @@ pub(crate) fn run(server: &Server, load: &Load) -> Result<Row, Failure> {
         late_max_ms: latest.as_secs_f64() * 1e3,
         lost: lost + reported("lost"),
         left: reported("left"),
+        fired: Fired::parse(&report),
     })
 }
