@@ -7,8 +7,8 @@
 
 use loom_tests::{Clock, TICK, World, beside, drain, model, sweep, sweep_after, v};
 
-/// The sweep visits the reference and discards it, because the timer for which it was filed has been
-/// cancelled. The next timer either relies on it before that, or files its own.
+/// The sweep visits the reference and discards it, because the timer for which it was filed has
+/// been cancelled. The next timer either relies on it before that, or files its own.
 #[test]
 fn while_the_sweep_visits_the_reference() {
     model(3, || {

@@ -1,5 +1,5 @@
-//! Loads a server with TCP connections. Few are busy, and the others become idle, or all of them send
-//! a request now and then.
+//! Loads a server with TCP connections. Few are busy, and the others become idle, or all of them
+//! send a request now and then.
 
 use crate::Failure;
 use crate::busy::{Answers, Crew};

@@ -29,7 +29,8 @@ pub(crate) struct Row {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fired {
     count: u64,
-    /// Milliseconds from a deadline until the code that waited for it ran, at each of [`QUANTILES`].
+    /// Milliseconds from a deadline until the code that waited for it ran, at each of
+    /// [`QUANTILES`].
     late_ms: [f64; QUANTILES.len()],
 }
 

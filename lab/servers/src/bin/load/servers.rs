@@ -35,7 +35,8 @@ pub(crate) enum Workload {
     Keys,
 }
 
-/// Those with several structures of timers. `ci/load servers` builds the programs that are named here.
+/// Those with several structures of timers. `ci/load servers` builds the programs that are named
+/// here.
 pub(crate) const SERVERS: [Server; 16] = [
     idle_server("tourbillon(own)", &["--timers", "tourbillon", "--sweeper", "own"]),
     idle_server("tourbillon(shared)", &["--timers", "tourbillon", "--sweeper", "shared"]),
@@ -86,8 +87,8 @@ const fn server(
     Server { name: program, program, protocol: &[], timers, options, workload }
 }
 
-/// The server on a module `time`, with each protocol. tokio's module comes twice, so that the spread
-/// of a measurement shows.
+/// The server on a module `time`, with each protocol. tokio's module comes twice, so that the
+/// spread of a measurement shows.
 pub(crate) fn time_servers() -> Vec<Server> {
     const MODULES: [(&str, &[&str]); 3] = [
         ("tokio", &["--timers", "tokio"]),
