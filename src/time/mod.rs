@@ -1,9 +1,14 @@
 //! A drop-in replacement of `tokio::time` and `tokio_util::time`.
 //!
-//! A program moves by a search and replace of the two paths. Every item has the name, the signature
-//! and the semantics of its counterpart, and the output of a sleep is `()`. [`Instant`],
-//! [`Duration`] and [`MissedTickBehavior`] are tokio's own types, so a program can move file by
-//! file. The differences are listed [below](#differences-from-tokio).
+//! A program moves by a search and replace of the two paths. Each item has the name and the
+//! signature of its counterpart and behaves like it, except for the differences
+//! [below](#differences-from-tokio). [`Instant`], [`Duration`] and [`MissedTickBehavior`] are
+//! tokio's own types, so a program can move file by file.
+//!
+//! - [`sleep`] waits for a time, and [`sleep_until`] until an instant.
+//! - [`timeout`] limits how long a future may take.
+//! - [`interval`] ticks again and again.
+//! - [`DelayQueue`] yields values one by one, each after a delay of its own.
 //!
 //! ```
 //! use tourbillon::time::{self, Duration, Instant};
@@ -20,11 +25,12 @@
 //!
 //! # The timer
 //!
-//! All of it runs on one timer that belongs to the process. The first use starts its thread, which
-//! sweeps the wheel and sleeps while nothing is due. The timer has ticks of 1 ms and no capacity,
-//! and no code can configure, replace or end it. In particular, it is not the [default
-//! timer](crate::future::default_timer). For a timer with a capacity, another resolution or a
-//! shutdown, use [`future::Timer`](crate::future::Timer), whose sleeps are results.
+//! All sleeps, timeouts, intervals and queues share one timer per process. The first use starts its
+//! thread, which sweeps the wheel and sleeps while nothing is due. The timer has ticks of 1 ms and
+//! no limit on the number of timers, and no code can configure, replace or end it. In particular,
+//! it is not the [default timer](crate::future::default_timer). For a timer with a capacity,
+//! another resolution or a shutdown, use [`future::Timer`](crate::future::Timer), whose sleeps are
+//! results.
 //!
 //! A runtime is not needed. In a task of tokio's, each completion is charged to the task's
 //! cooperative budget, so that a loop over sleeps that have elapsed yields to other tasks.
@@ -33,13 +39,17 @@
 //!
 //! With the feature `testing`, everything in this module follows the clock of a runtime that is
 //! paused, by `#[tokio::test(start_paused = true)]`, by `pause` of this module or by tokio's. Time
-//! advances by itself when the runtime is idle. Enable the feature in the `dev-dependencies`. It
-//! makes creating and polling a sleep read the clock several times.
+//! advances by itself when the runtime is idle. Without the feature, everything here follows the
+//! system's clock, and a test with a paused clock waits in real time.
+//!
+//! Enable the feature in the `dev-dependencies`. It slows sleeps down, because each creation and
+//! each poll reads the clock several times.
 //!
 //! # Panics
 //!
-//! The first use panics if the system refuses the timer's thread. If the system has no memory for
-//! another timer, the process ends, as it does when a `Vec` cannot grow.
+//! The first use panics if the system refuses the timer's thread. To find out at the start of a
+//! program, poll a sleep there. If the system has no memory for another timer, the process aborts,
+//! as it does when a `Vec` cannot grow.
 #![doc = include_str!("../../docs/TIME.md")]
 #![forbid(unsafe_code)]
 
