@@ -13,9 +13,8 @@
 //!
 //! **Names.** An operation `x` does everything in the usual case, or nothing. Then it calls
 //! `x_slow`, which does the whole operation again, in any case. Both end in the call of another
-//! function and return its result, so that the compiler can make a jump of it. A function
-//! `try_x` may fail, and leaves nothing done then. In each file, a function comes before those that
-//! only it calls.
+//! function and pass on its result, so that they need few registers. A function `try_x` may fail,
+//! and leaves nothing done then. In each file, a function comes before those that only it calls.
 
 pub(in crate::wheel) mod cancel;
 pub(in crate::wheel) mod drain;
