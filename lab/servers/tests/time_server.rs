@@ -59,10 +59,10 @@ impl Bench {
         let audit = Arc::clone(&self.audit);
         drop(match self.module {
             Module::Tokio => {
-                on_tokio::protocols::Server::start(IDLE, audit).spawn(protocol, stream)
+                on_tokio::protocols::Servers::start(IDLE, audit).spawn(protocol, stream)
             }
             Module::Tourbillon => {
-                on_tourbillon::protocols::Server::start(IDLE, audit).spawn(protocol, stream)
+                on_tourbillon::protocols::Servers::start(IDLE, audit).spawn(protocol, stream)
             }
         });
         client
@@ -199,12 +199,12 @@ fn a_segment_is_repeated_until_it_is_acknowledged() {
         let audit = Arc::clone(&bench.audit);
         let server = match bench.module {
             Module::Tokio => {
-                use on_tokio::protocols::{Server, datagrams};
-                tokio::spawn(datagrams::serve(Server::start(IDLE, audit), socket))
+                use on_tokio::protocols::{Servers, datagrams};
+                tokio::spawn(datagrams::serve(Servers::start(IDLE, audit).server(), socket))
             }
             Module::Tourbillon => {
-                use on_tourbillon::protocols::{Server, datagrams};
-                tokio::spawn(datagrams::serve(Server::start(IDLE, audit), socket))
+                use on_tourbillon::protocols::{Servers, datagrams};
+                tokio::spawn(datagrams::serve(Servers::start(IDLE, audit).server(), socket))
             }
         };
         let mut buffer = [0; LENGTH];

@@ -13,6 +13,7 @@ use crate::Failure;
 use crate::busy::Answers;
 use crate::client::{self, Client, Target};
 use crate::measure::{Load, Window};
+use crate::protocol::Habit;
 use mio::{Events, Interest, Poll, Token};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -33,15 +34,6 @@ const LATEST_REQUEST: f64 = 0.75;
 
 /// Of clients that go on, one in this many falls silent after each answer in the window.
 const SILENT_OF: u32 = 50;
-
-/// The requests of the clients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Habit {
-    /// They send a few each.
-    Few,
-    /// They go on until the window has passed.
-    Steady,
-}
 
 /// A client of the crowd.
 struct Idle {

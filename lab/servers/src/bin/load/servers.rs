@@ -2,8 +2,7 @@
 //! ends when its standard input does, and then prints a line of JSON, where `left` is the number of
 //! timers left behind. The first of each server's timers is what the others are compared with.
 
-use crate::crowd::Habit;
-use crate::protocol::Protocol;
+use crate::protocol::{Habit, Protocol};
 use std::fmt;
 
 /// One server, with one kind of timers.

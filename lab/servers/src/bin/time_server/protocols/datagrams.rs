@@ -1,8 +1,8 @@
 //! Segments over UDP with a task for each flow, which repeats a segment that is not acknowledged in
 //! time. The timeout is one and a half times the measured round trip, and doubled by a repetition.
 
-use super::Server;
-use super::time::{self, Instant};
+use super::super::time::{self, Instant};
+use super::server::Server;
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;

@@ -1,8 +1,8 @@
 //! HTTP/1.1. A connection is closed if it has been idle for too long, and each request pushes that
 //! back. An answer has a time limit too.
 
-use super::time::{self, Instant};
-use super::{Connection, Server};
+use super::super::time::{self, Instant};
+use super::server::{Connection, Server};
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::server::conn::http1;

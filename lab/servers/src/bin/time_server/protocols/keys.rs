@@ -1,8 +1,8 @@
 //! Keys that expire, by the protocol of Redis. All connections share one map in one lock, with the
 //! expiries in a delay queue, and a task removes the keys that are due.
 
-use super::time::{DelayQueue, Instant, delay_queue};
-use super::{Connection, Server};
+use super::super::time::{DelayQueue, Instant, delay_queue};
+use super::server::Connection;
 use crate::audit::Audit;
 use redis_protocol::bytes::Bytes;
 use redis_protocol::resp2::types::BytesFrame;
@@ -31,14 +31,12 @@ struct Live {
     expiry: delay_queue::Key,
 }
 
-impl Server {
-    /// Answers the commands of one connection until it ends.
-    pub(crate) async fn keys(self: Arc<Self>, stream: impl Connection) -> Result<(), Failure> {
-        Ok(command::answer(stream, |command| self.store.keys().apply(command)).await?)
-    }
-}
-
 impl Store {
+    /// Answers the commands of one connection until it ends.
+    pub(crate) async fn answer(self: Arc<Self>, stream: impl Connection) -> Result<(), Failure> {
+        Ok(command::answer(stream, |command| self.keys().apply(command)).await?)
+    }
+
     fn keys(&self) -> MutexGuard<'_, Keys> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

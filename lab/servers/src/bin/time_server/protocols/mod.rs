@@ -4,16 +4,16 @@ pub(crate) mod datagrams;
 mod http;
 mod keys;
 mod mqtt;
+mod server;
 mod websocket;
 
-use super::time;
 use crate::audit::Audit;
 use crate::options::{Module, Protocol};
 use keys::Store;
 use mqtt::Broker;
+use server::{Connection, Server};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpSocket, UdpSocket};
 use tokio::task::JoinHandle;
 use tourbillon_servers::process::{self, Failure, Options};
@@ -21,18 +21,12 @@ use tourbillon_servers::process::{self, Failure, Options};
 /// The number of connections that may wait to be accepted.
 const BACKLOG: u32 = 4096;
 
-/// The state that all connections share.
-pub(crate) struct Server {
-    idle: Duration,
-    audit: Arc<Audit>,
-    broker: Broker,
-    store: Store,
+/// A server of each protocol.
+pub(crate) struct Servers {
+    server: Arc<Server>,
+    broker: Arc<Broker>,
+    store: Arc<Store>,
 }
-
-/// A byte stream that a task owns.
-pub(crate) trait Connection: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
-
-impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Connection for S {}
 
 /// Serves until it is dropped.
 pub(crate) async fn serve(
@@ -40,11 +34,11 @@ pub(crate) async fn serve(
     options: &Options<Module>,
     audit: Arc<Audit>,
 ) -> Result<(), Failure> {
-    let server = Server::start(options.idle, audit);
+    let servers = Servers::start(options.idle, audit);
     if protocol == Protocol::Datagrams {
         let socket = UdpSocket::bind(options.listen).await?;
         process::listens_on(socket.local_addr()?);
-        return datagrams::serve(server, socket).await;
+        return datagrams::serve(servers.server(), socket).await;
     }
     let socket = TcpSocket::new_v4()?;
     socket.bind(options.listen)?;
@@ -54,31 +48,36 @@ pub(crate) async fn serve(
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
         // A connection that breaks ends, and no other does.
-        drop(Arc::clone(&server).spawn(protocol, stream));
+        drop(servers.spawn(protocol, stream));
     }
 }
 
-impl Server {
+impl Servers {
     /// Creates the state, and starts to remove keys that expire.
-    pub(crate) fn start(idle: Duration, audit: Arc<Audit>) -> Arc<Self> {
-        let (broker, store) = (Broker::default(), Store::default());
-        let server = Arc::new(Self { idle, audit, broker, store });
-        let expiring = Arc::clone(&server);
-        tokio::spawn(async move { expiring.store.expire(&expiring.audit).await });
-        server
+    pub(crate) fn start(idle: Duration, audit: Arc<Audit>) -> Self {
+        let (broker, store) = (Arc::<Broker>::default(), Arc::<Store>::default());
+        let (expiring, fired) = (Arc::clone(&store), Arc::clone(&audit));
+        tokio::spawn(async move { expiring.expire(&fired).await });
+        Self { server: Arc::new(Server { idle, audit }), broker, store }
+    }
+
+    /// Returns what all protocols share.
+    pub(crate) fn server(&self) -> Arc<Server> {
+        Arc::clone(&self.server)
     }
 
     /// Serves a connection with a task.
     pub(crate) fn spawn(
-        self: Arc<Self>,
+        &self,
         protocol: Protocol,
         stream: impl Connection,
     ) -> JoinHandle<Result<(), Failure>> {
+        let server = self.server();
         match protocol {
-            Protocol::Http => tokio::spawn(self.http(stream)),
-            Protocol::WebSocket => tokio::spawn(self.web_socket(stream)),
-            Protocol::Mqtt => tokio::spawn(self.mqtt(stream)),
-            Protocol::Keys => tokio::spawn(self.keys(stream)),
+            Protocol::Http => tokio::spawn(server.http(stream)),
+            Protocol::WebSocket => tokio::spawn(server.web_socket(stream)),
+            Protocol::Mqtt => tokio::spawn(server.mqtt(Arc::clone(&self.broker), stream)),
+            Protocol::Keys => tokio::spawn(Arc::clone(&self.store).answer(stream)),
             Protocol::Datagrams => tokio::spawn(async { Err("datagrams have no stream".into()) }),
         }
     }

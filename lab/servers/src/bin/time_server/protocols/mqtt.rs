@@ -1,8 +1,8 @@
 //! MQTT 3.1.1 with quality of service 1. A client that is silent for one and a half times its
 //! keep-alive is disconnected, and a message that it does not acknowledge in time is sent again.
 
-use super::time::{self, DelayQueue, Instant, delay_queue};
-use super::{Connection, Server};
+use super::super::time::{self, DelayQueue, Instant, delay_queue};
+use super::server::{Connection, Server};
 use futures_util::{SinkExt, StreamExt};
 use rumqttc::mqttbytes::QoS;
 use rumqttc::mqttbytes::v4::{
@@ -43,7 +43,11 @@ impl Broker {
 
 impl Server {
     /// Serves a connection until it ends or its client is silent for too long.
-    pub(crate) async fn mqtt(self: Arc<Self>, stream: impl Connection) -> Result<(), Failure> {
+    pub(crate) async fn mqtt(
+        self: Arc<Self>,
+        broker: Arc<Broker>,
+        stream: impl Connection,
+    ) -> Result<(), Failure> {
         let codec = Codec { max_incoming_size: LONGEST, max_outgoing_size: LONGEST };
         let mut packets = Framed::new(stream, codec);
         let connect = time::timeout(self.idle, packets.next()).await?.transpose()?;
@@ -61,7 +65,7 @@ impl Server {
                         return Ok(());
                     };
                     silent.as_mut().reset(Instant::now() + patience);
-                    session.handle(packet, &self.broker).await?;
+                    session.handle(packet, &broker).await?;
                 }
                 Some(message) = session.inbox.recv() => session.deliver(message).await?,
                 Some(message) = session.resends.next() => {

@@ -1,8 +1,8 @@
 //! WebSocket. The server returns each message, and sends pings. A peer that neither answers a ping
 //! nor sends another frame in time is disconnected.
 
-use super::time::{self, Instant};
-use super::{Connection, Server};
+use super::super::time::{self, Instant};
+use super::server::{Connection, Server};
 use futures_util::{SinkExt, StreamExt};
 use std::pin::pin;
 use std::sync::Arc;
