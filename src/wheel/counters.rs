@@ -18,7 +18,7 @@ pub(crate) enum ThreadCount {
     Reset,
     /// Timers ended by a cancel.
     Cancelled,
-    /// Timers ended by a drain, or by an insert that found the wheel closed.
+    /// Timers ended by a drain, or by an insert that found the wheel closed or no memory.
     Returned,
     /// References filed.
     Filed,

@@ -215,3 +215,21 @@ fn everything_that_was_accepted_fires_in_time_while_memory_comes_and_goes() {
         assert_eq!(bench.wheel.metrics().stale_references, 0, "seed {seed}");
     }
 }
+
+#[test]
+fn the_usual_case_of_an_insert_without_memory_is_refused() {
+    for builder in [Builder::new(), Builder::new().capacity(1)] {
+        let mut bench = Bench::new(tiny(), builder);
+        bench.leave_spare();
+        bench.exhaust(true);
+        for delay in [1, 3, 100] {
+            let refused = bench.wheel.pin().insert(7, TICK * delay).unwrap_err();
+            assert_eq!((refused.reason, refused.value), (Refusal::OutOfMemory, 7));
+            assert!(bench.wheel.is_empty());
+        }
+        bench.exhaust(false);
+        let id = bench.wheel.pin().insert(8, TICK * 3).unwrap();
+        assert!(bench.advance(2).is_empty() && bench.wheel.contains(id));
+        assert_eq!(bench.advance(1), [8]);
+    }
+}

@@ -1,6 +1,6 @@
-//! The fast path of an insert, by a thread with a vacant entry in its magazines, into a block that
-//! has room. (The inserts take an instant, because a delay of less than a second is not on the fast
-//! path in the models, which have no longer ones.)
+//! Inserts by a thread with a vacant entry in its magazines, into a block that has room. Only a
+//! pinned insert is the usual case from the start here, because the models' clock has no readings
+//! that an insert can reuse.
 
 #[cfg(shuttle)]
 use loom_tests::explorer::thread;
@@ -145,5 +145,30 @@ fn a_drain_and_the_next_timer_of_the_entry() {
         values.extend(sweep(&mut sweeper));
         values.sort_unstable();
         assert_eq!(values, [7, 8]);
+    });
+}
+
+/// The usual case of an insert: the entry comes from the magazine before anything else is tried.
+#[test]
+fn the_closing_against_a_pinned_insert() {
+    model(2, || {
+        let World { wheel, mut sweeper, clock } = World::new();
+        prepare(&wheel, &mut sweeper);
+        let closer = beside(&wheel, |wheel| {
+            wheel.close();
+            drain(wheel)
+        });
+        let deadline = clock.start() + TICK;
+        let inserted = in_a_seat(&wheel, |wheel| wheel.pin().insert_at(v(7), deadline));
+        let mut drained = closer.join().unwrap();
+        drained.sort_unstable();
+        match inserted {
+            Ok(_) => assert_eq!(drained, [1, 7]),
+            Err(refused) => {
+                assert_eq!((refused.reason, refused.value), (Refusal::Closed, v(7)));
+                assert_eq!(drained, [1]);
+            }
+        }
+        assert!(wheel.is_empty());
     });
 }

@@ -3,16 +3,17 @@
 //! [`protocol`](super::protocol).
 //!
 //! ```text
-//! insert                           the usual case, or else insert_slow, which is the general case
-//! └── arm                          A1, A2: an old reference is visited in time
-//!     ├── arm_and_file             A3, F1 to F3: none is
-//!     │   ├── file_slow            the slot needs a block, or another thread changes it
-//!     │   ├── file_overdue         the sweep has reached the deadline
-//!     │   └── finish_slow          the sweeper does not expect the reference
-//!     │       └── finish_filing    F1 to F7 in any case; the two above call it as well
-//!     ├── arm_slow                 another thread changes the entry
-//!     └── ensure_insert_visited    the old reference may have been visited meanwhile
-//!         └── finish               A5; each function but the first three ends in it
+//! insert                               the usual case, or else insert_slow, the general case
+//! ├── arm                              A1, A2: an old reference is visited in time
+//! │   ├── arm_and_file                 A3, F1 to F3: none is
+//! │   │   ├── file_slow                the slot needs a block, or another thread changes it
+//! │   │   ├── file_overdue             the sweep has reached the deadline
+//! │   │   └── finish_slow              the sweeper does not expect the reference
+//! │   │       └── finish_filing        F1 to F7 in any case; the two above call it as well
+//! │   ├── arm_slow                     another thread changes the entry
+//! │   └── ensure_insert_visited        the old reference may have been visited meanwhile
+//! │       └── finish                   the end of these three
+//! └── withdraw                         A5: the timer cannot stay armed
 //! ```
 //!
 //! **The exception to I2.** `arm_and_file` writes `next_visit` and arms the timer before it files
@@ -21,7 +22,7 @@
 //! can end the timer, after the tick of `next_visit`, or a drain, which clears `next_visit`.
 //!
 //! The usual case ends in calls of functions that are not inlined, so that it needs few registers.
-//! They return plain ids. The rare timer that cannot stay armed is withdrawn by their caller.
+//! They return an id alone, of a timer that is armed or that has to be withdrawn.
 
 #![allow(clippy::inline_always, reason = "the common cases are to be one function each")]
 
@@ -257,8 +258,8 @@ impl<T> Engine<T> {
     }
 
     /// Ensures a visit of a timer that is armed, because its old reference may not be visited in
-    /// time after all, or takes it back because the wheel was closed. The timer may have ended
-    /// meanwhile, and its entry be in use again.
+    /// time after all, or the wheel was closed. The timer may have ended meanwhile, and its entry
+    /// be in use again.
     #[cold]
     #[inline(never)]
     fn ensure_insert_visited(
@@ -271,7 +272,7 @@ impl<T> Engine<T> {
         self.finish(thread, target.id, filed)
     }
 
-    /// Step A5: counts what was filed, and leaves the timer armed, unless the wheel has been closed
+    /// Counts what was filed, and leaves the timer armed, unless the wheel has been closed
     /// meanwhile.
     fn finish(&self, thread: &ThreadState, id: TimerId, filed: Filed) -> Armed {
         self.count_filed(thread, filed);
@@ -280,8 +281,8 @@ impl<T> Engine<T> {
         if self.is_closed() { Err(Untenable(id)) } else { Ok(id) }
     }
 
-    /// Ends a timer that cannot stay armed and returns its value, unless another thread has ended
-    /// it.
+    /// Step A5: ends a timer that cannot stay armed and returns its value, unless another thread
+    /// has ended it.
     #[cold]
     #[inline(never)]
     fn withdraw(&self, Untenable(id): Untenable) -> Result<TimerId, InsertError<T>> {
