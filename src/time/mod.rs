@@ -5,9 +5,9 @@
 //! [below](#differences-from-tokio). [`Instant`], [`Duration`] and [`MissedTickBehavior`] are
 //! tokio's own types, so a program can move file by file.
 //!
-//! - [`sleep`] waits for a time, and [`sleep_until`] until an instant.
-//! - [`timeout`] limits how long a future may take.
-//! - [`interval`] ticks again and again.
+//! - [`sleep`](sleep()) waits for a time, and [`sleep_until`] until an instant.
+//! - [`timeout`](timeout()) limits how long a future may take.
+//! - [`interval`](interval()) ticks again and again.
 //! - [`DelayQueue`] yields values one by one, each after a delay of its own.
 //!
 //! ```
