@@ -5,9 +5,10 @@
 #[cfg(shuttle)]
 use loom_tests::explorer::thread;
 use loom_tests::{
-    Refusal, Sweeper, TICK, TimerId, Value, Wheel, World, beside, drain, in_a_seat, model, seated,
-    sweep, sweep_after, v,
+    InsertError, Refusal, Sweeper, TICK, TimerId, Value, Wheel, World, beside, drain, in_a_seat,
+    model, seated, sweep, sweep_after, v,
 };
+use std::time::Instant;
 
 /// Orphans a vacant entry for the next thread with an id of its own. Its reference waits for longer
 /// than the models' timers may.
@@ -99,9 +100,9 @@ fn two_and_one_place() {
     });
 }
 
-#[test]
-fn the_closing_and_draining() {
-    model(2, || {
+/// Runs an insert against the closing and draining of the wheel.
+fn against_the_closing(insert: fn(&Wheel<Value>, Instant) -> Result<TimerId, InsertError<Value>>) {
+    model(2, move || {
         let World { wheel, mut sweeper, clock } = World::new();
         prepare(&wheel, &mut sweeper);
         // This thread must be the one that begins later, for loom's sake.
@@ -110,7 +111,7 @@ fn the_closing_and_draining() {
             drain(wheel)
         });
         let deadline = clock.start() + TICK;
-        let inserted = in_a_seat(&wheel, |wheel| wheel.insert_at(v(7), deadline));
+        let inserted = in_a_seat(&wheel, |wheel| insert(wheel, deadline));
         let mut drained = closer.join().unwrap();
         drained.sort_unstable();
         match inserted {
@@ -122,6 +123,17 @@ fn the_closing_and_draining() {
         }
         assert!(wheel.is_empty());
     });
+}
+
+#[test]
+fn the_closing_and_draining() {
+    against_the_closing(|wheel, deadline| wheel.insert_at(v(7), deadline));
+}
+
+/// The usual case of an insert: the entry comes from the magazine before anything else is tried.
+#[test]
+fn the_closing_against_a_pinned_insert() {
+    against_the_closing(|wheel, deadline| wheel.pin().insert_at(v(7), deadline));
 }
 
 /// The entry may be drained, and armed by another thread, before the inserter has filed its
@@ -145,30 +157,5 @@ fn a_drain_and_the_next_timer_of_the_entry() {
         values.extend(sweep(&mut sweeper));
         values.sort_unstable();
         assert_eq!(values, [7, 8]);
-    });
-}
-
-/// The usual case of an insert: the entry comes from the magazine before anything else is tried.
-#[test]
-fn the_closing_against_a_pinned_insert() {
-    model(2, || {
-        let World { wheel, mut sweeper, clock } = World::new();
-        prepare(&wheel, &mut sweeper);
-        let closer = beside(&wheel, |wheel| {
-            wheel.close();
-            drain(wheel)
-        });
-        let deadline = clock.start() + TICK;
-        let inserted = in_a_seat(&wheel, |wheel| wheel.pin().insert_at(v(7), deadline));
-        let mut drained = closer.join().unwrap();
-        drained.sort_unstable();
-        match inserted {
-            Ok(_) => assert_eq!(drained, [1, 7]),
-            Err(refused) => {
-                assert_eq!((refused.reason, refused.value), (Refusal::Closed, v(7)));
-                assert_eq!(drained, [1]);
-            }
-        }
-        assert!(wheel.is_empty());
     });
 }
