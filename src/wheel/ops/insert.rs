@@ -12,7 +12,7 @@
 //! │   │       └── finish_filing        F1 to F7 in any case; the two above call it as well
 //! │   ├── arm_slow                     another thread changes the entry
 //! │   └── ensure_insert_visited        the old reference may have been visited meanwhile
-//! │       └── finish                   the end of these three
+//! │       └── finish                   finish_filing and arm_slow end in it as well
 //! └── withdraw                         A5: the timer cannot stay armed
 //! ```
 //!
@@ -46,7 +46,7 @@ use crate::wheel::thread_id::ThreadId;
 use crate::wheel::thread_state::ThreadState;
 use crate::wheel::tick::Tick;
 
-/// The id of a timer that was armed.
+/// The id of a timer that was armed, and whether it may stay so.
 type Armed = Result<TimerId, Untenable>;
 
 /// A timer that was armed and cannot stay so, because the wheel was closed meanwhile or because
