@@ -13,7 +13,7 @@ use crate::Failure;
 use crate::busy::Answers;
 use crate::client::{self, Client, Target};
 use crate::measure::{Load, Window};
-use crate::protocol::Habit;
+use crate::servers::Habit;
 use mio::{Events, Interest, Poll, Token};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -8,15 +8,6 @@ use rumqttc::mqttbytes::v4::{Connect, Packet, PubAck, Publish, Subscribe};
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// The requests of a crowd of clients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Habit {
-    /// They send a few each.
-    Few,
-    /// They go on until the window has passed.
-    Steady,
-}
-
 /// The protocol of a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Protocol {

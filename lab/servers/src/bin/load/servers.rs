@@ -1,8 +1,8 @@
 //! The servers under load. Each is a program that is built beside this one. It prints its address,
 //! ends when its standard input does, and then prints a line of JSON, where `left` is the number of
-//! timers left behind. The first of each server's timers is what the others are compared with.
+//! timers left behind. The others are compared with the first of each server's timers.
 
-use crate::protocol::{Habit, Protocol};
+use crate::protocol::Protocol;
 use std::fmt;
 
 /// One server, with one kind of timers.
@@ -34,8 +34,17 @@ pub(crate) enum Workload {
     Keys,
 }
 
-/// Those with several structures of timers. `ci/load servers` builds the programs that are named
-/// here.
+/// The requests of a crowd of clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Habit {
+    /// They send a few each.
+    Few,
+    /// They go on until the window has passed.
+    Steady,
+}
+
+/// The servers with several structures of timers. `ci/load servers` builds the programs that are
+/// named here.
 pub(crate) const SERVERS: [Server; 16] = [
     idle_server("tourbillon(own)", &["--timers", "tourbillon", "--sweeper", "own"]),
     idle_server("tourbillon(shared)", &["--timers", "tourbillon", "--sweeper", "shared"]),
