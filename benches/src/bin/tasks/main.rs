@@ -3,7 +3,7 @@
 //!
 //! - `herd`: all tasks sleep until one instant, and another until a millisecond after it.
 //! - `queues`: each task has a `DelayQueue`, into which it inserts and from which it removes.
-//! - `paced`: tasks that sleep and compute, so that the cores are busy for 70 % of the time.
+//! - `paced`: tasks that sleep and compute, so that the cores are busy for two thirds of the time.
 //!
 //! Figures are medians over the rounds, each in a runtime of its own with a worker for each core.
 
@@ -22,7 +22,7 @@ use std::time::Duration;
 
 #[path = "."]
 mod on_tokio {
-    /// What a program finds in `tourbillon::time` that has imported it from two crates.
+    /// The items of `tourbillon::time`, which come from two crates on tokio.
     mod time {
         pub(super) use ::tokio::time::*;
         pub(super) use ::tokio_util::time::DelayQueue;

@@ -1,11 +1,10 @@
-//! What the tasks do, on the module `time` of the parent.
+//! The workloads, on the module `time` of the parent.
 
 use super::time::{self, DelayQueue, Instant};
 use crate::Figures;
 use cpu_time::ProcessTime;
 use fastrand::Rng;
 use futures_util::StreamExt;
-
 use hdrhistogram::Histogram;
 use std::collections::VecDeque;
 use std::error::Error;
@@ -53,7 +52,7 @@ pub(crate) async fn queues(tasks: u32, length: Duration) -> Done {
     Ok(vec![("CPU per message (µs)", cpu.as_secs_f64() * 1e6 / messages as f64)])
 }
 
-/// Returns the number of messages.
+/// Sends messages until `end`. Returns their number.
 async fn session(seed: u64, end: Instant) -> u64 {
     let (mut queue, mut sent, mut random) =
         (DelayQueue::new(), VecDeque::new(), Rng::with_seed(seed));
@@ -95,7 +94,7 @@ pub(crate) async fn paced(tasks: u32, work: Duration, length: Duration) -> Done 
     ])
 }
 
-/// Returns how late it woke, in microseconds.
+/// Sleeps and computes until `end`. Returns how late it woke each time, in microseconds.
 async fn pace(
     seed: u64,
     work: Duration,

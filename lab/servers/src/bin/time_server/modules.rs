@@ -5,7 +5,7 @@
 /// The protocols on tokio's own timers.
 #[path = "."]
 pub(crate) mod on_tokio {
-    /// What a program finds in `tourbillon::time` that has imported it from two crates.
+    /// The items of `tourbillon::time`, which come from two crates on tokio.
     mod time {
         pub(super) use ::tokio::time::*;
         pub(super) use ::tokio_util::time::*;

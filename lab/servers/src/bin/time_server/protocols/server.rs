@@ -1,4 +1,4 @@
-//! What all protocols share.
+//! [`Server`] and [`Connection`], which all protocols share.
 
 use crate::audit::Audit;
 use std::sync::Arc;
