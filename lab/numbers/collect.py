@@ -7,7 +7,8 @@ machine without cargo: it needs Python and its standard library.
 Every task runs once, and then again in turn while the time allows, up to its number of rounds. The
 file is written after each task, so that nothing is lost if the run is cut off. If the file exists,
 a section of the same commit and machine gets more rounds, and any other is replaced. So
-`--only instructions` adds what one machine counts to what another has measured.
+`--only instructions` adds what one machine counts to what another has measured. On a machine with few
+cores, the sections in `MANY_CORES` are kept if a machine with more of them has measured them.
 
     {"runs": [{"commit", "date", "rustc", "machine": {"cpu", "cores", …}}],
      "sections": {NAME: {"run": place in runs, "commands": […], "values": {KEY: [one per round]}}}}
@@ -36,6 +37,8 @@ SCALED = ("tourbillon,tourbillon-pinned,tokio,tokio-alt,delay-queue,nexus-timer,
 FOOTPRINT = {"small-wheel": 1, "small-queue": 1, "small-tokio-queue": 1, "bytes-million": 1, "bytes-ten-million": 1,
              "burst": 1, "churn": 1, "idle": 1, "empty": 1, "lateness": 5, "lateness-inline": 1, "herd": 5,
              "ticks": 3, "storm": 3}
+# The sections that need many cores: they show how the wheel scales, or load a server from another process.
+MANY_CORES = ("callers", "threads", "servers")
 # Rows that a neighbour does not change: they count, or wait.
 BESIDE = ("idle", "empty")
 
@@ -142,7 +145,7 @@ def tasks(programs, callers, tiny, home):
     all_tasks += [
         Task("callers", peers("--timers", str(timers), "--threads", str(threads), "--systems", SCALED,
                               "--only", "insert,cancel_insert,reset_later"), read_peers, 3)
-        for threads in callers if threads > 1]
+        for threads in callers]
     all_tasks += [Task("fire", peers("--timers", str(timers), "--only", "fire"), read_peers, 3)]
     size = ["1000", "1"] if tiny else ["1000000", "10"]
     connections = [str(programs / "connections"), "--connections", size[0], "--seconds", size[1]]
@@ -221,6 +224,12 @@ class Numbers:
         self.run = {"commit": built["commit"], "date": date.today().isoformat(), "rustc": built["rustc"],
                     "machine": machine()}
 
+    def of_more_cores(self):
+        """The sections in `MANY_CORES` that a machine with more cores has measured."""
+        cores = lambda run: run["machine"]["cores"]
+        return {name for name, section in self.all["sections"].items()
+                if name in MANY_CORES and cores(self.all["runs"][section["run"]]) > cores(self.run)}
+
     def place(self):
         """The place of this run among the runs: a run of the same commit and machine is the same."""
         same = lambda run: (run["commit"], run["machine"]) == (self.run["commit"], self.run["machine"])
@@ -289,7 +298,10 @@ def main():
         wanted = set(arguments.only.split(",")) if arguments.only else names
         if wanted - names:
             sys.exit(f"unknown sections: {', '.join(sorted(wanted - names))}; known are {', '.join(sorted(names))}")
-        chosen = [task for task in chosen if task.section in wanted]
+        kept = numbers.of_more_cores() - set(arguments.only.split(",") if arguments.only else [])
+        for name in sorted(kept):
+            print(f"{name}: kept, from a machine with more cores")
+        chosen = [task for task in chosen if task.section in wanted - kept]
         absent = [task for task in chosen if not Path(task.command[0]).exists()]
         chosen = [task for task in chosen if task not in absent]
         failures = [f"{task.section}: {task.command[0]} is not there" for task in absent]

@@ -4,9 +4,9 @@
 usage: lab/numbers/write.py [--check]
 
 With `--check` nothing is written. It fails if a table is not as it would be written, if a plot is of another run,
-if the sections are of commits whose sources differ, or if the numbers are older than `COMMITS` allows. The plots
-themselves are drawn by `cargo run -p tourbillon-report --bin plots`, and a test of that program compares them
-byte by byte.
+if the sections are of commits whose sources differ, or if the numbers are older than `COMMITS` allows. The sections
+in `MANY_CORES` may be older, because a machine with many cores is not always at hand. The plots themselves are drawn
+by `cargo run -p tourbillon-report --bin plots`, and a test of that program compares them byte by byte.
 """
 
 import json
@@ -15,6 +15,10 @@ import subprocess
 import sys
 from pathlib import Path
 from statistics import median
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from collect import MANY_CORES
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NUMBERS, BENCHMARKS, README = (ROOT / name for name in ("docs/numbers.json", "docs/BENCHMARKS.md", "README.md"))
@@ -189,16 +193,15 @@ class Document:
 
     def table_callers(self):
         section = self.section("callers")
-        counts = sorted({1, *section.parts(1)})
+        counts = section.parts(1)
         blocks = []
         for workload in ("insert", "cancel_insert", "reset_later"):
             rows = []
             for system in SYSTEMS:
                 cells = []
                 for count in counts:
-                    of = self.operations if count == 1 else section
                     key = (workload, count, self.timers, system)
-                    rate, nanos = of.value(*key, "per_second"), of.value(*key, "cpu_ns")
+                    rate, nanos = section.value(*key, "per_second"), section.value(*key, "cpu_ns")
                     cells.append(f"{digits(rate / 1e6)} ({digits(nanos)})" if rate else "-")
                 if any(cell != "-" for cell in cells[1:]):
                     rows.append([system, *cells])
@@ -440,7 +443,8 @@ def age(commit):
 
 def problems(numbers):
     """What is wrong with the numbers and the plots."""
-    commits = {run["commit"] for run in numbers["runs"]}
+    commits = {numbers["runs"][section["run"]]["commit"] for name, section in numbers["sections"].items()
+               if name not in MANY_CORES}
     # What is not in the history is reported by its age. A benchmark may change while what it measures does not.
     if len({git("rev-parse", f"{commit}:src") for commit in commits} - {None}) > 1:
         yield f"docs/numbers.json has sections of commits whose `src` differs: {', '.join(sorted(commits))}"

@@ -78,7 +78,7 @@ fn plots(numbers: &Numbers) -> Result<BTreeMap<&'static str, String>, Box<dyn Er
 /// The keys are `WORKLOAD/THREADS/TIMERS/SYSTEM/FIGURE`.
 fn by_system(
     numbers: &Numbers,
-    sections: [&str; 2],
+    sections: &[&str],
     workload: &str,
     figure: &str,
     point: impl Fn(f64, f64, f64) -> (f64, f64),
@@ -102,7 +102,7 @@ fn by_system(
 
 /// The CPU time of an operation by the number of armed timers.
 fn by_timers(numbers: &Numbers, workload: &str, title: &str) -> Chart {
-    let sections = ["sizes", "operations"];
+    let sections = &["sizes", "operations"];
     Chart {
         title: format!("{title}, one caller"),
         caption: numbers.caption("sizes"),
@@ -114,9 +114,8 @@ fn by_timers(numbers: &Numbers, workload: &str, title: &str) -> Chart {
 
 /// Operations per second by the number of callers.
 fn by_callers(numbers: &Numbers, workload: &str, title: &str) -> Chart {
-    let sections = ["operations", "callers"];
     let rate = |threads, _, per_second: f64| (threads, per_second / 1e6);
-    let mut series = by_system(numbers, sections, workload, "per_second", rate);
+    let mut series = by_system(numbers, &["callers"], workload, "per_second", rate);
     // Systems that were measured with one caller alone make no curve.
     series.retain(|series| series.points.len() > 1);
     Chart {

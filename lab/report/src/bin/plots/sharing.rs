@@ -1,8 +1,8 @@
 //! Throughput by cores, as it follows from the cache lines that move, beside what was measured.
 //!
-//! An operation costs its time alone (section `operations`) and [`TRANSFER`] for each line that it
-//! fetches or takes away (section `sharing`). A line is in one place at a time, so that throughput
-//! is bounded by the line that moves most, and operations under one lock are serialised.
+//! An operation costs its time with one caller (section `callers`) and [`TRANSFER`] for each line
+//! that it fetches or takes away (section `sharing`). A line is in one place at a time, so that
+//! throughput is bounded by the line that moves most, and operations under one lock are serialised.
 
 use crate::chart::{self, Chart, Series};
 use crate::numbers::Numbers;
@@ -38,7 +38,7 @@ pub(crate) fn chart(numbers: &Numbers) -> Chart {
         series.map(|(place, (name, is_bold, points))| Series { name, place, is_bold, points });
     Chart {
         title: "Throughput computed from the cache lines that move, and as measured (bold)".into(),
-        caption: numbers.caption("sharing"),
+        caption: numbers.caption("callers"),
         x: ("cores", chart::short),
         y: ("million operations per second", chart::short),
         series: series.collect(),
@@ -47,9 +47,8 @@ pub(crate) fn chart(numbers: &Numbers) -> Chart {
 
 /// Callers, and millions of operations per second of all of them together.
 fn measured_points(numbers: &Numbers, system: &str, workload: &str) -> Vec<(f64, f64)> {
-    let sections = ["operations", "callers"].into_iter();
-    let mut points: Vec<_> = sections
-        .flat_map(|section| numbers.medians(section))
+    let mut points: Vec<_> = numbers
+        .medians("callers")
         .filter_map(|(key, per_second)| match key.split('/').collect::<Vec<_>>()[..] {
             [of, callers, _, name, "per_second"] if of == workload && name == system => {
                 Some((callers.parse::<f64>().ok()?, per_second / 1e6))
@@ -63,7 +62,7 @@ fn measured_points(numbers: &Numbers, system: &str, workload: &str) -> Vec<(f64,
 
 /// Cores, and millions of operations per second.
 fn points(numbers: &Numbers, system: &str, workload: &str, whose: &str) -> Vec<(f64, f64)> {
-    let alone = numbers.medians("operations").find(|(key, _)| {
+    let alone = numbers.medians("callers").find(|(key, _)| {
         let parts: Vec<_> = key.split('/').collect();
         matches!(parts[..], [of, "1", _, name, "cpu_ns"] if of == workload && name == system)
     });
