@@ -324,6 +324,7 @@ fn a_cancel_takes_what_comes_next<P: Place>(bench: Bench<P>) {
     assert_eq!(wait(timers.cancel("id")), Ok(Cancelled::Removed));
     assert_eq!(wait(timers.len()), Ok(0));
     wait(timers.insert("id", "replaced", SECOND, quick())).unwrap();
+    assert_eq!(wait(timers.get("id")).unwrap().unwrap().next, None);
     bench.advance(SECOND);
     assert_eq!(running.next().outcome, Outcome::TooLate);
     let found = wait(timers.get("id")).unwrap().unwrap();

@@ -17,6 +17,7 @@ BEGIN
   IF state.fence IS NULL THEN
     DELETE FROM tb.timers WHERE id = an_id;
     IF state.id IS NOT NULL THEN DELETE FROM tb.states WHERE id = an_id; END IF;
+    IF state.follows THEN DELETE FROM tb.nexts WHERE id = an_id; END IF;
     RETURN (1, NULL, NULL, NULL)::tb.answer;
   END IF;
   IF NOT state.cancelled OR state.follows THEN
