@@ -71,6 +71,9 @@ pub enum DurableError {
     /// [`only_over`](crate::Options::only_over) or
     /// [`cancel_only`](crate::DurableTimers::cancel_only). Read the timer again.
     Changed,
+    /// An attempt of the timer is running, or was running when its worker died. Try again once it
+    /// has ended.
+    Running,
     /// The store must be paused for this.
     NotPaused,
     /// An option is out of range.
@@ -244,6 +247,7 @@ impl fmt::Display for DurableError {
             Self::Changed => {
                 f.write_str("the timer was changed since it was read, or there is no such timer")
             }
+            Self::Running => f.write_str("an attempt of the timer is running"),
             Self::NotPaused => f.write_str("the store is not paused"),
             Self::Option(what) => write!(f, "invalid option: {what}"),
             Self::Address(what) => write!(f, "invalid address: {what}"),

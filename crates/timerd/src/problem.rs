@@ -72,7 +72,9 @@ impl From<DurableError> for Problem {
             | DurableError::Rule(_)
             | DurableError::Json(_) => StatusCode::BAD_REQUEST,
             DurableError::Changed => StatusCode::PRECONDITION_FAILED,
-            DurableError::Exists | DurableError::NotPaused => StatusCode::CONFLICT,
+            DurableError::Exists | DurableError::Running | DurableError::NotPaused => {
+                StatusCode::CONFLICT
+            }
             DurableError::ReadOnly(_)
             | DurableError::Locked(_)
             | DurableError::Unreachable(_)

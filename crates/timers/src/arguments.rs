@@ -11,8 +11,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 use tourbillon_durable::text::{
-    AddressText, STATES, Settings, StoreArguments, parse_duration, parse_position, parse_state,
-    parse_time, state_name,
+    AddressText, NewTime, STATES, Settings, StoreArguments, parse_duration, parse_position,
+    parse_state, parse_time, state_name,
 };
 use tourbillon_durable::{ListPosition, TimerState};
 
@@ -74,6 +74,12 @@ pub(crate) enum StoreCommand {
     Schedule(Box<Schedule>),
     /// Cancel a timer
     Cancel { id: String },
+    /// Move a timer to another time, with all its attempts
+    Move {
+        id: String,
+        #[command(flatten)]
+        time: NewTime,
+    },
     /// Pause a timer, or the store
     Pause(Whose),
     /// Resume a timer, or the store

@@ -15,7 +15,7 @@ Exit codes:
   1  the store failed, or rejected a value
   2  wrong usage
   3  there is no such timer, dead letter or store
-  4  the id exists already, or the store is not paused
+  4  the id exists already, the timer is running, or the store is not paused
   5  a check found damage
   6  the store cannot be reached, read or written at present, or is open elsewhere";
 
@@ -59,7 +59,7 @@ pub(crate) fn complain(line: &str) {
 
 fn code(error: &DurableError) -> u8 {
     match error {
-        DurableError::Exists | DurableError::NotPaused => 4,
+        DurableError::Exists | DurableError::Running | DurableError::NotPaused => 4,
         DurableError::Unreachable(_)
         | DurableError::ReadOnly(_)
         | DurableError::Locked(_)

@@ -253,22 +253,31 @@ impl DurableTimers {
         self.store.cancel(id, Some(Condition::new(name, value))).await
     }
 
-    /// Moves a resting timer to another time, and returns `true` if there was one. The timer is
+    /// Moves a timer that waits to another time, and returns `true` if there was one. The timer is
     /// delivered at the new time only, with all its attempts. If it repeats, this moves the next
-    /// delivery.
-    ///
-    /// Returns `false` if there is no such timer, or an attempt is running, or was running when its
-    /// worker died.
+    /// delivery. Returns `false` if there is no timer with this id.
     ///
     /// # Errors
     ///
-    /// Fails, and leaves the timer unchanged, if the time is after the year 9999 or is `ByRule`, or
-    /// if the store fails.
+    /// Fails with [`DurableError::Running`] if an attempt is running, or was running when its
+    /// worker died. Also fails if the time is after the year 9999 or is `ByRule`, or if the store
+    /// fails. The timer is unchanged in each case.
     pub async fn reset(&self, id: &str, when: impl Into<When>) -> Result<bool, DurableError> {
-        match when.into() {
-            When::ByRule => Err(DurableError::Option("a reset needs a time, `At` or `After`")),
-            when => self.store.reset(id, plain(when)).await,
+        let due = match when.into() {
+            When::ByRule => {
+                return Err(DurableError::Option("a reset needs a time, `At` or `After`"));
+            }
+            when => plain(when),
+        };
+        while !self.store.reset(id, due).await? {
+            match self.store.get(id).await? {
+                None => return Ok(false),
+                Some(found) if found.fence.is_some() => return Err(DurableError::Running),
+                // The attempt has ended since.
+                Some(_) => {}
+            }
         }
+        Ok(true)
     }
 
     /// Removes a timer whose record is missing or cannot be read ([`DurableError::Corrupt`] names

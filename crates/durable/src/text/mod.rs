@@ -47,7 +47,7 @@ mod view;
 pub use address::{Address, AddressError, AddressText, Opening, Servers, StoreArguments};
 pub use error::TextError;
 pub use output::{counted, printable};
-pub use settings::{ExistingName, Settings, SettingsError};
+pub use settings::{ExistingName, NewTime, Settings, SettingsError};
 pub use switch::Switch;
 pub use time::{parse_backoff, parse_duration, parse_time, show_time};
 pub use view::{

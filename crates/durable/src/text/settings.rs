@@ -56,6 +56,44 @@ pub struct Settings {
     pub existing: Option<ExistingName>,
 }
 
+/// The new time of a timer that is moved.
+#[derive(Args, Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct NewTime {
+    /// The time, such as `2030-01-01T09:00:00Z` or `2030-01-01T09:00[Europe/Berlin]`
+    #[arg(long, value_name = "TIME")]
+    pub at: Option<String>,
+    /// The delay from now
+    #[arg(long, value_name = "DURATION")]
+    pub after: Option<String>,
+}
+
+impl NewTime {
+    /// Returns the time.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no time, there are two, or a time cannot be parsed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon_durable::When;
+    /// use tourbillon_durable::text::NewTime;
+    ///
+    /// let time: NewTime = serde_json::from_str(r#"{ "after": "30m" }"#)?;
+    /// assert_eq!(time.read(), Ok(When::After(Duration::from_secs(1800))));
+    /// let error = NewTime::default().read().unwrap_err();
+    /// assert_eq!(error.to_string(), "time: missing (expected at or after)");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn read(&self) -> Result<When, SettingsError> {
+        time(self.at.as_deref(), self.after.as_deref())?.ok_or(SettingsError::NoNewTime)
+    }
+}
+
 /// The action if a timer with this id exists.
 #[derive(Clone, Copy, Debug, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
@@ -78,6 +116,8 @@ pub enum ExistingName {
 pub enum SettingsError {
     /// There is neither a time nor a rule.
     NoTime,
+    /// There is no time to which a timer is moved.
+    NoNewTime,
     /// Two settings exclude each other.
     Conflict {
         /// The setting.
@@ -118,6 +158,7 @@ impl fmt::Display for SettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoTime => f.write_str("time: missing (expected at, after, every or cron)"),
+            Self::NoNewTime => f.write_str("time: missing (expected at or after)"),
             Self::Conflict { setting, other } => {
                 write!(f, "{setting}: cannot be combined with {other}")
             }
@@ -175,12 +216,10 @@ impl Settings {
     }
 
     fn when(&self) -> Result<When, SettingsError> {
-        match (&self.at, &self.after) {
-            (Some(_), Some(_)) => Err(SettingsError::Conflict { setting: "at", other: "after" }),
-            (Some(at), None) => parse_time(at).map(When::At).map_err(wrong("at")),
-            (None, Some(after)) => duration("after", after).map(When::After),
-            (None, None) if self.every.is_some() || self.cron.is_some() => Ok(When::ByRule),
-            (None, None) => Err(SettingsError::NoTime),
+        match time(self.at.as_deref(), self.after.as_deref())? {
+            Some(when) => Ok(when),
+            None if self.every.is_some() || self.cron.is_some() => Ok(When::ByRule),
+            None => Err(SettingsError::NoTime),
         }
     }
 
@@ -229,6 +268,16 @@ impl From<ExistingName> for Existing {
             ExistingName::Replace => Self::Replace,
             ExistingName::Update => Self::Update,
         }
+    }
+}
+
+/// Parses a time or a delay, of which there may be one.
+fn time(at: Option<&str>, after: Option<&str>) -> Result<Option<When>, SettingsError> {
+    match (at, after) {
+        (Some(_), Some(_)) => Err(SettingsError::Conflict { setting: "at", other: "after" }),
+        (Some(at), None) => parse_time(at).map(|at| Some(When::At(at))).map_err(wrong("at")),
+        (None, Some(after)) => duration("after", after).map(|after| Some(When::After(after))),
+        (None, None) => Ok(None),
     }
 }
 

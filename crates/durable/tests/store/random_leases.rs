@@ -245,11 +245,15 @@ impl Trial {
             // D9.
             Op::Reset { id, delay } => {
                 let (id, at) = (id.to_string(), self.now() + SECOND * u32::from(delay));
-                let found = self.model.get_mut(&id).filter(|timer| timer.held.is_none());
-                assert_eq!(wait(self.timers.reset(&id, at)), Ok(found.is_some()));
-                if let Some(timer) = found {
-                    (timer.planned, timer.due, timer.attempt) = (at, at, 0);
-                }
+                let expected = match self.model.get_mut(&id) {
+                    None => Ok(false),
+                    Some(timer) if timer.held.is_some() => Err(DurableError::Running),
+                    Some(timer) => {
+                        (timer.planned, timer.due, timer.attempt) = (at, at, 0);
+                        Ok(true)
+                    }
+                };
+                assert_eq!(wait(self.timers.reset(&id, at)), expected);
             }
             Op::Advance { seconds } => {
                 let step = SECOND * u32::from(seconds);

@@ -13,8 +13,8 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 use tourbillon_durable::{
-    Cancelled, Delivery, DurableTimer, DurableTimers, Existing, Finding, Options, TimerState,
-    Verdict,
+    Cancelled, Delivery, DurableError, DurableTimer, DurableTimers, Existing, Finding, Options,
+    TimerState, Verdict,
 };
 
 suite!(
@@ -113,7 +113,10 @@ fn change<P: Place>(bench: &Bench<P>, random: &mut Rng) -> bool {
             let _ = wait(timers.insert(&id, payload, delay, any_options(random)));
         }
         6 => drop(wait(timers.cancel(&id)).unwrap()),
-        7 => drop(wait(timers.reset(&id, delay)).unwrap()),
+        7 => {
+            let moved = wait(timers.reset(&id, delay));
+            assert!(matches!(moved, Ok(_) | Err(DurableError::Running)), "{moved:?}");
+        }
         8 => drop(wait(timers.pause_timer(&id)).unwrap()),
         9 => drop(wait(timers.resume_timer(&id)).unwrap()),
         10 | 11 => bench.advance(delay),

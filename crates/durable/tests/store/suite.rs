@@ -594,7 +594,7 @@ fn a_worker_that_dies_is_replaced<P: Place>(bench: Bench<P>) {
     wait(timers.insert("id", "", SECOND, quick().lease(5 * SECOND))).unwrap();
     bench.advance(SECOND);
     die_in_the_middle(timers);
-    assert_eq!(wait(timers.reset("id", SECOND)), Ok(false));
+    assert_eq!(wait(timers.reset("id", SECOND)), Err(DurableError::Running));
     let running = bench.work_well();
     bench.advance(5 * SECOND);
     let error = "the lease ran out".to_owned();

@@ -20,8 +20,8 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
 use std::ops::Bound;
 use tourbillon_durable::text::{
-    ExistingName, Settings, Switch, parse_position, parse_state, parse_time, show_position,
-    show_time, state_name,
+    ExistingName, NewTime, Settings, Switch, parse_position, parse_state, parse_time,
+    show_position, show_time, state_name,
 };
 use tourbillon_durable::{Cancelled, DurableError, Existing, Inserted, Options, TimerState, When};
 use utoipa::{IntoParams, ToSchema};
@@ -47,7 +47,8 @@ pub(super) struct NewTimer {
 pub(super) struct Done {
     id: String,
     /// `new`, `kept`, `next`, `replaced` or `updated` after an insert. `removed` after a cancel, or
-    /// `running` if an attempt is still running. The state of the timer after a pause or resume.
+    /// `running` if an attempt is still running. The state of the timer after a move, pause or
+    /// resume.
     result: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     due: Option<String>,
@@ -295,6 +296,28 @@ pub(super) async fn cancel(
     Ok(Json(Done { id, result, due: None }))
 }
 
+/// Moves a timer to another time.
+///
+/// The webhook is called at the new time only, with all its attempts. If the timer repeats, this
+/// moves its next delivery. The `ETag` does not change.
+#[utoipa::path(post, path = "/v1/timers/{id}/move", operation_id = "move_timer", tag = "timers",
+    params(("id" = String, Path, description = "The id of the timer")),
+    request_body = NewTime,
+    responses(
+        (status = 200, body = Done),
+        (status = 404, body = Problem),
+        (status = 409, description = "An attempt of the timer is running", body = Problem),
+    )
+)]
+pub(super) async fn move_to(
+    State(app): State<App>,
+    InPath(id): InPath<String>,
+    InBody(time): InBody<NewTime>,
+) -> Result<Json<Done>, Problem> {
+    let moved = app.timers.reset(&id, time.read()?).await?;
+    changed(&app, id, moved).await
+}
+
 /// Pauses a timer.
 ///
 /// A running attempt continues. No new attempt begins until the timer is resumed.
@@ -307,7 +330,8 @@ pub(super) async fn pause(
     State(app): State<App>,
     InPath(id): InPath<String>,
 ) -> Result<Json<Done>, Problem> {
-    switch(&app, id, Switch::Pause).await
+    let found = Switch::Pause.timer(&app.timers, &id).await?;
+    changed(&app, id, found).await
 }
 
 /// Resumes a timer.
@@ -323,11 +347,13 @@ pub(super) async fn resume(
     State(app): State<App>,
     InPath(id): InPath<String>,
 ) -> Result<Json<Done>, Problem> {
-    switch(&app, id, Switch::Resume).await
+    let found = Switch::Resume.timer(&app.timers, &id).await?;
+    changed(&app, id, found).await
 }
 
-async fn switch(app: &App, id: String, switch: Switch) -> Result<Json<Done>, Problem> {
-    if !switch.timer(&app.timers, &id).await? {
+/// Returns the present state of a timer, unless it was not found.
+async fn changed(app: &App, id: String, found: bool) -> Result<Json<Done>, Problem> {
+    if !found {
         return Err(missing(&id));
     }
     let timer = app.timers.get(&id).await?;

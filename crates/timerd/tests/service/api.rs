@@ -156,6 +156,41 @@ async fn lists_go_page_by_page_in_the_order_of_due_times() {
 }
 
 #[tokio::test]
+async fn a_timer_is_moved_without_its_webhook() {
+    let bench = Bench::start().await;
+    let api = &bench.api;
+    api.put("a", URL, json!({ "after": "1d", "attempts": 3 })).await.json(201);
+    let before = api.get("/v1/timers/a").await;
+    let move_to = async |id: &str, time: Value| {
+        api.send("POST", &format!("/v1/timers/{id}/move"), &time.to_string()).await
+    };
+    let due = "2090-01-01T09:00:00.000Z";
+    let moved = move_to("a", json!({ "at": "2090-01-01T10:00[Europe/Berlin]" })).await.json(200);
+    assert_eq!(moved, json!({ "id": "a", "result": "resting", "due": due }));
+    let after = api.get("/v1/timers/a").await;
+    let expected = before.json(200);
+    assert_eq!(after.headers["etag"], before.headers["etag"]);
+    for (field, value) in after.json(200).as_object().unwrap() {
+        let expected =
+            if ["due", "planned"].contains(&&**field) { &json!(due) } else { &expected[field] };
+        assert_eq!(value, expected, "{field}");
+    }
+    assert_ne!(move_to("a", json!({ "after": "1h" })).await.json(200)["due"], due);
+    move_to("b", json!({ "after": "1h" })).await.problem(404);
+    for (time, reason) in [
+        (json!({}), "time: missing (expected at or after)"),
+        (json!({ "at": due, "after": "1h" }), "at: cannot be combined with after"),
+        (json!({ "after": "soon" }), "after: \"soon\""),
+        (json!({ "at": "soon" }), "at: "),
+    ] {
+        let problem = move_to("a", time).await.problem(400);
+        assert!(problem.starts_with(reason), "{problem}, not {reason}");
+    }
+    move_to("a", json!({ "every": "1h" })).await.problem(422);
+    bench.stop().await;
+}
+
+#[tokio::test]
 async fn timers_and_the_store_are_paused_and_resumed() {
     let bench = Bench::start().await;
     let api = &bench.api;

@@ -1,4 +1,4 @@
-//! `cancel`, `pause` and `resume`.
+//! `cancel`, `move`, `pause` and `resume`.
 
 #![forbid(unsafe_code)]
 
@@ -7,7 +7,7 @@ use crate::arguments::Whose;
 use crate::failure::Failure;
 use crate::screen::Screen;
 use serde_json::json;
-use tourbillon_durable::text::{Switch, state_name};
+use tourbillon_durable::text::{NewTime, Switch, show_time, state_name};
 use tourbillon_durable::{Cancelled, DurableTimers};
 
 pub(crate) async fn cancel(
@@ -21,6 +21,18 @@ pub(crate) async fn cancel(
         _ => ("removed", "will not be delivered"),
     };
     screen.say(&json!({ "id": id, "result": result }), &format!("{id}: {sentence}"))
+}
+
+pub(crate) async fn move_to(
+    timers: &DurableTimers,
+    id: &str,
+    time: &NewTime,
+    screen: &mut Screen,
+) -> Result<(), Failure> {
+    if !timers.reset(id, time.read()?).await? {
+        return Err(missing(id));
+    }
+    show_state(timers, id, screen).await
 }
 
 /// Pauses or resumes a timer or the store.
@@ -40,8 +52,11 @@ pub(crate) async fn switch(
     show_state(timers, &id, screen).await
 }
 
-/// Shows the state that a timer has now.
+/// Shows the state and the due time that a timer has now.
 async fn show_state(timers: &DurableTimers, id: &str, screen: &mut Screen) -> Result<(), Failure> {
-    let state = timers.get(id).await?.map_or("gone", |timer| state_name(timer.state));
-    screen.say(&json!({ "id": id, "state": state }), &format!("{id}: {state}"))
+    let timer = timers.get(id).await?;
+    let state = timer.as_ref().map_or("gone", |timer| state_name(timer.state));
+    let due = timer.map(|timer| show_time(timer.due));
+    let shown = due.as_ref().map_or(String::new(), |due| format!(", due {due}"));
+    screen.say(&json!({ "id": id, "state": state, "due": due }), &format!("{id}: {state}{shown}"))
 }

@@ -78,6 +78,22 @@ fn a_timer_is_inserted_shown_listed_and_cancelled() {
 }
 
 #[test]
+fn a_timer_is_moved_to_another_time() {
+    let folder = Folder::new();
+    let tool = Tool::file(&folder.join("timers"));
+    tool.json(&["schedule", "a", "unpaid", "--after", "30d"]);
+    let due = "2090-01-01T09:00:00.000Z";
+    let moved = tool.json(&["move", "a", "--at", "2090-01-01T10:00[Europe/Berlin]"]);
+    assert_eq!(moved, [json!({ "id": "a", "state": "resting", "due": due })]);
+    assert_eq!(tool.field("payload", &["get", "a"]), ["unpaid"]);
+    assert_ne!(tool.field("due", &["move", "a", "--after", "1h"]), [due]);
+    assert_eq!(tool.run(&["move", "b", "--after", "1h"]).code, 3);
+    for time in [&[][..], &["--at", due, "--after", "1h"], &["--after", "soon"]] {
+        assert_eq!(tool.run(&[&["move", "a"], time].concat()).code, 2, "{time:?}");
+    }
+}
+
+#[test]
 fn payloads_are_bytes() {
     let folder = Folder::new();
     let tool = Tool::file(&folder.join("timers"));

@@ -232,7 +232,10 @@ impl Telling {
     async fn move_to(&mut self, planned: u64) -> Result<(), Failure> {
         let before = self.story.unanswered;
         let moved = loop {
-            let moved = self.timers.reset(&self.id, time(planned)).await;
+            let moved = match self.timers.reset(&self.id, time(planned)).await {
+                Err(DurableError::Running) => Ok(false),
+                moved => moved,
+            };
             if let Some(moved) = self.answer(moved)? {
                 break moved;
             }
