@@ -80,6 +80,9 @@ pub(crate) enum StoreCommand {
         #[command(flatten)]
         time: NewTime,
     },
+    /// Make a delivery of a timer at once. A timer that repeats keeps its plan, and a paused timer
+    /// stays paused
+    Run { id: String },
     /// Pause a timer, or the store
     Pause(Whose),
     /// Resume a timer, or the store

@@ -72,6 +72,7 @@ async fn execute(
         StoreCommand::Schedule(asked) => schedule::schedule(timers, *asked, screen).await,
         StoreCommand::Cancel { id } => change::cancel(timers, &id, screen).await,
         StoreCommand::Move { id, time } => change::move_to(timers, &id, &time, screen).await,
+        StoreCommand::Run { id } => change::run(timers, &id, screen).await,
         StoreCommand::Pause(whose) => change::switch(timers, whose, Switch::Pause, screen).await,
         StoreCommand::Resume(whose) => change::switch(timers, whose, Switch::Resume, screen).await,
         StoreCommand::Dead { command } => dead::run(timers, command, screen).await,

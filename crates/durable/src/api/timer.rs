@@ -58,8 +58,9 @@ pub struct DurableTimer {
     /// The error of the last failed attempt, or of the last delivery that was given back with one,
     /// or an empty string.
     pub error: String,
-    /// The due time of the delivery that was inserted while this one was running
-    /// ([`Inserted::Next`](crate::Inserted::Next)).
+    /// The planned time of the delivery that follows this one, because it was inserted while this
+    /// one was running ([`Inserted::Next`](crate::Inserted::Next)), or because this one was
+    /// [asked for](DurableTimers::run_now) in addition to it.
     pub next: Option<SystemTime>,
     /// The options of that delivery.
     next_options: Option<Options>,
@@ -91,7 +92,8 @@ pub struct DurableTimer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TimerState {
-    /// The timer waits for its due time.
+    /// The timer waits for its due time. This is also the state of a paused timer that was
+    /// [asked to run](DurableTimers::run_now), until its attempt begins.
     Resting,
     /// An attempt is running, or was running when its worker died.
     Running,
@@ -169,8 +171,8 @@ impl TimerState {
     fn of(record: &Record) -> Self {
         match (record.fence, record.paused) {
             _ if record.cancelled => Self::Cancelling,
-            (None, false) => Self::Resting,
-            (None, true) => Self::Paused,
+            _ if record.is_parked() => Self::Paused,
+            (None, _) => Self::Resting,
             (Some(_), false) => Self::Running,
             (Some(_), true) => Self::Pausing,
         }

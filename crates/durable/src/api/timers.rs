@@ -280,6 +280,65 @@ impl DurableTimers {
         Ok(true)
     }
 
+    /// Makes a delivery at once, and returns `true` if there is a timer with this id. What the
+    /// delivery is depends on the timer:
+    ///
+    /// - **A timer without a rule is delivered now instead of later.** Once the delivery is
+    ///   acknowledged, the timer is gone.
+    /// - **A timer that repeats is delivered once more.** Its plan stays as it is, and follows this
+    ///   delivery as its [`next`](crate::DurableTimer::next) one.
+    /// - **A timer that is retried gets its next attempt now.** The delivery, its token and the
+    ///   number of the attempt are the same as without the call.
+    /// - **A paused timer gets a single attempt**, and stays paused. If the attempt fails, the
+    ///   timer keeps the error, and another call makes another attempt.
+    /// - **A timer that is due already is unchanged**, so a second call before the attempt begins
+    ///   adds no delivery.
+    ///
+    /// A delivery that had not begun has the time of the call as its
+    /// [planned](crate::Delivery::planned) time, and so a token of its own. It counts like any
+    /// other delivery. It is retried with the [options](crate::Options) of the timer, and a time
+    /// to live or a window counts from the call.
+    ///
+    /// A timer that was asked to run can still be cancelled, moved or paused before its attempt
+    /// begins. A call to [`pause_timer`](Self::pause_timer) or [`reset`](Self::reset) takes back
+    /// the attempt of a paused timer. While the store is [paused](Self::pause), the attempt waits.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`DurableError::Running`], and changes nothing, if an attempt is running, or was
+    /// running when its worker died. Also fails if the store fails. If the reply was lost, the
+    /// delivery may have been made, and another call makes another one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon_durable::{DurableTimers, Options, When};
+    ///
+    /// # let file = std::env::temp_dir().join(format!("tourbillon-run-{}", std::process::id()));
+    /// # let (done, mut end) = futures_channel::mpsc::unbounded::<()>();
+    /// # let end = async move { drop(futures_util::StreamExt::next(&mut end).await) };
+    /// let timers = DurableTimers::open(&file)?;
+    /// let worker = timers.worker().until(end); // `end` is ready when the program is to end
+    /// # let worker = worker.observe(move |_| drop(done.unbounded_send(())));
+    /// pollster::block_on(async {
+    ///     let daily = Options::new().every(Duration::from_secs(86_400));
+    ///     timers.insert("report", "of today", When::ByRule, daily).await?;
+    ///     let planned = timers.get("report").await?.map(|timer| timer.planned);
+    ///     assert!(timers.run_now("report").await?);
+    ///     worker.run(|_| async { Ok::<(), String>(()) }).await?; // delivered already
+    ///     let timer = timers.get("report").await?;
+    ///     assert_eq!(timer.map(|timer| timer.planned), planned);
+    ///     Ok::<(), Box<dyn std::error::Error>>(())
+    /// })?;
+    /// # drop(timers);
+    /// # std::fs::remove_file(&file)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn run_now(&self, id: &str) -> Result<bool, DurableError> {
+        self.store.run_now(id).await
+    }
+
     /// Removes a timer whose record is missing or cannot be read ([`DurableError::Corrupt`] names
     /// it), with its payload. Returns `true` if there was one, and `false` if there is no timer
     /// with this id or it can be read. To recover what can be recovered without loss, call

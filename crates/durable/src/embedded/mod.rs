@@ -297,6 +297,11 @@ impl Store for Embedded {
         })
     }
 
+    fn run_now(&self, id: &str) -> Answer<bool> {
+        let id = id.to_owned();
+        self.write(OnFailure::Report, move |transaction, now| transaction.run_now(&id, now.passed))
+    }
+
     fn pause_timer(&self, id: &str, pauses: bool) -> Answer<bool> {
         let id = id.to_owned();
         self.write(OnFailure::Report, move |transaction, _| transaction.pause_timer(&id, pauses))

@@ -249,7 +249,8 @@ impl Transaction {
         match self.find(id)? {
             Some(found) if found.fence.is_none() => {
                 let before = Some(Former::of(&found));
-                let after = Record { due, planned: due, attempt: 0, error: String::new(), ..found };
+                let (planned, attempt, error) = (due, 0, String::new());
+                let after = Record { due, planned, attempt, error, run_now: false, ..found };
                 self.write(id, before, Some(&after))?;
                 Ok(true)
             }
@@ -257,10 +258,18 @@ impl Transaction {
         }
     }
 
+    /// Resting or paused → the same and due now (D27).
+    pub(super) fn run_now(&mut self, id: &str, now: Millis) -> Result<bool, TransitionError> {
+        let Some(found) = self.find(id)? else { return Ok(false) };
+        let after = found.ordered(now)?;
+        self.write(id, Some(Former::of(&found)), Some(&after))?;
+        Ok(true)
+    }
+
     /// Any state → the same, paused (D10) or not (D11).
     pub(super) fn pause_timer(&mut self, id: &str, pauses: bool) -> Result<bool, TransitionError> {
         let Some(found) = self.find(id)? else { return Ok(false) };
-        let after = Record { paused: pauses, ..found.clone() };
+        let after = Record { paused: pauses, run_now: false, ..found.clone() };
         self.write(id, Some(Former::of(&found)), Some(&after))?;
         Ok(true)
     }
@@ -313,6 +322,7 @@ impl Transaction {
         let overrun = found.fence.replace(fence).is_some();
         found.attempt = found.attempt.saturating_add(u32::from(!overrun));
         found.due = now.saturating_add(found.settings.lease);
+        found.run_now = false;
         self.write(id, before, Some(&found))?;
         Ok(Leasing::Taken(Box::new(Lease { fence, now, due: indexed, overrun, record: found })))
     }

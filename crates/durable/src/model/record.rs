@@ -7,7 +7,8 @@
 //! │ headers
 //! ```
 //!
-//! A rule is preceded by a byte that is 1 for a cron expression and 2 for an interval. Headers are
+//! `paused` is 1 if the timer is paused, and 2 if it is paused but gets a single attempt now. A
+//! rule is preceded by a byte that is 1 for a cron expression and 2 for an interval. Headers are
 //! preceded by their number in four bytes. `next` is the delivery that was inserted while this one
 //! was running, encoded as the part from the layout number to its own `next`. Numbers are
 //! little-endian. An optional field is preceded by a byte that is 0 or 1. Texts and bytes are
@@ -29,6 +30,11 @@ const LAYOUT: u8 = 3;
 /// The kinds of rules.
 const CRON: u8 = 1;
 const EVERY: u8 = 2;
+
+/// The kinds of pauses.
+const NONE: u8 = 0;
+const PAUSED: u8 = 1;
+const RUN_NOW: u8 = 2;
 
 /// The delivery options of a timer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +71,9 @@ pub(crate) struct Record {
     pub(crate) cancelled: bool,
     /// Set if no attempt begins until the timer is resumed.
     pub(crate) paused: bool,
+    /// Set if the next attempt begins although the timer is paused. Only a paused timer without a
+    /// lease has it.
+    pub(crate) run_now: bool,
     /// The time of the next action, which is an attempt or the end of a lease.
     pub(crate) due: Millis,
     /// The time of the delivery. Together with the id it identifies the delivery.
@@ -90,6 +99,7 @@ impl Record {
             fence: None,
             cancelled: false,
             paused: false,
+            run_now: false,
             due,
             planned: due,
             attempt: 0,
@@ -101,9 +111,14 @@ impl Record {
     }
 
     /// Returns the time in the key of the timer in the index. A paused timer that rests is parked
-    /// behind all other timers, in the order of due times.
+    /// behind all other timers, in the order of due times, unless it is to run now.
     pub(crate) fn indexed(&self) -> Millis {
-        if self.paused && self.fence.is_none() { self.due + PARKED } else { self.due }
+        if self.is_parked() { self.due + PARKED } else { self.due }
+    }
+
+    /// Returns `true` if no attempt begins, because the timer is paused.
+    pub(crate) fn is_parked(&self) -> bool {
+        self.paused && !self.run_now && self.fence.is_none()
     }
 
     /// Returns `true` if the bytes begin like the record of a leased timer, whether or not they can
@@ -130,7 +145,11 @@ impl Record {
         let Settings { attempts, backoff, lease, time_to_live, rule, window, headers } =
             &self.settings;
         bytes.optional(self.fence);
-        bytes.flag(self.paused);
+        bytes.0.push(match (self.paused, self.run_now) {
+            (false, _) => NONE,
+            (true, false) => PAUSED,
+            (true, true) => RUN_NOW,
+        });
         bytes.flag(self.cancelled);
         bytes.long(self.due);
         bytes.long(self.planned);
@@ -180,7 +199,14 @@ impl Record {
     }
 
     fn read_delivery(rest: &mut Reader<'_>) -> Option<Self> {
-        let (fence, paused, cancelled) = (rest.optional()?, rest.flag()?, rest.flag()?);
+        let fence = rest.optional()?;
+        let (paused, run_now) = match *rest.take(1)? {
+            [NONE] => (false, false),
+            [PAUSED] => (true, false),
+            [RUN_NOW] => (true, true),
+            _ => return None,
+        };
+        let cancelled = rest.flag()?;
         let (due, planned, attempt) = (rest.long()?, rest.long()?, rest.int()?);
         let attempts = rest.int()?;
         let (first, most, jitter) = (rest.long()?, rest.long()?, rest.flag()?);
@@ -213,6 +239,7 @@ impl Record {
             fence,
             cancelled,
             paused,
+            run_now,
             due,
             planned,
             attempt,
@@ -446,6 +473,7 @@ mod tests {
             fence,
             cancelled: fence.is_some() && rule,
             paused: rule,
+            run_now: false,
             due: 1,
             planned: 2,
             attempt: 3,

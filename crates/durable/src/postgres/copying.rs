@@ -62,14 +62,16 @@ fn copied(kind: &'static str, id: &str, record: &Record) -> Operation {
     }
 }
 
-/// Returns the state of a timer in a word: `p` if it is paused, `c` if it was cancelled, and `-` if
-/// it has another state. `None` if it rests as if it had just been inserted.
+/// Returns the state of a timer in a word: `p` if it is paused, then `r` if it is to run now, `c`
+/// if it was cancelled, and `-` if it has another state. `None` if it rests as if it had just been
+/// inserted.
 fn state(record: &Record) -> Option<&'static str> {
     let has_state = record.fence.is_some()
         || record.attempt > 0
         || !record.error.is_empty()
         || record.next.is_some();
     match (record.paused, record.cancelled) {
+        (true, _) if record.run_now => Some("pr"),
         (true, true) => Some("pc"),
         (true, false) => Some("p"),
         (false, true) => Some("c"),

@@ -119,6 +119,7 @@ impl Store for Postgres {
         fn insert(timer: Insert) -> Inserted;
         fn cancel[id](only: Option<Condition>) -> Cancelled;
         fn reset[id](due: Due) -> bool;
+        fn run_now[id]() -> bool;
         fn pause_timer[id](pauses: bool) -> bool;
         fn finish[id](fence: u64, finish: Finish) -> Finished;
         fn delete_dead_letter(number: u64) -> bool;

@@ -74,7 +74,7 @@ impl Operation {
     /// Returns `true` if it can be kept waiting by a lock that it cannot see, such as the lock of
     /// an id that another transaction has inserted.
     pub(super) fn may_wait(&self) -> bool {
-        !matches!(self.kind, "lease" | "renew" | "finish" | "cancel" | "reset" | "pause")
+        !matches!(self.kind, "lease" | "renew" | "finish" | "cancel" | "reset" | "run" | "pause")
     }
 
     /// Returns the approximate number of bytes.

@@ -126,6 +126,10 @@ impl Operations {
         answers::changed(self.answer(Operation::new("reset", id).due(due)).await?)
     }
 
+    pub(super) async fn run_now(self: &Arc<Self>, id: String) -> Result<bool, DurableError> {
+        answers::changed(self.answer(Operation::new("run", id)).await?)
+    }
+
     pub(super) async fn pause_timer(
         self: &Arc<Self>,
         id: String,

@@ -36,6 +36,7 @@ const OTHER_LAYOUT: &str = "TB002";
 const TABLES: &str = include_str!("sql/tables.sql");
 
 const FUNCTIONS: &str = concat!(
+    include_str!("sql/records.sql"),
     include_str!("sql/common.sql"),
     include_str!("sql/insert.sql"),
     include_str!("sql/change.sql"),

@@ -48,8 +48,11 @@ const PAUSED: u8 = 8;
 /// Flag of a record with a long payload.
 const LONG: u8 = 16;
 
+/// Flag of a paused record whose next attempt begins nevertheless.
+const RUN_NOW: u8 = 32;
+
 /// The number of combinations of flags.
-const FLAGS: u8 = 32;
+const FLAGS: u8 = 64;
 
 /// The maximum length in bytes of a payload that is not long.
 const MAX_INLINE_BYTES: usize = 4096;
@@ -98,6 +101,7 @@ pub(super) fn encode<'a>(id: &str, record: &'a Record) -> Encoded<'a> {
         (next.is_some(), NEXT),
         (record.cancelled, CANCELLED),
         (record.paused, PAUSED),
+        (record.run_now, RUN_NOW),
         (is_long, LONG),
     ];
     let mut bytes = Vec::with_capacity(64 + error.len() + payload.len().min(MAX_INLINE_BYTES));
@@ -213,11 +217,24 @@ pub(super) fn record(id: &str, stored: Stored) -> Option<Record> {
         window,
         headers,
     };
-    let (fence, paused) = ((fence != 0).then_some(fence), flags & PAUSED != 0);
+    let fence = (fence != 0).then_some(fence);
+    let (paused, run_now) = (flags & PAUSED != 0, flags & RUN_NOW != 0);
     let long = [flags & LONG != 0, which & LONG_PAYLOAD != 0];
     let payload = read_payload(id, long, rest.0, payload)?;
     let cancelled = flags & CANCELLED != 0;
-    Some(Record { fence, cancelled, paused, due, planned, attempt, settings, error, payload, next })
+    Some(Record {
+        fence,
+        cancelled,
+        paused,
+        run_now,
+        due,
+        planned,
+        attempt,
+        settings,
+        error,
+        payload,
+        next,
+    })
 }
 
 /// Returns the payload, which is the end of a record, or a long payload if its sum is there. The
@@ -368,6 +385,7 @@ mod tests {
                 fence,
                 cancelled: false,
                 paused: false,
+                run_now: false,
                 due: 1,
                 planned: 2,
                 attempt: 3,
@@ -483,6 +501,10 @@ mod tests {
     #[test]
     fn a_record_tells_if_it_is_paused() {
         let found = record("id", &bytes(&settings(true), 1)).expect("a record");
+        for run_now in [false, true] {
+            let ordered = Record { paused: true, run_now, ..found.clone() };
+            assert_eq!(record("id", &encode("id", &ordered)), Some(ordered));
+        }
         let paused = Record { paused: true, ..found };
         assert_eq!(record("id", &encode("id", &paused)), Some(paused));
     }

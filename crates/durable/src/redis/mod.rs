@@ -145,6 +145,11 @@ impl Store for Redis {
         self.0.operations.reset(id.to_owned(), due)
     }
 
+    fn run_now(&self, id: &str) -> Answer<bool> {
+        let id = id.to_owned();
+        self.0.ask(move |operations| operations.run_now(id))
+    }
+
     fn pause_timer(&self, id: &str, pauses: bool) -> Answer<bool> {
         self.0.operations.pause_timer(id, pauses)
     }

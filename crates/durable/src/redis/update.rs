@@ -1,6 +1,6 @@
 //! Operations that depend on the existing record. The record is read here, because scripts can
-//! compare neither rules nor headers. The operation is then executed only if the record has not
-//! changed meanwhile.
+//! compare neither rules nor headers, nor compute a checksum. The operation is then executed only
+//! if the record has not changed meanwhile.
 
 #![forbid(unsafe_code)]
 
@@ -55,6 +55,21 @@ impl Operations {
         }
     }
 
+    /// Makes a timer due now.
+    pub(super) async fn run_now(self: Arc<Self>, id: String) -> Result<bool, DurableError> {
+        loop {
+            let Some((found, before)) = self.read_if(&id, None).await? else { return Ok(false) };
+            let partition = self.keys.location(&id).partition;
+            let now = self.now_of(partition, RetryPolicy::Caller).await?;
+            // A record that stays the same is written, too, because it may have been read from a
+            // node that is no longer the master.
+            let after = before.ordered(now)?;
+            if self.rewrite(&id, &found, after, None).await? {
+                return Ok(true);
+            }
+        }
+    }
+
     /// Reads a timer, and returns the stored bytes and the record. Fails with
     /// [`DurableError::Changed`] if the timer does not meet the condition.
     async fn read_if(
@@ -77,7 +92,6 @@ impl Operations {
         found: &[u8],
         before: &Record,
     ) -> Result<Inserted, DurableError> {
-        let operation = self.of_id("update", &timer.id).text(found);
         // Only a rule needs the current time.
         let now = match timer.due {
             Due::ByRule(_) => {
@@ -86,21 +100,36 @@ impl Operations {
             }
             Due::At(_) | Due::After(_) => 0,
         };
-        let mut after = before.updated(timer, known(timer.due), now);
+        let after = before.updated(timer, known(timer.due), now);
+        let delay = Some(timer.due).filter(|due| matches!(due, Due::After(_)));
+        let updated = self.rewrite(&timer.id, found, after, delay).await?;
+        if updated { Ok(Inserted::Updated) } else { Err(DurableError::Changed) }
+    }
+
+    /// Writes the new record of a timer. The due time of its last delivery is computed from a delay
+    /// if there is one. Returns `false` if the record was changed since it was read.
+    async fn rewrite(
+        self: &Arc<Self>,
+        id: &str,
+        found: &[u8],
+        mut after: Record,
+        delay: Option<Due>,
+    ) -> Result<bool, DurableError> {
         let next = after.next.take();
-        let next = next.as_deref().map(|next: &Record| bytes::encode(&timer.id, next));
+        let next = next.as_deref().map(|next: &Record| bytes::encode(id, next));
         let (next, later) = next.map_or((Vec::new(), &[][..]), |next| (next.record, next.payload));
-        let after = bytes::encode(&timer.id, &after);
+        let after = bytes::encode(id, &after);
+        let operation = self.of_id("update", id).text(found);
         let operation = operation.text(&after.record).text(after.payload).text(&next).text(later);
-        let operation = match timer.due {
-            Due::After(_) => operation.due(timer.due),
-            Due::At(_) | Due::ByRule(_) => operation.text(b""),
+        let operation = match delay {
+            Some(delay) => operation.due(delay),
+            None => operation.text(b""),
         };
-        let id = timer.id.clone();
-        let updated =
+        let id = id.to_owned();
+        let written =
             self.change(RetryPolicy::Caller, operation, move |operations, answer, now| {
                 operations.is_moved(&id, answer, now)
             });
-        if updated.await? { Ok(Inserted::Updated) } else { Err(DurableError::Changed) }
+        written.await
     }
 }

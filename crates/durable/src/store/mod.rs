@@ -16,6 +16,8 @@ pub(crate) mod options;
 pub(crate) mod ownership;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 pub(crate) mod remote;
+#[cfg(any(feature = "file", feature = "redis"))]
+pub(crate) mod run_now;
 #[cfg(any(feature = "postgres-tls", feature = "redis-tls"))]
 pub(crate) mod tls;
 pub(crate) mod update;
@@ -68,6 +70,11 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
 
     /// Resting → resting with another due and planned time and no attempts, `true`.
     fn reset(&self, id: &str, due: Due) -> Answer<bool>;
+
+    /// Resting or paused → the same and due now, `true`. A delivery that has not begun is planned
+    /// for now, and the plan of a repetition becomes its next delivery. A paused timer gets a
+    /// single attempt.
+    fn run_now(&self, id: &str) -> Answer<bool>;
 
     /// Any state → the same, paused or not, `true`. A leased timer is paused once it rests. A
     /// paused timer has no attempt, and its key is parked behind all other keys.

@@ -20,6 +20,9 @@ suite!(
     everything_is_kept_in_a_file,
     everything_is_kept_in_redis,
     everything_is_kept_in_postgres,
+    an_order_to_run_is_kept_in_a_file,
+    an_order_to_run_is_kept_in_redis,
+    an_order_to_run_is_kept_in_postgres,
     a_copy_to_a_file_is_repeated_after_a_kill,
     a_copy_to_redis_is_repeated_after_a_kill,
     a_copy_to_postgres_is_repeated_after_a_kill,
@@ -187,6 +190,35 @@ fn what_was_copied_is_delivered<Q: Place>(other: &Bench<Q>) {
     assert_eq!(running.acknowledged(2).len(), 2);
     assert_eq!(running.stop(), []);
     assert_eq!((wait(target.len()), wait(target.dead_len())), (Ok(3), Ok(0)));
+}
+
+fn an_order_to_run_is_kept_in_a_file<P: Place>(bench: Bench<P>) {
+    let other = file_beside(&bench);
+    an_order_to_run_is_kept(&bench, &other);
+}
+
+fn an_order_to_run_is_kept_in_redis<P: Place>(bench: Bench<P>) {
+    beside_redis(bench, an_order_to_run_is_kept);
+}
+
+fn an_order_to_run_is_kept_in_postgres<P: Place>(bench: Bench<P>) {
+    beside_postgres(bench, an_order_to_run_is_kept);
+}
+
+fn an_order_to_run_is_kept<P: Place, Q: Place>(bench: &Bench<P>, other: &Bench<Q>) {
+    let (timers, target) = (bench.timers(), other.timers());
+    wait(timers.pause()).unwrap();
+    wait(timers.insert("id", "", HOUR, quick().every(HOUR))).unwrap();
+    wait(timers.pause_timer("id")).unwrap();
+    let plan = wait(timers.get("id")).unwrap();
+    assert_eq!(wait(timers.run_now("id")), Ok(true));
+    assert_eq!(copy(timers, target), Ok((1, 0)));
+    are_equal(timers, target);
+    let running = other.work_well();
+    wait(target.resume()).unwrap();
+    assert_eq!(running.next().planned, bench.now());
+    assert_eq!(wait(target.get("id")).unwrap(), plan);
+    assert_eq!(running.stop(), []);
 }
 
 fn a_copy_to_a_file_is_repeated_after_a_kill<P: Place>(bench: Bench<P>) {

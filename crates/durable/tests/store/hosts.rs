@@ -18,6 +18,8 @@ hosts!(
     what_was_acknowledged_survives_a_kill_of_the_server,
     a_call_whose_answer_is_lost_is_done_once,
     a_batch_whose_answer_is_lost_is_answered_as_before,
+    an_order_whose_answer_is_lost_makes_one_delivery,
+    orders_of_several_processes_leave_the_plan,
     what_the_network_held_back_is_not_done_late,
     a_connection_that_does_not_answer_is_replaced,
     a_timer_that_another_process_schedules_is_not_late,
@@ -116,6 +118,73 @@ fn a_batch_whose_answer_is_lost_is_answered_as_before<H: Host>() {
         assert_eq!(acknowledged, some.iter().cloned().collect());
     }
     assert_eq!(work.stop(), [""; 0]);
+}
+
+/// Inserts timers that repeat daily, of which every second one is paused.
+fn insert_daily(process: &Process, all: &[String]) {
+    let day = 86_400 * SECOND;
+    let insert = |(place, id): (usize, &String)| {
+        let (timers, id) = (process.timers.clone(), id.clone());
+        async move {
+            timers.insert(&id, "", day, quick().every(day)).await.unwrap();
+            if place % 2 == 0 {
+                assert_eq!(timers.pause_timer(&id).await, Ok(true));
+            }
+        }
+    };
+    wait(futures_util::future::join_all(all.iter().enumerate().map(insert)));
+}
+
+fn an_order_whose_answer_is_lost_makes_one_delivery<H: Host>() {
+    let Some(server) = H::start_host() else { return };
+    let proxy = server.proxy();
+    let process = server.process_at(proxy.port);
+    let (timers, work, all) = (&process.timers, process.work(), ids(200));
+    insert_daily(&process, &all);
+    let before = wait(timers.list(None, 1000)).unwrap();
+    for some in all.chunks(50) {
+        proxy.lose(3);
+        let orders = some.iter().map(|id| timers.run_now(id));
+        let done = wait(futures_util::future::join_all(orders));
+        assert!(done.iter().all(|done| *done == Ok(true)), "{done:?}");
+        let acknowledged: BTreeSet<String> = some.iter().map(|_| work.next()).collect();
+        assert_eq!(acknowledged, some.iter().cloned().collect());
+    }
+    assert_eq!(work.stop(), [""; 0]);
+    assert_eq!(wait(timers.list(None, 1000)).unwrap(), before);
+}
+
+/// Orders race with each other, with leases and with the ends of attempts.
+fn orders_of_several_processes_leave_the_plan<H: Host>() {
+    let Some(server) = H::start_host() else { return };
+    let (here, there, all) = (server.process(), server.process(), ids(20));
+    let work = [here.work(), there.work()];
+    insert_daily(&here, &all);
+    let before = wait(here.timers.list(None, 1000)).unwrap();
+    let orders = |process: &Process| {
+        let (timers, all) = (process.timers.clone(), all.clone());
+        std::thread::spawn(move || {
+            let mut given = 0;
+            for _ in 0..30 {
+                let orders = all.iter().map(|id| timers.run_now(id));
+                for done in wait(futures_util::future::join_all(orders)) {
+                    assert!(matches!(done, Ok(true) | Err(DurableError::Running)), "{done:?}");
+                    given += usize::from(done.is_ok());
+                }
+            }
+            given
+        })
+    };
+    let threads = [orders(&here), orders(&there)];
+    let given: usize = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+    let begun = SystemTime::now();
+    while wait(here.timers.list(None, 1000)).unwrap() != before {
+        assert!(begun.elapsed().unwrap() < 60 * SECOND, "the plan does not go on");
+        sleep(SECOND / 50);
+    }
+    // An order before the attempt of an earlier one adds no delivery.
+    let made = work.into_iter().flat_map(Work::stop).count();
+    assert!((all.len()..=given).contains(&made), "{made} deliveries for {given} orders");
 }
 
 fn what_the_network_held_back_is_not_done_late<H: Host>() {

@@ -26,6 +26,7 @@ mod power;
 mod random_leases;
 mod random_runs;
 mod resting;
+mod run_now;
 mod schedule;
 #[cfg(unix)]
 mod starts;

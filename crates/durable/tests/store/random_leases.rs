@@ -45,6 +45,9 @@ enum Op {
         id: u8,
         delay: u8,
     },
+    Run {
+        id: u8,
+    },
     Advance {
         seconds: u8,
     },
@@ -85,6 +88,7 @@ fn any_op() -> impl Strategy<Value = Op> {
         }),
         2 => (0..6_u8).prop_map(|id| Op::Cancel { id }),
         1 => (0..6_u8, 1..20_u8).prop_map(|(id, delay)| Op::Reset { id, delay }),
+        1 => (0..6_u8).prop_map(|id| Op::Run { id }),
         5 => (0..20_u8).prop_map(|seconds| Op::Advance { seconds }),
         4 => (which, how).prop_map(|(which, how)| Op::Return { which, how }),
     ]
@@ -110,6 +114,21 @@ impl Modelled {
     fn new(due: SystemTime, Kind { hangs, every }: Kind) -> Self {
         let (attempt, held, cancelled, next) = (0, None, false, None);
         Self { planned: due, due, attempt, hangs, every, held, cancelled, next }
+    }
+
+    /// Makes a timer that rests due now (D27).
+    fn run(&mut self, now: SystemTime) {
+        if self.due <= now {
+            return;
+        }
+        if self.attempt == 0 {
+            if self.every.is_some() && self.next.is_none() {
+                let kind = Kind { hangs: self.hangs, every: self.every };
+                self.next = Some((self.planned, kind));
+            }
+            self.planned = now;
+        }
+        self.due = now;
     }
 
     /// Returns the timer after the end of its delivery (D16), if the attempt had begun at `began`.
@@ -254,6 +273,19 @@ impl Trial {
                     }
                 };
                 assert_eq!(wait(self.timers.reset(&id, at)), expected);
+            }
+            // D27.
+            Op::Run { id } => {
+                let (id, now) = (id.to_string(), self.now());
+                let expected = match self.model.get_mut(&id) {
+                    None => Ok(false),
+                    Some(timer) if timer.held.is_some() => Err(DurableError::Running),
+                    Some(timer) => {
+                        timer.run(now);
+                        Ok(true)
+                    }
+                };
+                assert_eq!(wait(self.timers.run_now(&id)), expected);
             }
             Op::Advance { seconds } => {
                 let step = SECOND * u32::from(seconds);

@@ -17,6 +17,7 @@ enum Op {
     Schedule { id: u8, delay: u16, existing: Existing, kind: Kind },
     Cancel { id: u8 },
     Reschedule { id: u8, delay: u16 },
+    Run { id: u8 },
     Pause { id: u8, pauses: bool },
     PauseAll { pauses: bool },
     Advance { seconds: u16 },
@@ -63,6 +64,7 @@ fn any_op() -> impl Strategy<Value = Op> {
         }),
         2 => (0..12_u8).prop_map(|id| Op::Cancel { id }),
         2 => (0..12_u8, delay()).prop_map(|(id, delay)| Op::Reschedule { id, delay }),
+        2 => (0..12_u8).prop_map(|id| Op::Run { id }),
         2 => (0..12_u8, any::<bool>()).prop_map(|(id, pauses)| Op::Pause { id, pauses }),
         1 => any::<bool>().prop_map(|pauses| Op::PauseAll { pauses }),
         4 => delay().prop_map(|seconds| Op::Advance { seconds }),
@@ -78,12 +80,37 @@ struct Modelled {
     due: SystemTime,
     attempt: u32,
     paused: bool,
+    /// Set if the next attempt begins although the timer is paused.
+    runs: bool,
     kind: Kind,
+    /// The plan that follows a delivery that was asked for in addition.
+    next: Option<SystemTime>,
 }
 
 impl Modelled {
     fn new(due: SystemTime, kind: Kind) -> Self {
-        Self { planned: due, due, attempt: 0, paused: false, kind }
+        let (attempt, paused, runs, next) = (0, false, false, None);
+        Self { planned: due, due, attempt, paused, runs, kind, next }
+    }
+
+    fn is_parked(&self) -> bool {
+        self.paused && !self.runs
+    }
+
+    /// Makes the timer due now (D27).
+    fn run(&mut self, now: SystemTime) {
+        if !self.is_parked() && self.due <= now {
+            return;
+        }
+        self.runs = self.paused;
+        if self.attempt > 0 || self.due != self.planned {
+            self.due = self.due.min(now);
+            return;
+        }
+        if self.kind.every.is_some() && self.next.is_none() {
+            self.next = Some(self.planned);
+        }
+        (self.planned, self.due) = (now, now);
     }
 
     fn window(&self) -> Option<Duration> {
@@ -145,6 +172,16 @@ impl Trial {
                 assert_eq!(moved, Ok(self.model.contains_key(&id)));
                 if let Some(timer) = self.model.get_mut(&id) {
                     (timer.planned, timer.due, timer.attempt) = (at, at, 0);
+                    timer.runs = false;
+                }
+            }
+            // D27.
+            Op::Run { id } => {
+                let (id, now) = (format!("{id}"), self.bench.now());
+                let runs = wait(self.bench.timers().run_now(&id));
+                assert_eq!(runs, Ok(self.model.contains_key(&id)));
+                if let Some(timer) = self.model.get_mut(&id) {
+                    timer.run(now);
                 }
             }
             // D10 and D11.
@@ -157,7 +194,7 @@ impl Trial {
                 };
                 assert_eq!(paused, Ok(self.model.contains_key(&id)));
                 if let Some(timer) = self.model.get_mut(&id) {
-                    timer.paused = *pauses;
+                    (timer.paused, timer.runs) = (*pauses, false);
                 }
             }
             // D12.
@@ -192,7 +229,8 @@ impl Trial {
         }
         let now = self.bench.now();
         let found = self.model.get(&id);
-        let same = found.map(|timer| timer.planned).filter(|_| delay % 2 == 1);
+        let same = found.map(|timer| timer.next.unwrap_or(timer.planned));
+        let same = same.filter(|_| delay % 2 == 1);
         let delay = SECOND * u32::from(delay) + SECOND;
         let when = same.map_or(When::After(delay), When::At);
         let due = same.unwrap_or(now + delay);
@@ -210,6 +248,9 @@ impl Trial {
             (Some(timer), Ok(Inserted::Updated)) if same.is_some() => {
                 self.model.insert(id, Modelled { kind, ..timer });
             }
+            (Some(timer @ Modelled { next: Some(_), .. }), Ok(Inserted::Updated)) => {
+                self.model.insert(id, Modelled { kind, next: Some(due), ..timer });
+            }
             (Some(Modelled { paused, .. }), Ok(Inserted::Updated)) => {
                 self.model.insert(id, Modelled { paused, ..new });
             }
@@ -220,7 +261,7 @@ impl Trial {
     }
 
     fn is_due(&self, timer: &Modelled) -> bool {
-        !self.paused && !timer.paused && timer.due <= self.bench.now()
+        !self.paused && !timer.is_parked() && timer.due <= self.bench.now()
     }
 
     /// Delivers timers (D13) until none is due.
@@ -230,7 +271,7 @@ impl Trial {
             let timer = self.model.get(&event.id).expect("it was scheduled");
             assert!(self.is_due(timer), "{event:?} is early or paused");
             assert_eq!((event.planned, event.attempt), (timer.planned, timer.attempt + 1));
-            let (outcome, after) = self.outcome(timer.clone());
+            let (outcome, after) = self.outcome(Modelled { runs: false, ..timer.clone() });
             assert_eq!(event.outcome, outcome);
             self.dead += u64::from(matches!(outcome, Outcome::Dead { .. }));
             match after {
@@ -245,7 +286,7 @@ impl Trial {
         let (now, attempt) = (self.bench.now(), timer.attempt + 1);
         let continued = |next: Option<SystemTime>| {
             let (paused, kind) = (timer.paused, timer.kind);
-            next.map(|next| Modelled { paused, ..Modelled::new(next, kind) })
+            timer.next.or(next).map(|next| Modelled { paused, ..Modelled::new(next, kind) })
         };
         let late = now.duration_since(timer.planned).expect("it is due");
         if let Some(window) = timer.window().filter(|window| attempt == 1 && late > *window) {
@@ -273,13 +314,13 @@ impl Trial {
         let kept = wait(self.bench.timers().list(None, 99)).unwrap();
         let kept = kept.into_iter().map(|kept| {
             let paused = kept.state == TimerState::Paused;
-            (kept.id, kept.planned, kept.due, kept.attempts, paused)
+            (kept.id, kept.planned, kept.due, kept.attempts, paused, kept.next)
         });
         let kept: Vec<_> = kept.collect();
-        let model = self
-            .model
-            .iter()
-            .map(|(id, timer)| (id.clone(), timer.planned, timer.due, timer.attempt, timer.paused));
+        let model = self.model.iter().map(|(id, timer)| {
+            let parked = timer.is_parked();
+            (id.clone(), timer.planned, timer.due, timer.attempt, parked, timer.next)
+        });
         let model: Vec<_> = model.collect();
         assert_eq!(kept, model);
         assert_eq!(wait(self.bench.timers().len()), Ok(model.len() as u64));

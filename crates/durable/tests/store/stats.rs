@@ -107,7 +107,7 @@ fn any_options(random: &mut Rng) -> Options {
 fn change<P: Place>(bench: &Bench<P>, random: &mut Rng) -> bool {
     let (timers, id) = (bench.timers(), random.u8(..IDS).to_string());
     let delay = SECOND * random.u32(..40);
-    match random.u8(..16) {
+    match random.u8(..17) {
         0..6 => {
             let payload = vec![random.u8(..6)];
             let _ = wait(timers.insert(&id, payload, delay, any_options(random)));
@@ -116,6 +116,10 @@ fn change<P: Place>(bench: &Bench<P>, random: &mut Rng) -> bool {
         7 => {
             let moved = wait(timers.reset(&id, delay));
             assert!(matches!(moved, Ok(_) | Err(DurableError::Running)), "{moved:?}");
+        }
+        16 => {
+            let runs = wait(timers.run_now(&id));
+            assert!(matches!(runs, Ok(_) | Err(DurableError::Running)), "{runs:?}");
         }
         8 => drop(wait(timers.pause_timer(&id)).unwrap()),
         9 => drop(wait(timers.resume_timer(&id)).unwrap()),

@@ -46,7 +46,8 @@ pub(crate) struct App {
     info(title = "timerd", description = "Calls webhooks on time, once or by a rule. Each request needs \
         a token, except those for `/healthz` and this document. An error is a `Problem`."),
     paths(
-        timer::put, timer::get, timer::list, timer::cancel, timer::move_to, timer::pause, timer::resume,
+        timer::put, timer::get, timer::list, timer::cancel, timer::move_to, timer::run, timer::pause,
+        timer::resume,
         letters::list, letters::trim, letters::get, letters::delete, letters::redrive, letters::redrive_all,
         store::pause, store::resume, store::stats, runs::list, metrics, healthz,
     ),
@@ -128,6 +129,7 @@ pub(crate) fn router(app: App, gate: Arc<Gate>, limits: &Limits) -> Router {
         .route("/v1/timers", get(timer::list))
         .route("/v1/timers/{id}", get(timer::get).put(timer::put).delete(timer::cancel))
         .route("/v1/timers/{id}/move", post(timer::move_to))
+        .route("/v1/timers/{id}/run", post(timer::run))
         .route("/v1/timers/{id}/pause", post(timer::pause))
         .route("/v1/timers/{id}/resume", post(timer::resume))
         .route("/v1/dead-letters", get(letters::list).delete(letters::trim))

@@ -47,8 +47,8 @@ pub(super) struct NewTimer {
 pub(super) struct Done {
     id: String,
     /// `new`, `kept`, `next`, `replaced` or `updated` after an insert. `removed` after a cancel, or
-    /// `running` if an attempt is still running. The state of the timer after a move, pause or
-    /// resume.
+    /// `running` if an attempt is still running. The state of the timer after a move, run,
+    /// pause or resume.
     result: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     due: Option<String>,
@@ -316,6 +316,26 @@ pub(super) async fn move_to(
 ) -> Result<Json<Done>, Problem> {
     let moved = app.timers.reset(&id, time.read()?).await?;
     changed(&app, id, moved).await
+}
+
+/// Calls the webhook of a timer at once.
+///
+/// A timer without a rule is called now instead of later. A timer that repeats is called once
+/// more, and its plan stays as it is. A timer that waits for a retry is retried now. A paused
+/// timer gets one call, and stays paused. A timer that is due already is unchanged. The `ETag`
+/// does not change.
+#[utoipa::path(post, path = "/v1/timers/{id}/run", operation_id = "run_timer", tag = "timers",
+    params(("id" = String, Path, description = "The id of the timer")), responses(
+    (status = 200, body = Done),
+    (status = 404, body = Problem),
+    (status = 409, description = "An attempt of the timer is running", body = Problem),
+))]
+pub(super) async fn run(
+    State(app): State<App>,
+    InPath(id): InPath<String>,
+) -> Result<Json<Done>, Problem> {
+    let found = app.timers.run_now(&id).await?;
+    changed(&app, id, found).await
 }
 
 /// Pauses a timer.

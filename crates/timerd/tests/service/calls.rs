@@ -272,6 +272,34 @@ async fn final_statuses_and_attempts_are_settings() {
 }
 
 #[tokio::test]
+async fn a_webhook_is_called_at_once_and_keeps_its_plan() {
+    let mut receiver = Receiver::start(|number| (number != 1).then(|| status(204))).await;
+    let bench = Bench::with(allowing(receiver.port())).await;
+    let webhook = json!({ "url": receiver.url("/"), "timeout": "2s" });
+    put(&bench.api, "a", webhook, json!({ "every": "1d", "attempts": 1 })).await.json(201);
+    let shown = async || bench.api.get("/v1/timers/a").await;
+    let before = shown().await;
+    let run = async || bench.api.post("/v1/timers/a/run").await;
+    assert_eq!(run().await.json(200)["id"], "a");
+    let first = receiver.next().await;
+    until("the plan", async || (shown().await.text == before.text).then_some(())).await;
+    assert_eq!(shown().await.headers["etag"], before.headers["etag"]);
+    // The second call is left open.
+    run().await.json(200);
+    let second = receiver.next().await;
+    let keys = [&first, &second].map(|seen| text(&seen.headers, "idempotency-key"));
+    assert_ne!(keys[0], keys[1]);
+    assert!(run().await.problem(409).contains("is running"));
+    let time = json!({ "after": "1d" }).to_string();
+    bench.api.send("POST", "/v1/timers/a/move", &time).await.problem(409);
+    bench.api.post("/v1/timers/b/run").await.problem(404);
+    assert_eq!(bench.api.letters(1).await[0]["id"], "a");
+    assert_eq!(shown().await.text, before.text);
+    bench.stop().await;
+    assert_eq!(receiver.left(), 0);
+}
+
+#[tokio::test]
 async fn a_call_has_a_time_limit() {
     let mut receiver = Receiver::start(|number| (number > 0).then(|| status(204))).await;
     let bench = Bench::with(allowing(receiver.port())).await;

@@ -1,4 +1,4 @@
-//! `cancel`, `move`, `pause` and `resume`.
+//! `cancel`, `move`, `run`, `pause` and `resume`.
 
 #![forbid(unsafe_code)]
 
@@ -30,6 +30,17 @@ pub(crate) async fn move_to(
     screen: &mut Screen,
 ) -> Result<(), Failure> {
     if !timers.reset(id, time.read()?).await? {
+        return Err(missing(id));
+    }
+    show_state(timers, id, screen).await
+}
+
+pub(crate) async fn run(
+    timers: &DurableTimers,
+    id: &str,
+    screen: &mut Screen,
+) -> Result<(), Failure> {
+    if !timers.run_now(id).await? {
         return Err(missing(id));
     }
     show_state(timers, id, screen).await

@@ -94,6 +94,23 @@ fn a_timer_is_moved_to_another_time() {
 }
 
 #[test]
+fn a_timer_is_run_now() {
+    let folder = Folder::new();
+    let tool = Tool::file(&folder.join("timers"));
+    for (id, time) in [("once", "--after"), ("repeats", "--every")] {
+        tool.json(&["schedule", id, time, "30d"]);
+        let planned = tool.field("planned", &["get", id]);
+        tool.json(&["pause", id]);
+        assert_eq!(tool.field("state", &["run", id]), ["resting"]);
+        let shown = tool.json(&["get", id]).remove(0);
+        assert!(shown["due"].as_str() < planned[0].as_str(), "{shown}");
+        let next = if id == "repeats" { &planned[0] } else { &serde_json::Value::Null };
+        assert_eq!((&shown["planned"], &shown["next"]), (&shown["due"], next));
+    }
+    assert_eq!(tool.run(&["run", "another"]).code, 3);
+}
+
+#[test]
 fn payloads_are_bytes() {
     let folder = Folder::new();
     let tool = Tool::file(&folder.join("timers"));

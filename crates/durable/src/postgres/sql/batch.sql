@@ -182,6 +182,7 @@ BEGIN
       WHEN 'renew' THEN one := tb.renew_row(op.id, op.fence, at);
       WHEN 'cancel' THEN one := tb.cancel_row(op.id, false);
       WHEN 'reset' THEN one := tb.reset_row(op.id, op.due, op.wait, at);
+      WHEN 'run' THEN one := tb.run_row(op.id, at);
       WHEN 'pause' THEN one := tb.pause_row(op.id, op.flag);
       WHEN 'redrive' THEN one := tb.redrive_letter(op.fence, at);
       WHEN 'delete' THEN one := tb.delete_letter(op.fence);

@@ -71,12 +71,55 @@ BEGIN
   state := tb.state_of(an_id);
   IF state.fence IS NOT NULL THEN RETURN (0, NULL, NULL, NULL)::tb.answer; END IF;
   UPDATE tb.timers SET due = a_due, planned = a_due WHERE id = an_id;
-  IF state.paused OR state.follows THEN
-    UPDATE tb.states SET due = a_due, planned = a_due, attempt = 0, error = '' WHERE id = an_id;
+  IF state.paused OR state.run_now OR state.follows THEN
+    UPDATE tb.states SET due = a_due, planned = a_due, attempt = 0, error = '',
+      paused = paused OR run_now, run_now = false
+      WHERE id = an_id RETURNING * INTO state;
   ELSIF state.id IS NOT NULL THEN
     DELETE FROM tb.states WHERE id = an_id;
   END IF;
   RETURN (1, tb.parked(a_due, coalesce(state.paused, false)), NULL, NULL)::tb.answer;
+END $$;
+
+-- Resting or paused → the same and due now (D27). A delivery that has not begun is planned for now, and
+-- the plan of a repetition becomes its next delivery.
+--
+-- returns 1 done, or it is due already | 0 no such timer | 8 it is leased | -1 locked
+CREATE OR REPLACE FUNCTION tb.run_row(an_id text, at bigint) RETURNS tb.answer
+LANGUAGE plpgsql AS $$
+DECLARE
+  timer record;
+  state tb.states;
+  next tb.timers;
+  now bigint;
+BEGIN
+  SELECT due, planned, every, cron INTO timer FROM tb.timers WHERE id = an_id FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN RETURN (-tb.is_there(an_id)::integer, NULL, NULL, NULL)::tb.answer; END IF;
+  state := tb.state_of(an_id);
+  IF state.fence IS NOT NULL THEN RETURN (8, NULL, NULL, NULL)::tb.answer; END IF;
+  now := coalesce(at, tb.clock());
+  IF coalesce(state.key, timer.due) <= now THEN
+    RETURN (1, coalesce(state.key, timer.due), NULL, NULL)::tb.answer;
+  ELSIF state.id IS NULL THEN
+    INSERT INTO tb.states (id, due, planned, attempt, paused, cancelled, follows, error)
+      VALUES (an_id, timer.due, timer.planned, 0, false, false, false, '') RETURNING * INTO state;
+  END IF;
+  IF state.attempt > 0 OR state.due <> state.planned THEN
+    -- The delivery has begun, so this is its next attempt.
+    state.due := least(state.due, now);
+  ELSE
+    IF num_nonnulls(timer.every, timer.cron) > 0 AND NOT state.follows THEN
+      SELECT * INTO next FROM tb.timers WHERE id = an_id;
+      next.due := state.due;
+      next.planned := state.due;
+      PERFORM tb.write_next(next);
+    END IF;
+    state.due := now;
+    state.planned := now;
+  END IF;
+  UPDATE tb.states SET due = state.due, planned = state.planned, paused = false,
+    run_now = paused OR run_now WHERE id = an_id;
+  RETURN (1, state.due, NULL, NULL)::tb.answer;
 END $$;
 
 -- Any state → the same, paused (D10) or not (D11).
@@ -92,7 +135,7 @@ BEGIN
   IF NOT FOUND THEN RETURN (-tb.is_there(an_id)::integer, NULL, NULL, NULL)::tb.answer; END IF;
   state := tb.state_of(an_id);
   IF state.id IS NOT NULL THEN
-    UPDATE tb.states SET paused = pauses WHERE id = an_id RETURNING * INTO state;
+    UPDATE tb.states SET paused = pauses, run_now = false WHERE id = an_id RETURNING * INTO state;
     RETURN (1, state.key, NULL, NULL)::tb.answer;
   END IF;
   IF pauses THEN

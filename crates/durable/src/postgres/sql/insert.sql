@@ -135,9 +135,9 @@ BEGIN
   END;
   IF state.fence IS NULL AND NOT follows AND NOT same THEN
     PERFORM tb.write_timer(new);
-    IF state.paused THEN
-      UPDATE tb.states SET due = new.due, planned = new.due, attempt = 0, error = ''
-        WHERE id = new.id;
+    IF state.paused OR state.run_now THEN
+      UPDATE tb.states SET due = new.due, planned = new.due, attempt = 0, error = '', paused = true,
+        run_now = false WHERE id = new.id RETURNING * INTO state;
     ELSIF state.id IS NOT NULL THEN
       DELETE FROM tb.states WHERE id = new.id;
     END IF;

@@ -72,8 +72,8 @@ BEGIN
       RETURN (1, key, NULL, NULL)::tb.answer;
     END IF;
   END IF;
-  UPDATE tb.states SET fence = token, due = ends, attempt = attempt + (state.fence IS NULL)::integer
-    WHERE id = an_id;
+  UPDATE tb.states SET fence = token, due = ends, attempt = attempt + (state.fence IS NULL)::integer,
+    paused = paused OR run_now, run_now = false WHERE id = an_id;
   RETURN (CASE WHEN state.fence IS NULL THEN 2 ELSE 3 END, ends, token, key)::tb.answer;
 END $$;
 

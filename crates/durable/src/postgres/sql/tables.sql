@@ -16,7 +16,8 @@
 -- for empty. For the same reason a query for an id reads a column that these indexes lack.
 --
 -- All times are milliseconds since 1970. A paused timer that rests is parked 2^48 ms behind all
--- others.
+-- others, unless it is to run now (`run_now`). It is then not marked as paused until its lease begins,
+-- so that its key is among those of the others.
 
 CREATE TABLE tb.store (
   one boolean PRIMARY KEY DEFAULT true CHECK (one),
@@ -59,6 +60,7 @@ CREATE TABLE tb.states (
   follows boolean NOT NULL,
   id text COLLATE "C" NOT NULL,
   error text NOT NULL,
+  run_now boolean NOT NULL DEFAULT false,
   PRIMARY KEY (id)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
   autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0,
@@ -138,24 +140,3 @@ DELETE FROM tb.batches;
 -- The outcome of an operation: its number, the time in the key of the timer, its fencing token, and
 -- the time in the key before.
 CREATE TYPE tb.answer AS (answer integer, due bigint, fence bigint, before bigint);
-
--- A timer as it is, with the delivery that follows.
-CREATE VIEW tb.records AS
-SELECT timer.id, coalesce(lease.until, state.key, timer.due) AS key, state.fence,
-  coalesce(state.cancelled, false) AS cancelled, coalesce(state.paused, false) AS paused,
-  coalesce(lease.until, state.due, timer.due) AS due, coalesce(state.planned, timer.planned) AS planned,
-  coalesce(state.attempt, 0) AS attempt, coalesce(state.error, '') AS error,
-  timer.first, timer.most, timer.jitter, timer.attempts, timer.lease, timer.lives,
-  CASE WHEN state.cancelled THEN NULL ELSE timer.every END AS every,
-  CASE WHEN state.cancelled THEN NULL ELSE timer.cron END AS cron,
-  CASE WHEN state.cancelled THEN NULL ELSE timer.zone END AS zone,
-  timer.misfire, timer.headers::text AS headers, timer.payload,
-  next.due AS next_due, next.planned AS next_planned, next.first AS next_first,
-  next.most AS next_most, next.jitter AS next_jitter, next.attempts AS next_attempts,
-  next.lease AS next_lease, next.lives AS next_lives, next.every AS next_every,
-  next.cron AS next_cron, next.zone AS next_zone, next.misfire AS next_misfire,
-  next.headers::text AS next_headers, next.payload AS next_payload
-FROM tb.timers AS timer
-LEFT JOIN tb.states AS state ON state.id = timer.id
-LEFT JOIN tb.leases AS lease ON lease.id = state.id AND lease.fence = state.fence
-LEFT JOIN tb.nexts AS next ON next.id = timer.id;

@@ -14,8 +14,8 @@ local PREFIX = ARGV[1]
 local NOTIFY_AHEAD = 45000      -- the distance from now up to which changes are published
 local LATEST = 253402300799999
 local LAYOUT = 4        -- of a record
-local NEXT, CANCELLED, PAUSED, LONG = 2, 4, 8, 16     -- flags of a record
-local FLAGS = 32        -- the number of combinations of flags
+local NEXT, CANCELLED, PAUSED, LONG, RUN_NOW = 2, 4, 8, 16, 32  -- flags of a record
+local FLAGS = 64        -- the number of combinations of flags
 local CORRUPT = 'TBCORRUPT damaged record of a timer'
 
 local now, coming = present()
@@ -39,15 +39,20 @@ end
 -- | rest.
 -- Flag 1: the timer repeats. Flag 2: there is `next`, the record of the next delivery, preceded by
 -- its length in four bytes. Flag 4: the timer was cancelled while it was leased. Flag 8: the timer is
--- paused. Flag 16: the payload is long, and in a field of its own. Fencing token 0: the timer rests.
--- The error is preceded by its length in two bytes.
+-- paused. Flag 16: the payload is long, and in a field of its own. Flag 32: the timer is paused and
+-- rests, and its next attempt begins nevertheless. Fencing token 0: the timer rests. The error is
+-- preceded by its length in two bytes.
 
 local function is_paused(flags) return floor(flags / PAUSED) % 2 == 1 end
 
--- Returns the time in the key of a timer. A paused timer that rests is parked behind all others.
+-- Returns the time in the key of a timer. A paused timer that rests is parked behind all others,
+-- unless it is to run now.
 local function indexed(flags, due, fence_)
-  return fence_ == 0 and is_paused(flags) and due + PARKED or due
+  return fence_ == 0 and is_paused(flags) and flags < RUN_NOW and due + PARKED or due
 end
+
+-- Returns the flags of a timer that is not to run now, or no more.
+local function without_order(flags) return flags % RUN_NOW end
 
 -- Returns the flags, the time in the key, the planned time, fencing token, attempt and lease, or
 -- nothing if it is not a record.

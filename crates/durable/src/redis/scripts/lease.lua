@@ -44,7 +44,7 @@ local function lease(id, bucket, key, takes_over)
   end
   -- Also greater than any that a failover has lost.
   fence = math.max(fence + 1, now)
-  local record = pack('<BBI6I6I6I4', LAYOUT, flags, due, planned, fence, attempt)
+  local record = pack('<BBI6I6I6I4', LAYOUT, without_order(flags), due, planned, fence, attempt)
   record = record .. sub(found, 25)
   call('HSET', bucket, id, record)
   count_lease(leased, fence)

@@ -10,11 +10,12 @@ local function pause(id, bucket, pauses)
   if not found then return {0, 0} end
   local flags, before, _, leased = head(found)
   if not flags then return CORRUPT end
-  if is_paused(flags) == (pauses == '1') then return {1, before} end
-  flags = flags + (pauses == '1' and PAUSED or -PAUSED)
-  local due = indexed(flags, read('<I6', found, 3), leased)
+  local after = without_order(flags)
+  if is_paused(flags) ~= (pauses == '1') then after = after + (pauses == '1' and PAUSED or -PAUSED) end
+  if after == flags then return {1, before} end
+  local due = indexed(after, read('<I6', found, 3), leased)
   move(id, before, due)
-  call('HSET', bucket, id, pack('<BB', LAYOUT, flags) .. sub(found, 3))
+  call('HSET', bucket, id, pack('<BB', LAYOUT, after) .. sub(found, 3))
   notify_if_near(id, due)
   return {1, due}
 end

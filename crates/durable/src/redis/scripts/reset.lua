@@ -13,6 +13,7 @@ local function reset(id, bucket, given)
   local flags, before, _, leased, _, lease = head(found)
   if not flags then return CORRUPT end
   if leased ~= 0 then return {0, 0} end
+  flags = without_order(flags)
   local key = indexed(flags, due, 0)
   move(id, before, key)
   local record = pack('<BBI6I6I6I4I4I2', LAYOUT, flags, due, due, 0, 0, lease, 0) .. tail(found)

@@ -14,7 +14,7 @@ local function restore(id, bucket, under, due, was, counted)
   if not flags then return CORRUPT end
   if leased ~= tonumber(under) then return 0 end
   due, was = tonumber(due), tonumber(was)
-  move(id, before, due)
+  move(id, before, indexed(flags, due, was))
   local record = pack('<BBI6I6I6I4', LAYOUT, flags, due, planned, was, attempt - tonumber(counted))
   call('HSET', bucket, id, record .. sub(found, 25))
   count_lease(leased, was)

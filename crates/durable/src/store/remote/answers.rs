@@ -69,6 +69,7 @@ fn refused(reason: i32) -> DurableError {
         3 => DurableError::Exists,
         4 => DurableError::BeyondRange { latest: system(LATEST) },
         7 => DurableError::Changed,
+        8 => DurableError::Running,
         _ => unexpected_reply(),
     }
 }
