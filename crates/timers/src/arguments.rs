@@ -67,7 +67,7 @@ pub(crate) enum Command {
 pub(crate) enum StoreCommand {
     /// List timers, earliest first
     List(List),
-    /// Show a timer
+    /// Show a timer or, if there is none, the newest dead letter with its id
     Get { id: String },
     /// Insert a timer
     #[command(after_help = EXAMPLES)]

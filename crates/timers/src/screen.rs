@@ -8,6 +8,9 @@ use std::io::{self, Write};
 use tabwriter::TabWriter;
 use tourbillon_durable::text::printable;
 
+/// The number of characters of a payload or an error in a table.
+const SHOWN: usize = 40;
+
 /// The standard output.
 pub(crate) struct Screen {
     json: bool,
@@ -74,5 +77,16 @@ impl Screen {
         let mut out = io::stdout().lock();
         serde_json::to_writer(&mut out, object).map_err(io::Error::from)?;
         Ok(out.write_all(b"\n")?)
+    }
+}
+
+/// Returns the beginning of a payload or an error.
+pub(crate) fn beginning(text: &str) -> String {
+    // The rest of a long payload is not needed, because no character becomes shorter.
+    let text: String = text.chars().take(SHOWN + 1).collect();
+    let text = printable(&text);
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
     }
 }

@@ -395,6 +395,50 @@ impl DurableTimers {
         Ok(found.map(|dead| DeadLetter::new((number, dead))))
     }
 
+    /// Returns the newest dead letter of the timer with this id, or `None` if there is none.
+    ///
+    /// Letters are found by their numbers and not by ids, so this reads all newer letters, up to
+    /// 1000 at a time.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the store fails, or if a newer letter cannot be read.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tourbillon_durable::{DurableError, DurableTimers};
+    ///
+    /// async fn fate(timers: &DurableTimers, id: &str) -> Result<String, DurableError> {
+    ///     if let Some(timer) = timers.get(id).await? {
+    ///         return Ok(format!("due {:?}", timer.due));
+    ///     }
+    ///     let letter = timers.newest_dead_letter_of(id).await?;
+    ///     Ok(letter.map_or("delivered".to_owned(), |letter| letter.error))
+    /// }
+    /// # let file = std::env::temp_dir().join(format!("tourbillon-of-{}", std::process::id()));
+    /// # let timers = DurableTimers::open(&file)?;
+    /// # assert_eq!(pollster::block_on(fate(&timers, "order 7"))?, "delivered");
+    /// # drop(timers);
+    /// # std::fs::remove_file(&file)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn newest_dead_letter_of(
+        &self,
+        id: &str,
+    ) -> Result<Option<DeadLetter>, DurableError> {
+        let mut before = None;
+        loop {
+            let page = self.newest_dead_letters(before, MAX_PAGE).await?;
+            let Some(last) = page.last() else { return Ok(None) };
+            before = Some(last.number);
+            let found = page.into_iter().find(|letter| letter.id == id);
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+    }
+
     /// Deletes a dead letter, even if it cannot be read. Returns `true` if the number existed.
     ///
     /// # Errors

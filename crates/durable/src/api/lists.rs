@@ -162,9 +162,12 @@ impl DurableTimers {
     ///
     /// Paused timers have their own part of the index. For running and pausing timers, the store
     /// reads all timers that are due within two days, because no lease is longer than one day. For
-    /// resting timers, it reads all timers up to the end of the page. It reads in bounded steps,
-    /// and other calls continue between them. Timers that are moved or cannot be read are treated
-    /// as in [`list_due`](Self::list_due).
+    /// retrying timers, it reads all timers that are due before the latest retry that it has
+    /// planned, so the cost depends on how long timers wait for their retries. (A store in a file
+    /// or in Redis that a version without this state has created reads all timers.) For resting
+    /// timers, it reads all timers up to the end of the page. It reads in bounded steps, and other
+    /// calls continue between them. Timers that are moved or cannot be read are treated as in
+    /// [`list_due`](Self::list_due).
     ///
     /// # Errors
     ///
@@ -217,6 +220,7 @@ impl DurableTimers {
         let (mut from, limit) = (first_after(after), limit.min(MAX_PAGE));
         let until = match state {
             TimerState::Resting => LATEST,
+            TimerState::Retrying => self.store.retries_until().await?,
             TimerState::Running | TimerState::Pausing | TimerState::Cancelling => {
                 self.store.now().await? + LEASES
             }

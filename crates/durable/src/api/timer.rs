@@ -95,6 +95,9 @@ pub enum TimerState {
     /// The timer waits for its due time. This is also the state of a paused timer that was
     /// [asked to run](DurableTimers::run_now), until its attempt begins.
     Resting,
+    /// An attempt has begun and not succeeded, and the timer waits for its next attempt. An attempt
+    /// that does not count, such as one that was given back, leaves the state as it was.
+    Retrying,
     /// An attempt is running, or was running when its worker died.
     Running,
     /// Like [`Running`](Self::Running), but the timer is paused afterwards.
@@ -172,6 +175,7 @@ impl TimerState {
         match (record.fence, record.paused) {
             _ if record.cancelled => Self::Cancelling,
             _ if record.is_parked() => Self::Paused,
+            (None, _) if record.attempt > 0 => Self::Retrying,
             (None, _) => Self::Resting,
             (Some(_), false) => Self::Running,
             (Some(_), true) => Self::Pausing,

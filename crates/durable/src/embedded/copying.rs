@@ -11,6 +11,9 @@ impl Transaction {
     /// Writes a timer, in place of an existing one (D25).
     pub(super) fn copy_timer(&mut self, id: &str, record: &Record) -> Result<(), TransitionError> {
         let before = self.find(id)?.as_ref().map(Former::of);
+        if record.attempt > 0 {
+            self.note_retry(record.due)?;
+        }
         self.write(id, before, Some(record))
     }
 

@@ -185,7 +185,10 @@ fn prepare(database: &Database) -> Result<(), TransitionError> {
         }
     }
     let transaction = database.begin_write()?;
-    transaction.open_table(META)?.insert("layout", LAYOUT)?;
+    let mut meta = transaction.open_table(META)?;
+    meta.insert("layout", LAYOUT)?;
+    meta.insert("retried", 0)?;
+    drop(meta);
     transaction.open_table(TIMERS)?;
     transaction.open_table(DUE)?;
     transaction.open_table(DEAD)?;

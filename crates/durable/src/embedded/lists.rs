@@ -5,8 +5,8 @@
 use super::error::TransitionError;
 use super::letters::letter_age;
 use super::snapshot::Snapshot;
-use super::tables::{DEAD, DUE, TIMERS, named};
-use crate::model::clock::Millis;
+use super::tables::{DEAD, DUE, META, TIMERS, named};
+use crate::model::clock::{LATEST, Millis};
 use crate::model::key::Key;
 use crate::model::record::Record;
 use crate::store::{Found, MAX_LIST_BYTES};
@@ -39,6 +39,13 @@ impl Snapshot {
             }
         }
         Ok(found)
+    }
+
+    /// Returns the latest time for which a retry was planned. A file that an older version has
+    /// created does not have it.
+    pub(super) fn retries_until(&self) -> Result<Millis, TransitionError> {
+        let latest = self.0.open_table(META)?.get("retried")?;
+        Ok(latest.map_or(LATEST, |latest| latest.value()))
     }
 
     /// Returns the numbers of dead letters, and when each was given up.

@@ -329,6 +329,10 @@ impl Store for Embedded {
         self.read(OnFailure::Report, move |snapshot, _| snapshot.find(&from, until, limit))
     }
 
+    fn retries_until(&self) -> Answer<Millis> {
+        self.read(OnFailure::Report, |snapshot, _| snapshot.retries_until())
+    }
+
     fn len(&self) -> Answer<(u64, u64)> {
         self.read(OnFailure::Report, |snapshot, _| snapshot.len())
     }

@@ -6,11 +6,12 @@
 //! | `timers` | id | [`Record`] |
 //! | `due` | due time, id | nothing |
 //! | `dead` | number | [`Dead`](crate::model::record::Dead) |
-//! | `meta` | `layout`, `fence`, `dead`, `leased`, `paused` | a number |
+//! | `meta` | `layout`, `fence`, `dead`, `leased`, `paused`, `retried` | a number |
 //!
 //! A timer has one record, and one key in `due` with the [indexed](Record::indexed) time of its
 //! record. Both are written in one transaction. A slice is a range of the keys of `due`. `leased`
-//! is the number of records with a lease, which each transaction updates.
+//! is the number of records with a lease, which each transaction updates, and `retried` the latest
+//! time for which a retry was planned.
 //!
 //! **A key may be damaged on the disk**, because our checksums do not cover keys. Ids are therefore
 //! bytes here, as the database would panic at a text that is not UTF-8. The checksum of a record
@@ -178,6 +179,17 @@ impl Transaction {
         let number = meta.get(of)?.map_or(0, |last| last.value()) + 1;
         meta.insert(of, number)?;
         Ok(number)
+    }
+
+    /// Notes the time of a retry, unless an older version has created the file and not noted the
+    /// retries before.
+    pub(super) fn note_retry(&self, due: Millis) -> Result<(), TransitionError> {
+        let mut meta = self.inner.open_table(META)?;
+        let latest = meta.get("retried")?.map(|latest| latest.value());
+        if latest.is_some_and(|latest| latest < due) {
+            meta.insert("retried", due)?;
+        }
+        Ok(())
     }
 
     /// Nothing → resting (D1). If the id exists, the chosen policy decides: the timer is kept (D2),
@@ -371,6 +383,7 @@ impl Transaction {
                 found.fence = None;
                 found.due = now.coming.saturating_add(wait).min(LATEST);
                 found.error = error;
+                self.note_retry(found.due)?;
                 self.write(id, before, Some(&found))?;
                 return Ok(finished);
             }

@@ -37,7 +37,9 @@ use std::time::{Duration, SystemTime};
 pub struct Stats {
     /// The number of timers, without dead letters. It is the sum of the next three numbers.
     pub timers: u64,
-    /// The number of timers that wait for their due time or for a worker.
+    /// The number of timers that wait for their due time, for a retry, or for a worker. Timers that
+    /// are retried are not counted by themselves, because no store keeps their number.
+    /// [`list_state`](crate::DurableTimers::list_state) lists them.
     pub resting: u64,
     /// The number of timers with an attempt that is running, or was running when its worker died.
     pub leased: u64,

@@ -99,6 +99,12 @@ impl Operations {
         Ok(found)
     }
 
+    /// Returns the latest time for which a timer waits for a retry, by reading all states.
+    pub(super) async fn retries_until(&self) -> Result<Millis, DurableError> {
+        let rows = self.read(RetryPolicy::Count, "SELECT tb.retries_until()", &[]).await?;
+        Reader::first(&rows)?.number()
+    }
+
     /// Returns the number of timers and of dead letters, by reading an index of each.
     pub(super) async fn len(&self) -> Result<(u64, u64), DurableError> {
         let sql = "SELECT (SELECT count(*) FROM tb.timers), (SELECT count(*) FROM tb.letters)";

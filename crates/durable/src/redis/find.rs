@@ -7,7 +7,7 @@ use super::keys::Location;
 use super::operations::{Operations, text};
 use super::pages::{merged, share};
 use crate::error::DurableError;
-use crate::model::clock::Millis;
+use crate::model::clock::{LATEST, Millis};
 use crate::model::key::{Key, first_after};
 use crate::store::remote::retry::RetryPolicy;
 use crate::store::{Found, Letters, MAX_LIST_BYTES};
@@ -57,6 +57,25 @@ impl Operations {
             }
         }
         Ok(Found { timers, next })
+    }
+
+    /// Returns the latest time for which a retry was planned. A store that an older version has
+    /// created does not have it.
+    pub(super) async fn retries_until(&self) -> Result<Millis, DurableError> {
+        let key = self.keys.description();
+        let mut noted = cmd("HEXISTS");
+        noted.arg(&key).arg("retries");
+        if !self.query(&key, noted).await? {
+            return Ok(LATEST);
+        }
+        let each = (0..self.keys.partitions()).map(|partition| async move {
+            let counters = self.keys.counters(partition);
+            let mut latest = cmd("HGET");
+            latest.arg(&counters).arg("retried");
+            self.query::<Option<Millis>>(&counters, latest).await
+        });
+        let latest = try_join_all(each).await?;
+        Ok(latest.into_iter().flatten().max().unwrap_or(0))
     }
 
     /// Runs a script that reads up to a number of bytes in some partitions, with the arguments of

@@ -2,7 +2,7 @@
 //!
 //! | key | type | what |
 //! |---|---|---|
-//! | `{tb:NAME}` | hash | layout, number of partitions, `paused` |
+//! | `{tb:NAME}` | hash | layout, number of partitions, `paused`, `retries` if the partitions have `retried` |
 //! | `{tb:NAME}:workers` | sorted set | workers, by the time of their last heartbeat |
 //! | `{tb:NAME}:owners` | hash | partition → worker |
 //! | `{tb:NAME}:log` | stream | the log of attempts |
@@ -11,7 +11,7 @@
 //! | `{tb:NAME:p}:slices` | sorted set | the slices that are not empty |
 //! | `{tb:NAME:p}:answers` | hash | process → its last batch and the reply |
 //! | `{tb:NAME:p}:ages` | sorted set | processes with a reply, by a time at which it was younger |
-//! | `{tb:NAME:p}:counters` | hash | timers, leases, last fence, last dead letter, `paused` |
+//! | `{tb:NAME:p}:counters` | hash | timers, leases, last fence, last dead letter, `paused`, `retried`, the latest time of a retry |
 //! | `{tb:NAME:p}:letters` | hash | number → dead letter |
 //! | `{tb:NAME:p}:dead` | sorted set | the numbers of the dead letters |
 //!

@@ -99,6 +99,9 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// cannot be read is left out.
     fn find(&self, from: Key, until: Millis, limit: usize) -> Answer<Found>;
 
+    /// Returns a time after which no timer waits for a retry.
+    fn retries_until(&self) -> Answer<Millis>;
+
     /// Returns the number of timers and the number of dead letters.
     fn len(&self) -> Answer<(u64, u64)>;
 

@@ -16,7 +16,7 @@ use std::fmt;
 /// let error = parse_state("tired").unwrap_err();
 /// assert_eq!(
 ///     error.to_string(),
-///     "expected one of resting, running, pausing, cancelling, paused",
+///     "expected one of resting, retrying, running, pausing, cancelling, paused",
 /// );
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]

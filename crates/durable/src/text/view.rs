@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 pub struct TimerView<P = PayloadView> {
     /// The id.
     pub id: String,
-    /// `resting`, `running`, `pausing`, `cancelling` or `paused`.
+    /// `resting`, `retrying`, `running`, `pausing`, `cancelling` or `paused`.
     pub state: &'static str,
     /// The time of the next attempt or, while one is running, the end of its lease.
     pub due: String,
@@ -85,7 +85,7 @@ pub struct LetterView<P = PayloadView> {
 pub struct StatsView {
     /// The number of timers, without dead letters.
     pub timers: u64,
-    /// The number of timers that wait for their due time or for a worker.
+    /// The number of timers that wait for their due time, for a retry, or for a worker.
     pub resting: u64,
     /// The number of timers with a running attempt.
     pub leased: u64,
@@ -325,8 +325,9 @@ pub fn parse_position(text: &str) -> Result<ListPosition, TextError> {
 }
 
 /// The states of timers.
-pub const STATES: [TimerState; 5] = [
+pub const STATES: [TimerState; 6] = [
     TimerState::Resting,
+    TimerState::Retrying,
     TimerState::Running,
     TimerState::Pausing,
     TimerState::Cancelling,
@@ -338,6 +339,7 @@ pub const STATES: [TimerState; 5] = [
 pub fn state_name(state: TimerState) -> &'static str {
     match state {
         TimerState::Resting => "resting",
+        TimerState::Retrying => "retrying",
         TimerState::Running => "running",
         TimerState::Pausing => "pausing",
         TimerState::Cancelling => "cancelling",

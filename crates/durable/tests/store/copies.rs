@@ -102,6 +102,8 @@ fn copy(timers: &DurableTimers, other: &DurableTimers) -> Result<(u64, u64), Dur
 fn are_equal(timers: &DurableTimers, other: &DurableTimers) {
     assert_eq!(all(timers), all(other));
     assert_eq!(letters(timers), letters(other));
+    let retried = |of: &DurableTimers| wait(of.list_state(TimerState::Retrying, None, 9));
+    assert_eq!(retried(timers), retried(other));
     assert_eq!(wait(timers.len()), wait(other.len()));
     let report = wait(other.check()).unwrap();
     assert!(report.is_sound(), "{report:?}");

@@ -4,7 +4,7 @@ use crate::common::bench::{Bench, MILLISECOND, Place, SECOND, quick, start, suit
 use std::time::Duration;
 use tourbillon_durable::{
     Attempt, DeadLetter, DurableError, DurableTimer, DurableTimers, Inserted, ListPosition,
-    Outcome, TimerState,
+    Outcome, TimerState, Verdict,
 };
 
 suite!(
@@ -13,7 +13,9 @@ suite!(
     pages_by_due_time_are_bounded,
     pages_end_inside_one_due_time,
     each_state_has_its_list,
+    timers_that_are_retried_have_their_list,
     few_of_many_are_listed_by_their_state,
+    the_newest_dead_letter_of_an_id_is_found,
     dead_letters_are_bounded_by_number,
     dead_letters_are_bounded_by_age,
     dead_letters_are_listed_in_both_directions,
@@ -183,6 +185,45 @@ fn each_state_has_its_list<P: Place>(bench: Bench<P>) {
     assert_eq!(states(&timers, TimerState::Paused), "aeb");
 }
 
+fn timers_that_are_retried_have_their_list<P: Place>(bench: Bench<P>) {
+    let timers = bench.timers();
+    let listed = |state| {
+        let page = wait(timers.list_state(state, None, 9)).unwrap();
+        assert!(page.iter().all(|timer| timer.state == state));
+        names(&page).join(" ")
+    };
+    for id in ["fails", "again", "back"] {
+        wait(timers.insert(id, "", SECOND, quick())).unwrap();
+    }
+    wait(timers.insert("far", "", 99 * HOUR, quick())).unwrap();
+    let running = bench.work_by(1, |delivery| async move {
+        match &*delivery.id {
+            "fails" => Verdict::retry("no"),
+            "again" => Verdict::Again { after: 9 * HOUR, counted: true },
+            _ => Verdict::GiveBack { after: HOUR, error: Some("no".to_owned()) },
+        }
+    });
+    assert_eq!(listed(TimerState::Retrying), "");
+    bench.advance(SECOND);
+    for _ in 0..3 {
+        running.next();
+    }
+    assert_eq!(running.stop(), []);
+    assert_eq!(listed(TimerState::Retrying), "fails again");
+    // It was given back, so its attempt does not count.
+    assert_eq!(listed(TimerState::Resting), "back far");
+    wait(timers.pause_timer("fails")).unwrap();
+    assert_eq!(
+        (listed(TimerState::Retrying), listed(TimerState::Paused)),
+        ("again".into(), "fails".into())
+    );
+    wait(timers.resume_timer("fails")).unwrap();
+    assert_eq!(wait(timers.run_now("again")), Ok(true));
+    assert_eq!(listed(TimerState::Retrying), "again fails");
+    assert_eq!(wait(timers.reset("again", HOUR)), Ok(true));
+    assert_eq!(listed(TimerState::Retrying), "fails");
+}
+
 fn few_of_many_are_listed_by_their_state<P: Place>(bench: Bench<P>) {
     let timers = bench.timers();
     let ids: Vec<String> = (0..2500).map(|number| format!("{number:04}")).collect();
@@ -227,6 +268,16 @@ fn numbered(count: usize) -> Vec<String> {
 
 fn letters(timers: &DurableTimers) -> Vec<DeadLetter> {
     wait(timers.dead_letters(None, 1000)).unwrap()
+}
+
+fn the_newest_dead_letter_of_an_id_is_found<P: Place>(bench: Bench<P>) {
+    let timers = bench.timers();
+    assert_eq!(wait(timers.newest_dead_letter_of("0")), Ok(None));
+    dead(&bench, &[numbered(3), numbered(1)].concat());
+    let all = letters(timers);
+    assert_eq!(wait(timers.newest_dead_letter_of("0")), Ok(Some(all[3].clone())));
+    assert_eq!(wait(timers.newest_dead_letter_of("1")), Ok(Some(all[1].clone())));
+    assert_eq!(wait(timers.newest_dead_letter_of("3")), Ok(None));
 }
 
 fn dead_letters_are_bounded_by_number<P: Place>(bench: Bench<P>) {

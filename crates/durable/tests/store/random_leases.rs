@@ -413,6 +413,7 @@ impl Trial {
             let state = match timer.held {
                 Some(_) if timer.cancelled => TimerState::Cancelling,
                 Some(_) => TimerState::Running,
+                None if timer.attempt > 0 => TimerState::Retrying,
                 None => TimerState::Resting,
             };
             let next = timer.next.map(|(planned, _)| planned);

@@ -59,8 +59,8 @@ pub(super) struct Done {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Which {
-    /// Only timers in this state: `resting`, `running`, `pausing`, `cancelling` or `paused`. Cannot
-    /// be combined with `due_from` or `due_before`.
+    /// Only timers in this state: `resting`, `retrying`, `running`, `pausing`, `cancelling` or
+    /// `paused`. Cannot be combined with `due_from` or `due_before`.
     state: Option<String>,
     /// Only timers that are due at this time or later.
     due_from: Option<String>,

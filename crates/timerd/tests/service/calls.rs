@@ -300,6 +300,26 @@ async fn a_webhook_is_called_at_once_and_keeps_its_plan() {
 }
 
 #[tokio::test]
+async fn a_call_that_has_failed_is_listed_and_retried_at_once() {
+    let mut receiver = Receiver::with(&[500]).await;
+    let bench = Bench::with(allowing(receiver.port())).await;
+    let schedule = json!({ "after": "0s", "backoff": "1h..1h" });
+    put(&bench.api, "a", json!({ "url": receiver.url("/") }), schedule).await.json(201);
+    receiver.next().await;
+    let failed = until("the failed call", async || {
+        let page = bench.api.get("/v1/timers?state=retrying").await.json(200);
+        page["timers"].get(0).cloned()
+    })
+    .await;
+    assert_eq!((&failed["id"], &failed["attempts"]), (&json!("a"), &json!(1)));
+    let run = bench.api.post("/v1/timers/a/run").await.json(200);
+    assert_ne!(run["due"], failed["due"]);
+    assert_eq!(text(&receiver.next().await.headers, "webhook-attempt"), "2");
+    gone(&bench.api, "a").await;
+    bench.stop().await;
+}
+
+#[tokio::test]
 async fn a_call_has_a_time_limit() {
     let mut receiver = Receiver::start(|number| (number > 0).then(|| status(204))).await;
     let bench = Bench::with(allowing(receiver.port())).await;

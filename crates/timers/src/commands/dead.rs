@@ -3,10 +3,9 @@
 #![forbid(unsafe_code)]
 
 use super::pages;
-use super::read::beginning;
 use crate::arguments::{Dead, Redrive};
 use crate::failure::Failure;
-use crate::screen::Screen;
+use crate::screen::{Screen, beginning};
 use serde_json::json;
 use std::time::Duration;
 use tourbillon_durable::text::{LetterView, counted};
@@ -78,7 +77,11 @@ async fn list(
 async fn show(timers: &DurableTimers, number: u64, screen: &mut Screen) -> Result<(), Failure> {
     let found = timers.dead_letter(number).await?;
     let Some(found) = found else { return Err(missing(number)) };
-    let letter = LetterView::new(&found);
+    show_letter(&found, screen)
+}
+
+pub(crate) fn show_letter(found: &DeadLetter, screen: &mut Screen) -> Result<(), Failure> {
+    let letter = LetterView::new(found);
     let mut fields = vec![
         ("number", letter.number.to_string()),
         ("id", letter.id.clone()),

@@ -2,17 +2,14 @@
 
 #![forbid(unsafe_code)]
 
-use super::pages;
+use super::{dead, pages};
 use crate::arguments::List;
 use crate::failure::Failure;
-use crate::screen::Screen;
+use crate::screen::{Screen, beginning};
 use serde_json::json;
 use std::ops::Bound;
-use tourbillon_durable::text::{TimerView, printable, show_position};
+use tourbillon_durable::text::{TimerView, show_position};
 use tourbillon_durable::{DurableTimer, DurableTimers};
-
-/// The number of characters of a payload in a table.
-const SHOWN: usize = 40;
 
 pub(crate) async fn list(
     timers: &DurableTimers,
@@ -49,8 +46,10 @@ pub(crate) async fn get(
     id: &str,
     screen: &mut Screen,
 ) -> Result<(), Failure> {
-    let found = timers.get(id).await?;
-    let Some(found) = found else { return Err(missing(id)) };
+    let Some(found) = timers.get(id).await? else {
+        let letter = timers.newest_dead_letter_of(id).await?;
+        return dead::show_letter(&letter.ok_or_else(|| missing(id))?, screen);
+    };
     let timer = TimerView::new(&found);
     let mut fields = vec![
         ("id", timer.id.clone()),
@@ -73,15 +72,4 @@ pub(crate) async fn get(
 /// Returns the failure for an id without a timer.
 pub(crate) fn missing(id: &str) -> Failure {
     Failure::NotFound(format!("there is no timer {id:?}"))
-}
-
-/// Returns the beginning of a payload.
-pub(crate) fn beginning(text: &str) -> String {
-    // The rest of a long payload is not needed, because no character becomes shorter.
-    let text: String = text.chars().take(SHOWN + 1).collect();
-    let text = printable(&text);
-    match text.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
-    }
 }

@@ -111,6 +111,24 @@ fn a_timer_is_run_now() {
 }
 
 #[test]
+fn a_timer_that_is_dead_is_found_by_its_id() {
+    let folder = Folder::new();
+    let store = folder.join("timers");
+    for id in ["b", "a", "a"] {
+        kill(&store, &[id]);
+    }
+    let tool = Tool::file(&store);
+    let letters = tool.json(&["dead", "list"]);
+    assert_eq!(tool.json(&["get", "a"]), letters[2..]);
+    assert_eq!(tool.json(&["get", "b"]), letters[..1]);
+    let shown = tool.run(&["get", "b"]).out;
+    assert!(shown.contains("died") && shown.contains("no such host"), "{shown}");
+    assert_eq!(tool.run(&["get", "c"]).code, 3);
+    tool.json(&["schedule", "a", "--after", "30d"]);
+    assert_eq!(tool.field("state", &["get", "a"]), ["resting"]);
+}
+
+#[test]
 fn payloads_are_bytes() {
     let folder = Folder::new();
     let tool = Tool::file(&folder.join("timers"));

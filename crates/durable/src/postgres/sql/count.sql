@@ -20,6 +20,14 @@ BEGIN
   RETURN NEXT;
 END $$;
 
+-- Returns the latest time for which a timer waits for a retry, or 0.
+CREATE OR REPLACE FUNCTION tb.retries_until() RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+BEGIN
+  RETURN (SELECT coalesce(max(due), 0) FROM tb.states
+    WHERE attempt > 0 AND fence IS NULL AND NOT paused);
+END $$;
+
 -- Removes states, leases and next deliveries without a timer.
 CREATE OR REPLACE FUNCTION tb.remove_strays() RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$

@@ -81,6 +81,9 @@ if not changed then call('HDEL', ANSWERS, '') end
 if timers ~= 0 then call('HINCRBY', COUNTERS, 'timers', timers) end
 if leases ~= 0 then call('HINCRBY', COUNTERS, 'leased', leases) end
 if fence then call('HSET', COUNTERS, 'fence', whole(fence)) end
+if retry > 0 and retry > tonumber(call('HGET', COUNTERS, 'retried') or 0) then
+  call('HSET', COUNTERS, 'retried', whole(retry))
+end
 
 local index = {}
 for number_ in pairs(added) do

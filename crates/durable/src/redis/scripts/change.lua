@@ -25,6 +25,7 @@ local changed = false   -- true if it has changed anything
 local timers = 0        -- the number of added timers
 local leases = 0        -- the number of leases that began, less that of those that ended
 local fence = nil       -- the last fencing token, if it was read
+local retry = 0         -- the latest time of a retry that was planned
 local held = nil        -- true if the partition is paused, once it was read
 local added = {}        -- slices with added keys: their numbers, as texts → true
 local left = {}         -- slices with removed keys: number → name

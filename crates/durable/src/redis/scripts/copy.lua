@@ -8,8 +8,9 @@
 local function copy_timer(id, bucket, record, own, later)
   bucket = PREFIX .. 'b:' .. bucket
   local found = call('HGET', bucket, id)
-  local flags, due, _, leased = head(record)
+  local flags, due, _, leased, attempt = head(record)
   if not flags then return CORRUPT end
+  if attempt > 0 then retry = math.max(retry, read('<I6', record, 3)) end
   local was, had = 0, nil
   if found then
     local before, token

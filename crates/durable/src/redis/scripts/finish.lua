@@ -74,6 +74,7 @@ local function finish(id, bucket, under, how, given, error, reason, clear, most,
     if is_long(flags) then own = call('HGET', bucket, OWN .. id) or '' end
   end
 
+  if retried then retry = math.max(retry, due) end
   local key = due and (pauses and due + PARKED or due)
   if due then move(id, before, key) else take(slice(before), id) end
   if last then

@@ -95,6 +95,7 @@ macro_rules! common {
             fn pause(pauses: bool) -> ();
             fn is_paused() -> bool;
             fn get[id]() -> Option<$crate::model::record::Record>;
+            fn retries_until() -> $crate::model::clock::Millis;
             fn len() -> (u64, u64);
             fn letter(number: u64) -> Option<$crate::model::record::Dead>;
             fn redrive(number: u64) -> bool;
