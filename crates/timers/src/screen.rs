@@ -16,6 +16,14 @@ pub(crate) struct Screen {
     json: bool,
 }
 
+/// The last line of an incomplete list.
+#[derive(Serialize)]
+struct More<'a, T> {
+    next: &'a T,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total: Option<u64>,
+}
+
 impl Screen {
     pub(crate) fn new(json: bool) -> Self {
         Self { json }
@@ -63,13 +71,19 @@ impl Screen {
         Ok(writeln!(io::stdout().lock(), "{}", printable(sentence))?)
     }
 
-    /// Reports how to continue an incomplete list, with an object in its last line, or with a
-    /// sentence on standard error.
-    pub(crate) fn go_on(&mut self, object: &impl Serialize, sentence: &str) -> Result<(), Failure> {
+    /// Reports that a list is incomplete, with an object in its last line, or with a sentence on
+    /// standard error: how to continue it, and its length without a limit, if that is known.
+    pub(crate) fn go_on(
+        &mut self,
+        next: &impl Serialize,
+        total: Option<u64>,
+        command: &str,
+    ) -> Result<(), Failure> {
         if self.json {
-            return self.line(object);
+            return self.line(&More { next, total });
         }
-        complain(sentence);
+        let total = total.map_or(String::new(), |total| format!(" ({total} in all)"));
+        complain(&format!("there are more{total}: {command}"));
         Ok(())
     }
 

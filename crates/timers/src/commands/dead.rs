@@ -70,8 +70,8 @@ async fn list(
     })?;
     let Some(next) = next else { return Ok(()) };
     let option = if newest { "--newest --before" } else { "--after" };
-    let more = format!("there are more: dead list {option} {next}");
-    screen.go_on(&json!({ "next": next }), &more)
+    let total = timers.stats().await?.dead_letters;
+    screen.go_on(&next, Some(total), &format!("dead list {option} {next}"))
 }
 
 async fn show(timers: &DurableTimers, number: u64, screen: &mut Screen) -> Result<(), Failure> {

@@ -6,10 +6,9 @@ use super::{dead, pages};
 use crate::arguments::List;
 use crate::failure::Failure;
 use crate::screen::{Screen, beginning};
-use serde_json::json;
 use std::ops::Bound;
 use tourbillon_durable::text::{TimerView, show_position};
-use tourbillon_durable::{DurableTimer, DurableTimers};
+use tourbillon_durable::{DurableTimer, DurableTimers, Stats, TimerState};
 
 pub(crate) async fn list(
     timers: &DurableTimers,
@@ -24,7 +23,8 @@ pub(crate) async fn list(
         Some(state) => timers.list_state(state, last, room).await,
         None => timers.list_due(range, last, room).await,
     };
-    let (found, next) = pages::join(asked.after, asked.limit, DurableTimer::position, page).await?;
+    let (found, next) =
+        pages::join(asked.after.clone(), asked.limit, DurableTimer::position, page).await?;
     let views: Vec<TimerView> = found.iter().map(TimerView::new).collect();
     screen.table(["DUE", "STATE", "ATTEMPTS", "REPEATS", "ID", "PAYLOAD"], &views, |timer| {
         [
@@ -38,7 +38,18 @@ pub(crate) async fn list(
         ]
     })?;
     let Some(next) = next.as_ref().map(show_position) else { return Ok(()) };
-    screen.go_on(&json!({ "next": next }), &format!("there are more: list --after {next:?}"))
+    let total = total(&asked, &timers.stats().await?);
+    screen.go_on(&next, total, &format!("list --after {next:?}"))
+}
+
+/// Returns the length that a list would have without a limit, if the store counts its timers.
+fn total(asked: &List, stats: &Stats) -> Option<u64> {
+    match (asked.state, asked.due_from, asked.due_before) {
+        (None, None, None) => Some(stats.timers),
+        (Some(TimerState::Resting), ..) => Some(stats.resting),
+        (Some(TimerState::Paused), ..) => Some(stats.paused),
+        _ => None,
+    }
 }
 
 pub(crate) async fn get(

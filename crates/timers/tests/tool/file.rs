@@ -235,13 +235,18 @@ fn lists_are_limited_by_state_time_and_number() {
     }
     assert_eq!(listed, all);
     let ran = tool.run(&["list", "--limit", "1199"]);
-    assert!(ran.errors.starts_with("there are more: list --after \""), "{}", ran.errors);
+    let more = "there are more (1200 in all): list --after \"";
+    assert!(ran.errors.starts_with(more), "{}", ran.errors);
     assert_eq!(tool.run(&["list", "--limit", "1200"]).errors, "");
     let at = |seconds| tourbillon_durable::text::show_time(start + Duration::from_secs(seconds));
     let (from, before) = (at(5), at(8));
     let range = ["list", "--due-from", &from, "--due-before", &before];
     assert_eq!(tool.field("id", &range), ["0005", "0006", "0007"]);
+    let ran = tool.run(&[&range[..], &["--limit", "2"]].concat());
+    assert!(ran.errors.starts_with("there are more: list --after \""), "{}", ran.errors);
     tool.json(&["pause", "0600"]);
+    let more = tool.json(&["list", "--state", "resting", "--limit", "1"]).remove(1);
+    assert_eq!(more["total"], 1199);
     assert_eq!(tool.field("id", &["list", "--state", "paused"]), ["0600"]);
     assert_eq!(tool.json(&["list", "--state", "resting", "--limit", "5000"]).len(), 1199);
     assert!(tool.json(&["list", "--state", "running"]).is_empty());
@@ -268,7 +273,7 @@ fn lists_are_as_long_as_their_limit_however_long_the_payloads_are() {
             let ran = tool.run(&[list, &["--limit", &limit.to_string()]].concat());
             let (rows, more) = (ran.out.lines().skip(1).count(), ran.errors);
             assert_eq!(
-                (rows, more.starts_with("there are more: ")),
+                (rows, more.starts_with("there are more (9 in all): ")),
                 (limit, limit < 9),
                 "{list:?}"
             );
