@@ -86,6 +86,13 @@ impl From<SettingsError> for Failure {
     }
 }
 
+impl From<clap::Error> for Failure {
+    fn from(error: clap::Error) -> Self {
+        let text = error.render().to_string();
+        Self::Usage(text.strip_prefix("error: ").unwrap_or(&text).trim_end().to_owned())
+    }
+}
+
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Self::Output(error)

@@ -17,7 +17,13 @@ use tourbillon_durable::DurableTimers;
 use tourbillon_durable::text::{Address, StoreArguments, Switch};
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) if error.use_stderr() && json_is_asked_for() => {
+            return Failure::from(error).report(true);
+        }
+        Err(error) => error.exit(),
+    };
     let json = arguments.json;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let done = match runtime {
@@ -28,6 +34,11 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(json),
     }
+}
+
+/// Returns `true` if the arguments, which could not be parsed, have `--json`.
+fn json_is_asked_for() -> bool {
+    std::env::args_os().take_while(|argument| argument != "--").any(|argument| argument == "--json")
 }
 
 async fn run(arguments: Arguments) -> Result<(), Failure> {

@@ -168,6 +168,16 @@ fn errors_are_json_where_the_output_is() {
     let error: serde_json::Value = serde_json::from_str(&ran.errors).unwrap();
     assert_eq!((ran.code, &error["code"]), (3, &json!(3)));
     assert!(error["error"].as_str().unwrap().contains("there is no such store"));
+    let ran = tool.run(&["redrive", "--json"]);
+    let error: serde_json::Value = serde_json::from_str(&ran.errors).unwrap();
+    assert_eq!((ran.code, &error["code"]), (2, &json!(2)));
+    let error = error["error"].as_str().unwrap();
+    assert!(error.starts_with("the following required arguments were not provided"), "{error}");
+    // It is an id here.
+    let ran = tool.run(&["redrive", "--", "--json"]);
+    assert!(ran.code == 2 && ran.errors.starts_with("error: invalid value"), "{ran:?}");
+    let help = tool.run(&["--json", "--help"]);
+    assert!(help.code == 0 && help.out.contains("Exit codes:"), "{help:?}");
 }
 
 #[test]
