@@ -59,7 +59,11 @@ pub(crate) enum Command {
         shell: Shell,
     },
     /// Print the manual page
-    Man,
+    Man {
+        /// Write a page for each command into this folder instead
+        #[arg(long, value_name = "FOLDER")]
+        folder: Option<PathBuf>,
+    },
 }
 
 /// A command on one store.

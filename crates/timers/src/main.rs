@@ -45,7 +45,7 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
     let Arguments { store, json, mut command } = arguments;
     match &mut command {
         Command::Completions { shell } => return shell::completions(*shell),
-        Command::Man => return shell::man(),
+        Command::Man { folder } => return shell::man(folder.as_deref()),
         Command::Store(StoreCommand::Schedule(asked)) => schedule::read_payload(asked)?,
         _ => {}
     }
@@ -60,7 +60,7 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
     let screen = &mut Screen::new(json);
     match command {
         Command::Store(command) => execute(&timers, command, screen).await,
-        Command::Completions { .. } | Command::Man => Ok(()),
+        Command::Completions { .. } | Command::Man { .. } => Ok(()),
         Command::Copy { target } => {
             let target = target.parse()?;
             let other = open(&store, &target, true).await?;

@@ -212,6 +212,14 @@ fn completions_and_the_manual_have_the_commands() {
     }
     let manual = nowhere.run(&["man"]);
     assert!(manual.code == 0 && manual.out.contains(".TH timers 1"), "{}", manual.out);
+    let folder = Folder::new();
+    let place = folder.join("man1");
+    let ran = nowhere.run(&["man", "--folder", place.to_str().unwrap()]);
+    assert!(ran.code == 2 && ran.errors.contains("man1: "), "{ran:?}");
+    std::fs::create_dir(&place).unwrap();
+    assert_eq!(nowhere.run(&["man", "--folder", place.to_str().unwrap()]).code, 0);
+    let page = std::fs::read_to_string(place.join("timers-dead-list.1")).unwrap();
+    assert!(page.contains("newest"), "{page}");
 }
 
 #[test]
