@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::failure::EXIT_CODES;
+use super::failure::HELP;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
@@ -16,8 +16,42 @@ use tourbillon_durable::text::{
 };
 use tourbillon_durable::{ListPosition, TimerState};
 
+/// The examples of `list`.
+const LIST: &str = "\
+Examples:
+  timers list --due-before 2030-01-01T00:00:00Z
+  timers list --state paused --limit 1000
+  timers --json list | jq -r 'select(.id).id'";
+
+/// The examples of `dead`.
+const DEAD: &str = "\
+Examples:
+  timers dead list --newest --limit 10
+  timers dead show 7
+  timers dead trim --most 1000 --age 30d";
+
+/// The examples of `redrive`.
+const REDRIVE: &str = "\
+Examples:
+  timers redrive 7
+  timers redrive 7 --as \"order 7 again\"
+  timers redrive --all";
+
+/// The examples of `copy`.
+const COPY: &str = "\
+Examples:
+  timers --store timers.db pause --all
+  timers --store timers.db copy redis://127.0.0.1/#reminders
+  timers --store redis://127.0.0.1/#reminders resume --all";
+
+/// The examples of `migrate`.
+const MIGRATE: &str = "\
+Examples:
+  timers --store postgres://keeper@127.0.0.1/shop#reminders migrate
+  timers --store postgres://shop@127.0.0.1/shop#reminders --owner keeper migrate --print-sql";
+
 /// The examples of `schedule`.
-const EXAMPLES: &str = "\
+const SCHEDULE: &str = "\
 Examples:
   timers schedule \"order 7\" unpaid --after 30m
   timers schedule report yearly --cron \"0 9 1 1 *\" --zone Europe/Berlin
@@ -27,7 +61,7 @@ Examples:
 
 /// Lists and changes durable timers, in a file, Redis or PostgreSQL
 #[derive(Parser)]
-#[command(version, after_help = EXIT_CODES, max_term_width = 100)]
+#[command(version, after_help = HELP, max_term_width = 100)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) store: StoreArguments,
@@ -43,11 +77,13 @@ pub(crate) enum Command {
     #[command(flatten)]
     Store(StoreCommand),
     /// Copy this store, which must be paused, to another store
+    #[command(after_help = COPY)]
     Copy {
         /// The address of the other store, which is created if it does not exist
         target: AddressText,
     },
     /// Create the store, or upgrade it to this version
+    #[command(after_help = MIGRATE)]
     Migrate {
         /// Print the SQL for a store in PostgreSQL instead, without connecting
         #[arg(long)]
@@ -70,11 +106,12 @@ pub(crate) enum Command {
 #[derive(Subcommand)]
 pub(crate) enum StoreCommand {
     /// List timers, earliest first
+    #[command(after_help = LIST)]
     List(List),
     /// Show a timer or, if there is none, the newest dead letter with its id
     Get { id: String },
     /// Insert a timer
-    #[command(after_help = EXAMPLES)]
+    #[command(after_help = SCHEDULE)]
     Schedule(Box<Schedule>),
     /// Cancel a timer
     Cancel { id: String },
@@ -92,11 +129,13 @@ pub(crate) enum StoreCommand {
     /// Resume a timer, or the store
     Resume(Whose),
     /// List, show, delete and trim dead letters
+    #[command(after_help = DEAD)]
     Dead {
         #[command(subcommand)]
         command: Dead,
     },
     /// Redrive dead letters, which makes their timers due at once
+    #[command(after_help = REDRIVE)]
     Redrive(Redrive),
     /// Check the timers and the index of their due times for damage
     Check {

@@ -8,8 +8,15 @@ use std::process::ExitCode;
 use tourbillon_durable::DurableError;
 use tourbillon_durable::text::{AddressError, SettingsError, printable};
 
-/// The exit codes, as `--help` shows them.
-pub(crate) const EXIT_CODES: &str = "\
+/// The end of `--help`: examples, and the exit codes.
+pub(crate) const HELP: &str = "\
+Examples:
+  export TIMERS_STORE=postgres://shop@127.0.0.1/shop#reminders
+  timers schedule \"order 7\" unpaid --after 30m
+  timers list --state paused
+  timers dead list --newest
+  timers redrive --all
+
 Exit codes:
   0  done
   1  the store failed, or rejected a value

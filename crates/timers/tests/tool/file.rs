@@ -183,9 +183,9 @@ fn errors_are_json_where_the_output_is() {
 #[test]
 fn help_is_as_wide_as_a_page_and_names_all_choices() {
     let nowhere = Tool::at("");
-    for command in ["list", "schedule", "redrive", "dead", "copy"] {
+    for command in ["list", "schedule", "redrive", "dead", "copy", "migrate"] {
         let ran = nowhere.run(&[command, "--help"]);
-        assert_eq!(ran.code, 0);
+        assert!(ran.code == 0 && ran.out.contains("Examples:\n  timers "), "{}", ran.out);
         let widest = ran.out.lines().map(|line| line.chars().count()).max();
         assert!(widest <= Some(100), "{widest:?}: {}", ran.out);
     }
