@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::num::{NonZeroU16, NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tourbillon_durable::text::{StoreArguments, parse_backoff, parse_duration};
+use tourbillon_durable::text::{Address, StoreArguments, parse_backoff, parse_duration};
 use tourbillon_durable::{Backoff, Options};
 
 /// The prefix length of IPv4-mapped IPv6 addresses.
@@ -26,7 +26,8 @@ const MAPPED: u8 = 96;
 #[derive(Clone, Parser)]
 #[command(version)]
 pub struct Arguments {
-    /// The store, by default the file `timers.db` in the working directory.
+    /// The store. If neither this nor the configuration file names a store, it is the file
+    /// `timers.db` in the working directory.
     #[command(flatten)]
     pub store: StoreArguments,
     /// The address to listen on, such as `localhost:8080`
@@ -58,6 +59,9 @@ pub struct Config {
     /// The tokens of the API.
     #[serde(rename = "token")]
     pub tokens: Vec<TokenHash>,
+    /// The store, if the arguments name none.
+    #[serde(deserialize_with = "store")]
+    pub store: Option<Address>,
     /// The limits of requests.
     pub limits: Limits,
     /// The calls of webhooks.
@@ -79,7 +83,14 @@ pub enum ConfigError {
     /// The file cannot be read.
     Read(PathBuf, io::Error),
     /// The file is not TOML, or one of its settings is wrong.
-    Toml(PathBuf, toml::de::Error),
+    Toml {
+        /// The file.
+        file: PathBuf,
+        /// The number of the line.
+        line: usize,
+        /// The error. It does not show the line, which may have a secret.
+        error: toml::de::Error,
+    },
     /// The secret that signs sessions is too short.
     ShortKey,
     /// There is no port that may be called.
@@ -98,7 +109,10 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Read(file, error) => write!(f, "{}: {error}", file.display()),
-            Self::Toml(file, error) => write!(f, "{}: {error}", file.display()),
+            Self::Toml { file, line, error } => {
+                let error = error.to_string();
+                write!(f, "{}:{line}: {}", file.display(), error.trim_end().replace('\n', " "))
+            }
             Self::ShortKey => write!(f, "the key must have at least {MIN_KEY_BYTES} characters"),
             Self::NoPorts => {
                 f.write_str("no port may be called (expected at least one, such as [80, 443])")
@@ -127,7 +141,12 @@ impl Config {
     pub fn read(file: &Path) -> Result<Self, ConfigError> {
         let unread = |error| ConfigError::Read(file.to_owned(), error);
         let text = std::fs::read_to_string(file).map_err(unread)?;
-        toml::from_str(&text).map_err(|error| ConfigError::Toml(file.to_owned(), error))
+        toml::from_str(&text).map_err(|mut error: toml::de::Error| {
+            let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+            let line = before.matches('\n').count() + 1;
+            error.set_input(None);
+            ConfigError::Toml { file: file.to_owned(), line, error }
+        })
     }
 }
 
@@ -320,6 +339,10 @@ impl TryFrom<Vec<NonZeroU16>> for Ports {
 /// Reads a time limit other than zero.
 fn limit<'de, D: Deserializer<'de>>(text: D) -> Result<Duration, D::Error> {
     match duration(text)? {
+fn store<'de, D: Deserializer<'de>>(text: D) -> Result<Option<Address>, D::Error> {
+    String::deserialize(text)?.parse().map(Some).map_err(de::Error::custom)
+}
+
         Duration::ZERO => Err(de::Error::custom(ConfigError::NoTime)),
         limit => Ok(limit),
     }

@@ -12,8 +12,8 @@ use tracing_subscriber::EnvFilter;
 
 /// Calls webhooks on time
 ///
-/// Without a command, the service starts. Without a store, the timers are stored in the file
-/// `timers.db` in the working directory.
+/// Without a command, the service starts. If neither the arguments nor the configuration file name
+/// a store, the timers are stored in the file `timers.db` in the working directory.
 #[derive(Parser)]
 #[command(version, args_conflicts_with_subcommands = true)]
 struct Cli {

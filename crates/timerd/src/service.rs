@@ -201,7 +201,8 @@ async fn open_store(
     config: &Config,
 ) -> Result<(Address, DurableTimers), StartError> {
     let place = arguments.store.store.as_ref().map(AddressText::parse).transpose();
-    let place = place?.unwrap_or_else(|| Address::File(STORE.into()));
+    let place = place?.or_else(|| config.store.clone());
+    let place = place.unwrap_or_else(|| Address::File(STORE.into()));
     let DeadLetterBounds { most, age } = config.dead_letters;
     let options = StoreOptions::new().max_dead_letters(most).max_dead_letter_age(age);
     let timers = arguments.store.open_with(&place, options).await?;

@@ -235,6 +235,50 @@ fn no_error_shows_a_password() {
     assert!(!shown.contains("hunter2") && !shown.contains(TOKEN), "{shown}");
 }
 
+#[test]
+fn an_error_of_the_configuration_names_its_line_but_does_not_show_it() {
+    let folder = Folder::new();
+    for (wrong, message) in [
+        ("store = \"postgres://u:hunter2@127.0.0.1:1/db", "invalid basic string, expected `\"`"),
+        ("store = \"postgress://u:hunter2@127.0.0.1:1/db\"", "is not a store"),
+        ("page.key = \"hunter2\"", "at least 32 characters in `page.key`"),
+        ("secrets.default = \"whsec_hunter2", "invalid basic string, expected `\"`"),
+        ("webhooks.ports = [0]", "in `webhooks.ports`"),
+    ] {
+        std::fs::write(folder.join("timerd.toml"), format!("limits.burst = 9\n{wrong}\n")).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_timerd"));
+        let ran = command.args(["--config", "timerd.toml"]).current_dir(folder.path()).output();
+        let ran = ran.unwrap();
+        let errors = String::from_utf8(ran.stderr).unwrap();
+        let place = "timerd: invalid configuration: timerd.toml:2: ";
+        assert!(!ran.status.success() && errors.starts_with(place), "{errors}");
+        assert!(errors.contains(message) && !errors.contains("hunter2"), "{errors}");
+        assert_eq!(errors.lines().count(), 1, "{errors}");
+    }
+}
+
+#[tokio::test]
+async fn the_store_may_be_in_the_configuration() {
+    let Some(server) = Server::start(&[]) else { return };
+    let folder = Folder::new();
+    let store = server.url().replace("://", "://:hunter2@");
+    server.order("CONFIG SET requirepass hunter2");
+    std::fs::write(folder.join("timerd.toml"), format!("store = \"{store}#named\"\n")).unwrap();
+    let arguments = ["--token", "a long enough token", "--config", "timerd.toml"];
+    let program = Program::start(&folder, &arguments);
+    let api = Api::of(&program.address, "a long enough token");
+    let figures = api.get("/metrics").await.text;
+    assert!(figures.contains("{store=\"named\""), "{figures}");
+    program.signal("-TERM");
+    program.end();
+    let program = Program::start(&folder, &[&arguments[..], &["--store", "given.db"]].concat());
+    assert!(folder.join("given.db").exists(), "an argument comes first");
+    program.signal("-TERM");
+    program.end();
+    let shown = format!("{:?}", Config::read(&folder.join("timerd.toml")).unwrap());
+    assert!(!shown.contains("hunter2"), "{shown}");
+}
+
 #[tokio::test]
 async fn its_health_turns_while_nothing_can_be_written() {
     let Some(server) = Server::start(&[]) else { return };
