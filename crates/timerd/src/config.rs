@@ -18,6 +18,9 @@ use std::time::Duration;
 use tourbillon_durable::text::{Address, StoreArguments, parse_backoff, parse_duration};
 use tourbillon_durable::{Backoff, Options};
 
+/// The default address to listen on.
+pub const LISTEN: &str = "127.0.0.1:8080";
+
 /// The prefix length of IPv4-mapped IPv6 addresses.
 const MAPPED: u8 = 96;
 
@@ -31,7 +34,7 @@ pub struct Arguments {
     #[command(flatten)]
     pub store: StoreArguments,
     /// The address to listen on, such as `localhost:8080`
-    #[arg(long, env = "TIMERD_LISTEN", default_value = "127.0.0.1:8080", value_name = "HOST:PORT")]
+    #[arg(long, env = "TIMERD_LISTEN", default_value = LISTEN, value_name = "HOST:PORT")]
     pub listen: String,
     /// The configuration file (TOML)
     #[arg(long, env = "TIMERD_CONFIG", value_name = "FILE")]
@@ -56,12 +59,12 @@ impl fmt::Debug for Arguments {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The tokens of the API.
-    #[serde(rename = "token")]
-    pub tokens: Vec<TokenHash>,
     /// The store, if the arguments name none.
     #[serde(deserialize_with = "store")]
     pub store: Option<Address>,
+    /// The tokens of the API.
+    #[serde(rename = "token")]
+    pub tokens: Vec<TokenHash>,
     /// The limits of requests.
     pub limits: Limits,
     /// The calls of webhooks.
@@ -336,13 +339,13 @@ impl TryFrom<Vec<NonZeroU16>> for Ports {
     }
 }
 
-/// Reads a time limit other than zero.
-fn limit<'de, D: Deserializer<'de>>(text: D) -> Result<Duration, D::Error> {
-    match duration(text)? {
 fn store<'de, D: Deserializer<'de>>(text: D) -> Result<Option<Address>, D::Error> {
     String::deserialize(text)?.parse().map(Some).map_err(de::Error::custom)
 }
 
+/// Reads a time limit other than zero.
+fn limit<'de, D: Deserializer<'de>>(text: D) -> Result<Duration, D::Error> {
+    match duration(text)? {
         Duration::ZERO => Err(de::Error::custom(ConfigError::NoTime)),
         limit => Ok(limit),
     }

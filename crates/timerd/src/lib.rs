@@ -18,6 +18,7 @@ mod guard;
 mod health;
 mod metrics;
 mod page;
+mod probe;
 mod problem;
 mod runs;
 mod serve;
@@ -30,10 +31,11 @@ mod webhook;
 
 pub use call::SecretError;
 pub use config::{
-    Arguments, Config, ConfigError, DeadLetterBounds, HistoryBounds, Limits, Page, PageKey, Ports,
-    SecretTexts, TokenHash, Webhooks,
+    Arguments, Config, ConfigError, DeadLetterBounds, HistoryBounds, LISTEN, Limits, Page, PageKey,
+    Ports, SecretTexts, TokenHash, Webhooks,
 };
 pub use error::StartError;
 pub use guard::{ResolveError, Resolver, Resolving, TlsError, system_resolver};
+pub use probe::{HealthError, check_health};
 pub use service::Service;
 pub use tokens::{NewToken, TokenError};

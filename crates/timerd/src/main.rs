@@ -3,9 +3,10 @@
 #![forbid(unsafe_code)]
 
 use clap::{Parser, Subcommand, ValueEnum};
+use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
-use timerd::{Arguments, Config, NewToken, Service, StartError};
+use timerd::{Arguments, Config, LISTEN, NewToken, Service, StartError, check_health};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
@@ -42,6 +43,12 @@ enum LogFormat {
 enum Command {
     /// Prints a new random token and its SHA-256 for the configuration file
     Token,
+    /// Asks a running service whether it can use its store, and exits with code 1 if not
+    Health {
+        /// The address that the service listens on
+        #[arg(long, env = "TIMERD_LISTEN", default_value = LISTEN, value_name = "HOST:PORT")]
+        listen: String,
+    },
 }
 
 /// How the program ends.
@@ -62,6 +69,10 @@ async fn main() -> ExitCode {
     };
     let done = match command {
         Some(Command::Token) => print_token().map(|()| End::Orderly),
+        Some(Command::Health { listen }) => {
+            let healthy = check_health(&listen).await;
+            return healthy.map_or_else(|error| fail(&error), |()| ExitCode::SUCCESS);
+        }
         None => run(&arguments).await,
     };
     match done {
@@ -76,7 +87,7 @@ async fn main() -> ExitCode {
     }
 }
 
-fn fail(error: &StartError) -> ExitCode {
+fn fail(error: &dyn Display) -> ExitCode {
     let _ = writeln!(io::stderr(), "timerd: {error}");
     ExitCode::FAILURE
 }

@@ -304,6 +304,40 @@ async fn its_health_turns_while_nothing_can_be_written() {
     program.end();
 }
 
+/// Returns the exit code of `timerd health`, and its error. The arguments of the service come from
+/// the environment, as in a container.
+fn health(address: &str) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_timerd"));
+    command.arg("health").env("TIMERD_LISTEN", address).env("TIMERD_TOKEN", "a long enough token");
+    let ran = command.output().unwrap();
+    (ran.status.code(), String::from_utf8(ran.stderr).unwrap())
+}
+
+#[tokio::test]
+async fn its_health_is_an_exit_code() {
+    let Some(server) = Server::start(&[]) else { return };
+    let folder = Folder::new();
+    let arguments = ["--token", "a long enough token", "--store", &server.url()];
+    let program = Program::start(&folder, &arguments);
+    assert_eq!(health(&program.address), (Some(0), String::new()));
+    server.order("CONFIG SET min-replicas-to-write 1");
+    until("the trouble", async || (health(&program.address).0 == Some(1)).then_some(())).await;
+    let (_, error) = health(&program.address);
+    assert_eq!(error, "timerd: the service replied 503 Service Unavailable (expected 200 OK)\n");
+    server.order("CONFIG SET min-replicas-to-write 0");
+    until("its end", async || (health(&program.address).0 == Some(0)).then_some(())).await;
+    // A process that is stopped still has a listener.
+    program.signal("-STOP");
+    let (code, error) = health(&program.address);
+    assert_eq!((code, &*error), (Some(1), "timerd: the service did not reply within 3s\n"));
+    program.signal("-CONT");
+    program.signal("-TERM");
+    let address = program.address.clone();
+    program.end();
+    let (code, error) = health(&address);
+    assert!(code == Some(1) && error.contains("could not connect"), "{error}");
+}
+
 #[tokio::test]
 async fn a_second_signal_ends_it_at_once() {
     for (first, second) in [("-TERM", "-TERM"), ("-INT", "-TERM"), ("-INT", "-INT")] {
