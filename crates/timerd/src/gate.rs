@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 use super::config::Limits;
+use super::metrics::{REFUSED_TOKENS, REQUESTS};
 use super::problem::Problem;
 use super::serve::{Peer, Place};
 use super::tokens::Tokens;
@@ -19,6 +20,7 @@ use governor::state::keyed::HashMapStateStore;
 use governor::{DefaultDirectRateLimiter, NotUntil, Quota, RateLimiter};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, Method, StatusCode};
+use metrics::counter;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -60,8 +62,21 @@ pub(crate) enum Door {
     Page,
 }
 
+impl Door {
+    /// Returns the name of the door, for logs and labels.
+    fn label(self) -> &'static str {
+        match self {
+            Self::Api => "api",
+            Self::Page => "page",
+        }
+    }
+}
+
 impl Gate {
     pub(crate) fn new(tokens: Tokens, limits: &Limits) -> Self {
+        for door in [Door::Api, Door::Page] {
+            counter!(REFUSED_TOKENS, "door" => door.label()).increment(0);
+        }
         let quota = Quota::per_second(limits.requests_per_second).allow_burst(limits.burst);
         Self {
             tokens,
@@ -129,11 +144,8 @@ impl Gate {
 
 impl Wrong {
     fn refuse(&self, door: Door, peer: &Peer, headers: &HeaderMap) -> Problem {
-        let label = match door {
-            Door::Api => "api",
-            Door::Page => "page",
-        };
-        metrics::counter!("timerd_wrong_tokens_total", "door" => label).increment(1);
+        let label = door.label();
+        counter!(REFUSED_TOKENS, "door" => label).increment(1);
         self.unreported.fetch_add(1, Relaxed);
         if self.warnings.check().is_ok() {
             let forwarded = headers.get("x-forwarded-for");
@@ -189,7 +201,7 @@ pub(crate) async fn count(path: Option<MatchedPath>, request: Request, next: Nex
     let response = next.run(request).await;
     let status = response.status().as_u16().to_string();
     let labels = [("method", method), ("path", path), ("status", status)];
-    metrics::counter!("timerd_requests_total", &labels).increment(1);
+    counter!(REQUESTS, &labels).increment(1);
     response
 }
 

@@ -8,6 +8,8 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "the age of a reply is measured")]
 
+use super::metrics::USABLE;
+use metrics::{Gauge, gauge};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tourbillon_durable::{DurableError, DurableTimers, Existing, Options};
@@ -28,7 +30,11 @@ const FAR: Duration = Duration::from_secs(100 * 365 * 86_400);
 /// seconds.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(3);
 
-pub(crate) struct Health(Mutex<State>);
+pub(crate) struct Health {
+    state: Mutex<State>,
+    /// 1 if the store can be used.
+    usable: Gauge,
+}
 
 struct State {
     replied: Instant,
@@ -39,8 +45,11 @@ struct State {
 
 impl Health {
     /// Creates the state of a store that has just been opened.
-    pub(crate) fn new() -> Self {
-        Self(Mutex::new(State { replied: Instant::now(), trouble: None, is_marked: false }))
+    pub(crate) fn new(store: &str) -> Self {
+        let usable = gauge!(USABLE, "store" => store.to_owned());
+        usable.set(1);
+        let state = State { replied: Instant::now(), trouble: None, is_marked: false };
+        Self { state: Mutex::new(state), usable }
     }
 
     /// Returns the reason why the store is unusable, or `None` if it is usable.
@@ -93,6 +102,7 @@ impl Health {
     }
 
     fn set(&self, trouble: Option<String>) {
+        self.usable.set(u8::from(trouble.is_none()));
         let mut state = self.state();
         match &trouble {
             None => state.replied = Instant::now(),
@@ -105,6 +115,6 @@ impl Health {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

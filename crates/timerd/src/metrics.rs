@@ -1,8 +1,8 @@
-//! Metrics for Prometheus.
+//! Metrics for Prometheus. `docs/METRICS.md` lists them.
 
 #![forbid(unsafe_code)]
 
-use metrics::set_global_recorder;
+use metrics::{Unit, describe_counter, describe_gauge, gauge, set_global_recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -10,6 +10,50 @@ use tourbillon_durable::{DurableTimers, StatsGauges};
 
 /// The bounds of the buckets of durations, in seconds.
 const SECONDS: [f64; 12] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0];
+
+/// Responses of the API and the page.
+pub(crate) const REQUESTS: &str = "timerd_requests_total";
+
+/// Requests with a wrong token.
+pub(crate) const REFUSED_TOKENS: &str = "timerd_wrong_tokens_total";
+
+/// Connections that were replaced.
+pub(crate) const EVICTED: &str = "timerd_connections_evicted_total";
+
+/// Deliveries that were given back without a call.
+pub(crate) const NOT_MADE: &str = "timerd_calls_not_made_total";
+
+/// Runs that are missing in the history.
+pub(crate) const NOT_RECORDED: &str = "timerd_runs_not_recorded_total";
+
+/// Parts of the service that were restarted.
+pub(crate) const RESTARTED: &str = "timerd_tasks_restarted_total";
+
+/// The state of the store.
+pub(crate) const USABLE: &str = "timerd_store_usable";
+
+/// The version of the service.
+const BUILD: &str = "timerd_build_info";
+
+/// The counters, and their descriptions.
+const COUNTERS: [(&str, &str); 6] = [
+    (REQUESTS, "Requests of the API and the page that were answered."),
+    (REFUSED_TOKENS, "Requests with a wrong token."),
+    (EVICTED, "Connections that were replaced by newer connections."),
+    (
+        NOT_MADE,
+        "Deliveries that were given back without a call, because of a fault on the side of the \
+         service, or because the receiver had no free place.",
+    ),
+    (NOT_RECORDED, "Runs that are missing in the history."),
+    (RESTARTED, "Restarts of a part of the service that has failed."),
+];
+
+/// The gauges, and their descriptions.
+const GAUGES: [(&str, &str); 2] = [
+    (USABLE, "1 if the store replies and accepts writes, otherwise 0."),
+    (BUILD, "Always 1, with the version of the service."),
+];
 
 /// How often timers and dead letters are counted.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -24,9 +68,21 @@ pub(crate) fn install() -> PrometheusHandle {
         let recorder = builder.build_recorder();
         let handle = recorder.handle();
         let _ = set_global_recorder(recorder);
+        describe();
         handle
     });
     handle.clone()
+}
+
+/// Describes the metrics to the recorder.
+fn describe() {
+    for (name, what) in COUNTERS {
+        describe_counter!(name, Unit::Count, what);
+    }
+    for (name, what) in GAUGES {
+        describe_gauge!(name, Unit::Count, what);
+    }
+    gauge!(BUILD, "version" => env!("CARGO_PKG_VERSION")).set(1);
 }
 
 /// Counts the timers and the dead letters periodically.

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::config::HistoryBounds;
+use super::metrics::NOT_RECORDED;
 use super::problem::Problem;
 use http::StatusCode;
 use serde::Serialize;
@@ -65,7 +66,7 @@ impl History {
 
     /// Makes a worker record its runs, and counts the runs that it could not record.
     pub(crate) fn record(&self, worker: Worker) -> Worker {
-        let lost = metrics::counter!("timerd_runs_not_recorded_total");
+        let lost = metrics::counter!(NOT_RECORDED);
         worker.log(&self.0).observe(move |event| {
             if let Event::LogFailed { lost: count, .. } = event {
                 lost.increment(*count);

@@ -18,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::metrics::EVICTED;
 use super::tasks::stopped;
 use axum::Router;
 use axum::body::Body;
@@ -26,6 +27,7 @@ use http::{Request, Response};
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use metrics::{Counter, counter};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io::{self, ErrorKind};
@@ -99,6 +101,8 @@ struct Connections {
     state: Mutex<State>,
     /// Notified when a connection ends.
     changed: Notify,
+    /// Counts the connections that were replaced.
+    evicted: Counter,
 }
 
 #[derive(Default)]
@@ -165,6 +169,7 @@ pub(crate) async fn serve(
         timer: default_timer(),
         state: Mutex::default(),
         changed: Notify::new(),
+        evicted: counter!(EVICTED),
     };
     let connections = Arc::new(connections);
     let mut talks = JoinSet::new();
@@ -235,7 +240,7 @@ impl Connections {
         let evict = stranger.or_else(|| state.known.remove(&number).map(|known| known.evict));
         // The connection may have ended by itself.
         let _ = evict.map(|evict| evict.send(()));
-        metrics::counter!("timerd_connections_evicted_total").increment(1);
+        self.evicted.increment(1);
         Room::Free
     }
 

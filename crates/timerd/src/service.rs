@@ -119,14 +119,14 @@ impl Service {
         let listener = TcpListener::bind(&arguments.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
 
-        let health = Arc::new(Health::new());
+        let store = place.label();
+        let health = Arc::new(Health::new(&store));
         let (stop, stops) = watch::channel(false);
         let mut background = JoinSet::new();
         background.spawn(keep::<Infallible, _>("pool", stops.clone(), move || {
             let pool = Arc::clone(&pool);
             async move { pool.watch().await }
         }));
-        let store = place.label();
         watch_store(&mut background, &timers, &health, &metrics, &store, &stops);
 
         let work = Work {

@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+use super::metrics::RESTARTED;
+use metrics::counter;
 use std::fmt;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -20,6 +22,8 @@ pub(crate) async fn keep<E, F>(
     E: fmt::Display + Send + 'static,
     F: Future<Output = Result<(), E>> + Send + 'static,
 {
+    // Registered before the first restart, because Prometheus sees no increase from nothing.
+    let restarts = counter!(RESTARTED, "task" => name);
     loop {
         // If the watcher is dropped, the set is dropped too and aborts the task.
         let mut running = JoinSet::new();
@@ -32,7 +36,7 @@ pub(crate) async fn keep<E, F>(
         if is_stopping(&stops) {
             return;
         }
-        metrics::counter!("timerd_tasks_restarted_total", "task" => name).increment(1);
+        restarts.increment(1);
         tracing::error!(task = name, %end, "a task has ended, and starts again in a second");
         let _ = tokio::time::timeout(PAUSE, stopped(stops.clone())).await;
     }

@@ -3,6 +3,8 @@
 #![forbid(unsafe_code)]
 
 use crate::fault::OwnFault;
+use crate::metrics::NOT_MADE;
+use metrics::counter;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -18,9 +20,6 @@ const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// The minimum time between two log entries of a fault. A fault usually affects many timers.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// The metric that counts calls that were not made, by the name of the fault or by [`PLACES`].
-const METRIC: &str = "timerd_calls_not_made_total";
-
 /// The label of calls that were not made because there was no place.
 const PLACES: &str = "places";
 
@@ -33,7 +32,7 @@ pub(crate) struct OwnFaults {
 impl Default for OwnFaults {
     fn default() -> Self {
         for name in OwnFault::NAMES.into_iter().chain([PLACES]) {
-            metrics::counter!(METRIC, "reason" => name).increment(0);
+            counter!(NOT_MADE, "reason" => name).increment(0);
         }
         Self { logged: Mutex::default() }
     }
@@ -48,7 +47,7 @@ impl OwnFaults {
         delivery: &Delivery,
         now: SystemTime,
     ) -> Verdict {
-        metrics::counter!(METRIC, "reason" => fault.name()).increment(1);
+        counter!(NOT_MADE, "reason" => fault.name()).increment(1);
         if self.is_news(fault.name()) {
             let (id, name) = (&delivery.id, fault.name());
             tracing::warn!(fault = name, id, error = %fault, "a webhook could not be called");
@@ -71,7 +70,7 @@ impl OwnFaults {
 
 /// Gives a delivery back because its receiver has no free place. The timer keeps its last error.
 pub(crate) fn put_off(after: Duration) -> Verdict {
-    metrics::counter!(METRIC, "reason" => PLACES).increment(1);
+    counter!(NOT_MADE, "reason" => PLACES).increment(1);
     Verdict::GiveBack { after, error: None }
 }
 
