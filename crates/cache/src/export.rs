@@ -25,7 +25,7 @@ struct Snapshot {
 
 const TOTALS: [Total; 6] = [
     ("tourbillon_cache_hits_total", "Reads that found a value.", |s| s.stats.hits),
-    ("tourbillon_cache_misses_total", "Reads that found none.", |s| s.stats.misses),
+    ("tourbillon_cache_misses_total", "Reads that found no value.", |s| s.stats.misses),
     ("tourbillon_cache_loads_total", "Loads that began.", |s| s.stats.loads),
     ("tourbillon_cache_loaded_total", "Loads that gave a value.", |s| s.stats.loaded),
     ("tourbillon_cache_expired_total", "Values whose time had passed.", |s| s.stats.expired),
@@ -33,8 +33,8 @@ const TOTALS: [Total; 6] = [
 ];
 
 const LEVELS: [Level; 2] = [
-    ("tourbillon_cache_entries", "Values entry.", |s| s.entries as f64),
-    ("tourbillon_cache_weight", "What they weigh together.", |s| s.weight as f64),
+    ("tourbillon_cache_entries", "Values in the cache.", |s| s.entries as f64),
+    ("tourbillon_cache_weight", "Weight of the values in the cache.", |s| s.weight as f64),
 ];
 
 /// Records the figures of a cache with the facade `metrics`.

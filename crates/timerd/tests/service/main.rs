@@ -15,6 +15,7 @@ mod guard;
 mod history;
 mod limits;
 mod log;
+mod metrics;
 mod page;
 #[allow(dead_code, reason = "these tests use a part")]
 #[path = "../../../durable/tests/common/postgres_server.rs"]
