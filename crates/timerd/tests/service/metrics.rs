@@ -1,4 +1,5 @@
-//! The metrics of the service and of the libraries, and the page that lists them.
+//! The metrics of the service and of the libraries: the page that lists them, and the dashboard and
+//! the alerts that use them.
 
 use super::bench::{Bench, until};
 use metrics::with_local_recorder;
@@ -158,4 +159,66 @@ async fn the_page_of_metrics_lists_all_and_no_other() {
         assert_eq!(old, new, "{hint}");
     }
     assert_eq!(old.len(), new.len(), "{hint}");
+}
+
+/// Checks the metrics that a query names, and the labels that it selects them by.
+fn check_query(query: &str, metrics: &Metrics) -> usize {
+    let (mut count, mut rest) = (0, query);
+    while let Some(start) = rest.find(|c: char| c.is_ascii_alphabetic()) {
+        let end = rest[start..].find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let end = end.map_or(rest.len(), |end| start + end);
+        let (word, after) = (&rest[start..end], &rest[end..]);
+        rest = after;
+        if !word.starts_with("tourbillon_") && !word.starts_with("timerd_") {
+            continue;
+        }
+        count += 1;
+        let metric = metrics.get(family(word, metrics));
+        let metric = metric.unwrap_or_else(|| panic!("there is no metric {word}: {query}"));
+        let is_histogram = metric.kind == "histogram";
+        assert_eq!(is_histogram, family(word, metrics) != word, "not a series: {word}: {query}");
+        let Some(selector) = after.strip_prefix('{') else { continue };
+        for (label, value) in matchers(selector) {
+            // These are of Prometheus.
+            if ["job", "instance", "le"].contains(&&*label) {
+                continue;
+            }
+            let values = metric.labels.get(&label);
+            let values = values.unwrap_or_else(|| panic!("{word} has no {label}: {query}"));
+            let is_known = |value: &str| values.contains(value);
+            let is_open = OPEN.contains(&&*label);
+            assert!(is_open || value.split('|').all(is_known), "{label}={value}: {query}");
+        }
+    }
+    count
+}
+
+#[tokio::test]
+async fn the_dashboard_and_the_alerts_name_metrics_and_labels_that_exist() {
+    let metrics = of_a_service().await;
+    for name in ["deploy/prometheus/alerts.yml", "deploy/grafana/timerd.json"] {
+        let text = std::fs::read_to_string(file(name)).unwrap();
+        // JSON escapes the quotes in queries.
+        let text = text.replace("\\\"", "\"");
+        assert!(text.lines().map(|line| check_query(line, &metrics)).sum::<usize>() > 20, "{name}");
+    }
+}
+
+#[test]
+fn a_query_with_a_wrong_name_or_label_is_noticed() {
+    let metrics = read(
+        "# TYPE timerd_a histogram\ntimerd_a_bucket{reason=\"x\",le=\"1\"} 0\ntimerd_a_sum 0\n\
+         # TYPE timerd_b counter\ntimerd_b{store=\"s\"} 0\n",
+    );
+    for right in [
+        "sum(timerd_a_bucket{reason=\"x\", job=\"y\"}) / timerd_b{store=~\"$store\"}",
+        "rate(timerd_b[5m])",
+    ] {
+        assert!(check_query(right, &metrics) > 0, "{right}");
+    }
+    for wrong in ["timerd_c", "timerd_a", "timerd_a_bucket{reason=\"y\"}", "timerd_b{reason=\"x\"}"]
+    {
+        let checked = std::panic::catch_unwind(|| check_query(wrong, &metrics));
+        assert!(checked.is_err(), "{wrong}");
+    }
 }
