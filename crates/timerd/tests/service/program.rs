@@ -420,10 +420,16 @@ async fn the_log_has_levels_and_a_format() {
             text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
         assert!(is_empty || events.next_back().unwrap()["message"] == "stopping", "{text}");
     }
-    let ran = Command::new(env!("CARGO_BIN_EXE_timerd")).args(["--log", "timerd=loud"]).output();
-    let ran = ran.unwrap();
-    let errors = String::from_utf8(ran.stderr).unwrap();
-    assert!(!ran.status.success() && errors.contains("in the log's filter"), "{errors}");
+    let command = || Command::new(env!("CARGO_BIN_EXE_timerd"));
+    for wrong in [
+        command().args(["--log", "timerd=loud"]),
+        command().arg("token").env("RUST_LOG", "timerd=loud"),
+        command().arg("token").env("TIMERD_LOG_FORMAT", "loud"),
+    ] {
+        let ran = wrong.output().unwrap();
+        let errors = String::from_utf8(ran.stderr).unwrap();
+        assert!(!ran.status.success() && errors.contains("log"), "{errors}");
+    }
 }
 
 #[tokio::test]
