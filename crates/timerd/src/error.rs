@@ -45,6 +45,9 @@ pub enum StartError {
     },
     /// The system has no random numbers for a secret.
     Random(getrandom::Error),
+    /// Spans cannot be exported as the environment demands.
+    #[cfg(feature = "otlp")]
+    Spans(opentelemetry_otlp::ExporterBuildError),
     /// The system refused this.
     System(&'static str, io::Error),
 }
@@ -67,6 +70,8 @@ impl fmt::Display for StartError {
                  {needed} of them (raise the limit to {least} or lower webhooks.concurrency)"
             ),
             Self::Random(error) => write!(f, "could not create a random secret: {error}"),
+            #[cfg(feature = "otlp")]
+            Self::Spans(error) => write!(f, "could not export spans: {error}"),
             Self::System(what, error) => write!(f, "could not {what}: {error}"),
         }
     }

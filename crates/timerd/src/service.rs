@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::api::{App, router};
-use super::call::{Caller, POOLED, Secrets};
+use super::call::{Caller, POOLED, Secrets, Spans};
 use super::config::{Arguments, Config, DeadLetterBounds, Limits};
 use super::error::StartError;
 use super::gate::{Gate, count};
@@ -111,7 +111,7 @@ impl Service {
         let guard = Guard::new(&config.webhooks, resolver)?;
         let secrets = Secrets::try_from(&config.secrets)?;
         let metrics = metrics::install();
-        let caller = Caller::new(&config.webhooks, guard, secrets);
+        let caller = Caller::new(&config.webhooks, guard, secrets, Spans::from_environment()?);
         let (pool, caller) = (Arc::clone(&caller.pool), Arc::new(caller));
         let (place, timers) = open_store(arguments, config).await?;
         let history = History::new(&timers, &config.history);
@@ -189,7 +189,8 @@ impl Service {
             ),
         );
         self.background.shutdown().await;
-        let App { timers, health, .. } = &self.front.app;
+        let App { timers, health, caller, .. } = &self.front.app;
+        caller.spans.end().await;
         // The health check may have been in the middle of a write.
         let _ = tokio::time::timeout(UNMARKED, health.unmark(timers)).await;
     }
@@ -299,10 +300,12 @@ impl Work {
         let worker = timers.worker().concurrency(concurrency).metrics(&store);
         let worker = worker.time_limit(MAX_ATTEMPT);
         let worker = worker.until_within(stopped(stops), STOP);
-        let called = move |delivery: Delivery| {
+        let called = move |mut delivery: Delivery| {
             let caller = Arc::clone(&caller);
             async move {
+                let span = caller.spans.begin(&mut delivery);
                 let (verdict, status) = caller.deliver(&delivery).await;
+                span.end(&verdict, status);
                 if let Some(status) = status {
                     delivery.note_status(status.as_u16());
                 }

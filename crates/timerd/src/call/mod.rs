@@ -7,6 +7,7 @@ mod own;
 mod places;
 mod pool;
 mod signature;
+mod spans;
 mod verdict;
 
 use super::config::Webhooks;
@@ -25,6 +26,7 @@ use pool::Pool;
 use signature::Secret;
 pub use signature::SecretError;
 pub(crate) use signature::Secrets;
+pub(crate) use spans::Spans;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -39,6 +41,7 @@ pub(crate) struct Caller {
     time_limit: Duration,
     faults: OwnFaults,
     places: Arc<Places>,
+    pub(crate) spans: Spans,
     /// The statuses that prevent a retry.
     final_statuses: BTreeSet<u16>,
     /// The default options of timers.
@@ -46,7 +49,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    pub(crate) fn new(settings: &Webhooks, guard: Guard, secrets: Secrets) -> Self {
+    pub(crate) fn new(settings: &Webhooks, guard: Guard, secrets: Secrets, spans: Spans) -> Self {
         Self {
             guard,
             pool: Arc::default(),
@@ -54,6 +57,7 @@ impl Caller {
             time_limit: settings.timeout,
             faults: OwnFaults::default(),
             places: Arc::new(Places::new(settings.each())),
+            spans,
             final_statuses: settings.final_statuses.clone(),
             options: settings.options(),
         }

@@ -29,3 +29,5 @@ mod sentinels;
 #[allow(dead_code, reason = "these tests use a part")]
 #[path = "../../../durable/tests/common/servers.rs"]
 mod servers;
+#[cfg(feature = "otlp")]
+mod spans;

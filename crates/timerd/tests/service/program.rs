@@ -30,11 +30,22 @@ impl Program {
 
     /// Starts the program with another standard error.
     pub(crate) fn start_with(folder: &Folder, arguments: &[&str], errors: Stdio) -> Self {
+        Self::start_in(&[], folder, arguments, errors)
+    }
+
+    /// Starts the program with further variables in its environment.
+    pub(crate) fn start_in(
+        environment: &[(&str, &str)],
+        folder: &Folder,
+        arguments: &[&str],
+        errors: Stdio,
+    ) -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_timerd"))
             .args(["--listen", "127.0.0.1:0"])
             .args(arguments)
             .current_dir(folder.path())
             .env_remove("TIMERS_STORE")
+            .envs(environment.iter().copied())
             .stdout(Stdio::piped())
             .stderr(errors)
             .spawn()
