@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 # The folders of the crates beside the wheel's own.
-CRATES = ("cache", "durable", "timerd", "timers")
+CRATES = ("cache", "durable", "timerd", "timers", "web")
 # Comments, strings and characters, of which lifetimes are not.
 OPAQUE = re.compile(
     r'//[^\n]*|/\*.*?\*/|b?r(#*)".*?"\1|b?"(?:\\.|[^"\\])*"|b?\'(?:\\[^\n\']+|[^\\\n\'])\'', re.S)

@@ -38,12 +38,13 @@ const ROOMS_OF_DURABLE: [&[&str]; 7] = [
 const BELOW_THE_ROOT: usize = 6;
 
 /// The sources of the published crates, and the prefix of their files here.
-const CRATES: [(&str, &str); 5] = [
+const CRATES: [(&str, &str); 6] = [
     ("src", ""),
     ("crates/cache/src", "cache/"),
     ("crates/durable/src", "durable/"),
     ("crates/timerd/src", "timerd/"),
     ("crates/timers/src", "timers/"),
+    ("crates/web/src", "web/"),
 ];
 
 /// The folder of the workspace. If this crate was unpacked alone, the other crates are missing.

@@ -64,6 +64,11 @@ impl History {
         Self(timers.attempt_log(bounds))
     }
 
+    /// Returns the log.
+    pub(crate) fn log(&self) -> &AttemptLog {
+        &self.0
+    }
+
     /// Makes a worker record its runs, and counts the runs that it could not record.
     pub(crate) fn record(&self, worker: Worker) -> Worker {
         let lost = metrics::counter!(NOT_RECORDED);

@@ -15,7 +15,7 @@ use super::runs::History;
 use super::serve::{Bounds, Listener, Served, serve};
 use super::tasks::{keep, stopped};
 use super::tokens::{NewToken, TokenError, Tokens};
-use axum::middleware::from_fn;
+use axum::middleware::{from_fn, from_fn_with_state};
 use metrics_exporter_prometheus::PrometheusHandle;
 use std::convert::Infallible;
 use std::fmt;
@@ -250,9 +250,11 @@ impl Front {
     /// Returns the routes of the API and the page, and their bounds.
     fn served(&self, Rules { tokens, limits, connections }: Rules) -> Served {
         let gate = Arc::new(Gate::new(tokens, &limits));
-        let pages = page::router(self.app.clone(), Arc::clone(&gate), self.sessions.clone());
+        let web = page::web(&self.app);
+        let pages = page::router(web.clone(), Arc::clone(&gate), self.sessions.clone());
         let router = router(self.app.clone(), gate, &limits).merge(pages);
-        let router = router.layer(from_fn(page::show_problems)).layer(from_fn(count));
+        let router = router.layer(from_fn_with_state(web, page::show_problems));
+        let router = router.layer(from_fn(count));
         Served { router, bounds: Bounds { connections, timeout: limits.timeout } }
     }
 }

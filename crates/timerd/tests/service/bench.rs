@@ -134,10 +134,11 @@ impl Api {
         self.request(method, path, body, &headers).await
     }
 
-    /// Sends a form with a cookie, without the token of the API.
+    /// Sends a form with a cookie as a browser does, without the token of the API.
     pub(crate) async fn post_form(&self, path: &str, fields: &str, cookie: &str) -> Reply {
         let kind = "application/x-www-form-urlencoded";
-        let headers = [("content-type", kind), ("cookie", cookie)];
+        let headers =
+            [("content-type", kind), ("cookie", cookie), ("sec-fetch-site", "same-origin")];
         self.with_token("none").request("POST", path, fields, &headers).await
     }
 

@@ -149,7 +149,7 @@ async fn requests_of_the_page_and_the_api_share_their_places_with_no_stranger() 
     let bench = Bench::with(toml::from_str("limits.concurrent_requests = 1").unwrap()).await;
     let browser = Browser::log_in(&bench.api).await;
     let both = async || {
-        let page = bench.api.send_with("GET", "/", "", "cookie", &browser.cookie).await;
+        let page = bench.api.send_with("GET", "/overview", "", "cookie", &browser.cookie).await;
         [page.status.as_u16(), bench.api.get("/v1/timers").await.status.as_u16()]
     };
     // More strangers than there ever were places.

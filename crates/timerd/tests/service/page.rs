@@ -32,14 +32,14 @@ impl<'a> Browser<'a> {
 
     /// Returns the token of the forms of a page.
     async fn csrf(&self) -> String {
-        let page = self.page("/").await;
-        let rest = page.split(r#"name="csrf" value=""#).nth(1).unwrap();
+        let page = self.page("/overview").await;
+        let rest = page.split(r#"name="form_token" value=""#).nth(1).unwrap();
         rest.split('"').next().unwrap().to_owned()
     }
 
     async fn click(&self, action: &str) -> (u16, String) {
         let csrf = self.csrf().await;
-        let reply = form(self.api, &self.cookie, action, &format!("csrf={csrf}")).await;
+        let reply = form(self.api, &self.cookie, action, &format!("form_token={csrf}")).await;
         (reply.0, reply.1)
     }
 }
@@ -67,7 +67,7 @@ async fn the_page_shows_what_is_due_and_what_died_and_why() {
     api.put("later", &later, json!({ "after": "30d" })).await.json(201);
     receiver.next().await;
     let letter = api.letters(1).await.remove(0);
-    let page = browser.page("/").await;
+    let page = browser.page("/overview").await;
     for text in ["later", "POST http://127.0.0.1:", "gone &lt;b&gt;", "410 Gone", "Redrive"] {
         assert!(page.contains(text), "{text} is not in {page}");
     }
@@ -80,16 +80,16 @@ async fn the_page_shows_what_is_due_and_what_died_and_why() {
     .await;
 
     // The overview and the page of the timer lead to the letter.
-    let link = format!("/letter?number={}", letter["number"]);
-    for path in ["/", "/timer?id=gone%20%3Cb%3E"] {
+    let link = format!("letter?number={}", letter["number"]);
+    for path in ["/overview", "/timer?id=gone%20%3Cb%3E"] {
         assert!(browser.page(path).await.contains(&link), "{path}");
     }
-    let page = browser.page(&link).await;
+    let page = browser.page(&format!("/{link}")).await;
     assert!(page.contains("410 Gone") && page.contains("Redrive"), "{page}");
     let redrive = format!("/redrive?number={}", letter["number"]);
-    assert_eq!(browser.click(&redrive).await, (303, "/".to_owned()));
+    assert_eq!(browser.click(&redrive).await, (303, "overview".to_owned()));
     receiver.next().await;
-    assert!(!browser.page("/").await.contains("410 Gone"), "it was redriven");
+    assert!(!browser.page("/overview").await.contains("410 Gone"), "it was redriven");
     until("the status of the success", async || {
         let page = browser.page("/timer?id=gone%20%3Cb%3E").await;
         page.contains(r#"data-title="Status">200<"#).then_some(())
@@ -123,7 +123,7 @@ async fn the_newest_dead_letters_come_first() {
     assert_eq!((&newest[..], next), (&oldest[..40], Some(oldest[39])));
     let rest = numbers(&format!("order=newest&after={}", oldest[39])).await;
     assert_eq!(rest, (oldest[40..].to_vec(), None));
-    let page = Browser::log_in(api).await.page("/").await;
+    let page = Browser::log_in(api).await.page("/overview").await;
     assert!(page.contains("The newest 50 of 55."), "{page}");
     assert!(page.contains(">d54<") && !page.contains(">d0<"), "{page}");
     bench.stop().await;
@@ -138,7 +138,7 @@ async fn a_running_timer_is_planned_and_not_due() {
     api.put("busy", &receiver.url("/"), json!({ "at": "2020-01-01T00:00:00Z" })).await.json(201);
     api.put("later", &receiver.url("/"), json!({ "after": "1d" })).await.json(201);
     receiver.next().await;
-    let page = browser.page("/").await;
+    let page = browser.page("/overview").await;
     let (running, due) = page.split_once("Due next").unwrap();
     assert!(running.contains("busy") && running.contains("2020-01-01T00:00:00"), "{page}");
     assert!(due.contains("later") && !due.contains("busy"), "{page}");
@@ -151,16 +151,16 @@ async fn timers_and_the_store_are_paused_by_a_click() {
     let api = &bench.api;
     let browser = Browser::log_in(api).await;
     api.put("a%2Fb", "https://example.org/", json!({ "after": "30d" })).await.json(201);
-    let back = (303, "/timer?id=a%2Fb".to_owned());
+    let back = (303, "timer?id=a%2Fb".to_owned());
     assert_eq!(browser.click("/pause?id=a%2Fb").await, back);
     assert_eq!(api.get("/v1/timers/a%2Fb").await.json(200)["state"], "paused");
     assert!(browser.page("/timer?id=a%2Fb").await.contains("Resume"));
     assert_eq!(browser.click("/resume?id=a%2Fb").await, back);
     assert_eq!(api.get("/v1/timers/a%2Fb").await.json(200)["state"], "resting");
-    assert_eq!(browser.click("/pause").await, (303, "/".to_owned()));
-    assert!(browser.page("/").await.contains("The store is paused."));
-    assert_eq!(browser.click("/resume").await, (303, "/".to_owned()));
-    assert!(!browser.page("/").await.contains("The store is paused."));
+    assert_eq!(browser.click("/pause").await, (303, "overview".to_owned()));
+    assert!(browser.page("/overview").await.contains("The store is paused."));
+    assert_eq!(browser.click("/resume").await, (303, "overview".to_owned()));
+    assert!(!browser.page("/overview").await.contains("The store is paused."));
     bench.stop().await;
 }
 
@@ -170,8 +170,8 @@ async fn an_id_may_have_line_feeds() {
     let api = &bench.api;
     let browser = Browser::log_in(api).await;
     api.put("a%0Ab", "https://example.org/", json!({ "after": "30d" })).await.json(201);
-    assert!(browser.page("/").await.contains(r#"action="/pause?id=a%0Ab""#));
-    assert_eq!(browser.click("/pause?id=a%0Ab").await, (303, "/timer?id=a%0Ab".to_owned()));
+    assert!(browser.page("/overview").await.contains(r#"action="pause?id=a%0Ab""#));
+    assert_eq!(browser.click("/pause?id=a%0Ab").await, (303, "timer?id=a%0Ab".to_owned()));
     assert_eq!(api.get("/v1/timers/a%0Ab").await.json(200)["state"], "paused");
     bench.stop().await;
 }
@@ -183,21 +183,25 @@ async fn a_click_needs_a_session_and_its_form() {
     api.put("a", "https://example.org/", json!({ "after": "30d" })).await.json(201);
     assert_eq!(form(api, "", "/login", "token=wrong").await.0, 401);
     let (browser, other) = (Browser::log_in(api).await, Browser::log_in(api).await);
-    for path in ["/", "/timer?id=a"] {
+    for path in ["/overview", "/timer?id=a"] {
         let page = api.send_with("GET", path, "", "cookie", "timerd=guess").await.text;
         assert!(page.contains("Log in") && !page.contains("example.org"), "{page}");
     }
     let csrf = browser.csrf().await;
     for (cookie, csrf) in [("", &csrf), (&browser.cookie, &String::new()), (&other.cookie, &csrf)] {
         for action in ["/pause", "/pause?id=a", "/resume?id=a", "/redrive?number=1", "/logout"] {
-            assert_eq!(form(api, cookie, action, &format!("csrf={csrf}")).await.0, 403, "{action}");
+            assert_eq!(
+                form(api, cookie, action, &format!("form_token={csrf}")).await.0,
+                403,
+                "{action}"
+            );
         }
     }
     assert_eq!(api.get("/v1/timers/a").await.json(200)["state"], "resting");
-    let reply = form(api, &browser.cookie, "/logout", &format!("csrf={csrf}")).await;
+    let reply = form(api, &browser.cookie, "/logout", &format!("form_token={csrf}")).await;
     let forgotten = reply.2.starts_with("timerd=;") && reply.2.contains("Max-Age=0");
     assert!(reply.0 == 303 && forgotten, "{reply:?}");
-    assert!(other.page("/").await.contains("Log out"));
+    assert!(other.page("/overview").await.contains("Log out"));
     bench.stop().await;
 }
 
@@ -226,7 +230,7 @@ async fn a_session_is_known_to_all_instances_until_its_token_is_removed() {
         (sharing(&"x".repeat(32), &[deploy]), false),
     ] {
         let other = Bench::with(config).await;
-        let page = other.api.send_with("GET", "/", "", "cookie", cookie).await.text;
+        let page = other.api.send_with("GET", "/overview", "", "cookie", cookie).await.text;
         assert_eq!(page.contains("Log out"), is_known, "{page}");
         other.stop().await;
     }
@@ -237,7 +241,7 @@ async fn a_session_is_known_to_all_instances_until_its_token_is_removed() {
 async fn services_with_the_same_token_in_the_environment_share_their_sessions() {
     let (bench, other) = (Bench::start().await, Bench::start().await);
     let browser = Browser::log_in(&bench.api).await;
-    let page = other.api.send_with("GET", "/", "", "cookie", &browser.cookie).await.text;
+    let page = other.api.send_with("GET", "/overview", "", "cookie", &browser.cookie).await.text;
     assert!(page.contains("Log out"), "{page}");
     // No byte of the cookie can be changed.
     for place in 0..browser.cookie.len() - "timerd=".len() {
@@ -245,7 +249,7 @@ async fn services_with_the_same_token_in_the_environment_share_their_sessions() 
         let byte = &mut forged["timerd=".len() + place];
         *byte = if *byte == b'a' { b'b' } else { b'a' };
         let forged = String::from_utf8(forged).unwrap();
-        let page = bench.api.send_with("GET", "/", "", "cookie", &forged).await.text;
+        let page = bench.api.send_with("GET", "/overview", "", "cookie", &forged).await.text;
         assert!(page.contains("Log in"), "{forged}");
     }
     bench.stop().await;
@@ -267,7 +271,7 @@ async fn only_tls_carries_a_session_that_began_by_it() {
     let page = async |protocol, cookie: &str| {
         let cookie = cookie.split(';').next().unwrap();
         let headers = [("cookie", cookie), ("x-forwarded-proto", protocol)];
-        api.request("GET", "/", "", &headers).await.text
+        api.request("GET", "/overview", "", &headers).await.text
     };
     let (plain, secure) = (login("http").await, login("https").await);
     assert!(!plain.contains("Secure"), "{plain}");

@@ -312,9 +312,9 @@ impl Owner {
                 ("list", send(&self.address, request, String::new()).await, "timers")
             }
             _ => {
-                let request = Request::get("/").header(COOKIE, &self.cookie);
+                let request = Request::get("/overview").header(COOKIE, &self.cookie);
                 // Without a session it is the form for the token.
-                ("page", send(&self.address, request, String::new()).await, "/logout")
+                ("page", send(&self.address, request, String::new()).await, "Log out")
             }
         };
         let response = response.map_err(|error| format!("{what}: {error}"))?;

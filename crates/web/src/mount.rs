@@ -1,0 +1,81 @@
+//! Mounting the page: its routes, and what all its responses have in common.
+
+#![forbid(unsafe_code)]
+
+use crate::failure::Failure;
+use crate::pages;
+use crate::site::TimersWeb;
+use crate::view::{self, Frame};
+use crate::visit::Visit;
+use axum::Router;
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{Html, IntoResponse, Response};
+use http::HeaderValue;
+use http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
+use maud::PreEscaped;
+use std::sync::Arc;
+
+/// The resources that a page may load, and the targets of its forms.
+const POLICY: &str = "default-src 'none'; style-src 'self'; form-action 'self'; \
+                      frame-ancestors 'none'; base-uri 'none'";
+
+impl TimersWeb {
+    /// Returns the routes of the page. All of them are one level below the root, and their links
+    /// are relative, so they work below any prefix, even if a proxy removes it.
+    pub fn router<S: Clone + Send + Sync + 'static>(&self) -> Router<S> {
+        self.pages().merge(self.files())
+    }
+
+    /// Like [`router`](Self::router), without the [files](Self::files) that pages load.
+    pub fn pages<S: Clone + Send + Sync + 'static>(&self) -> Router<S> {
+        self.dressed(pages::routes())
+    }
+
+    /// Returns the routes of the files that pages load. A host that shows its own
+    /// [pages](Self::page) to strangers authenticates the requests of the [pages](Self::pages), and
+    /// not these.
+    pub fn files<S: Clone + Send + Sync + 'static>(&self) -> Router<S> {
+        self.dressed(pages::files())
+    }
+
+    fn dressed<S>(&self, routes: Router<Arc<Self>>) -> Router<S> {
+        let site = Arc::new(self.clone());
+        routes.layer(from_fn_with_state(Arc::clone(&site), dress)).with_state(site)
+    }
+
+    /// Returns a page of the host in the look of the others, such as a form to log in. `main` is
+    /// HTML and is not escaped. `root` is the address of the root of the page, with a slash at its
+    /// end, or empty for a page beside the others.
+    pub fn page(&self, root: &str, title: &str, main: impl Into<String>) -> Response {
+        let frame = Frame { site: self, root, title };
+        let mut response =
+            Html(frame.around(&PreEscaped(main.into())).into_string()).into_response();
+        protect(&mut response);
+        response
+    }
+}
+
+/// Shows failures as pages, and adds the headers that keep a page from being framed, cached or
+/// changed.
+async fn dress(visit: Visit, request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    if let Some(failure) = response.extensions_mut().remove::<Failure>() {
+        let status = failure.status;
+        let page = view::failure(&visit, &failure);
+        response = (status, Html(page.into_string())).into_response();
+    }
+    protect(&mut response);
+    response
+}
+
+fn protect(response: &mut Response) {
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    // Without a referrer, a browser would not say where a form comes from.
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+}

@@ -1,0 +1,103 @@
+//! [`TimersWeb`], which a host builds and mounts.
+
+#![forbid(unsafe_code)]
+
+use crate::description::Description;
+use std::fmt;
+use std::sync::Arc;
+use tourbillon_durable::{AttemptLog, DurableTimers};
+
+type Describe = Arc<dyn Fn(&[u8]) -> Description + Send + Sync>;
+type Notice = Arc<dyn Fn() -> Option<String> + Send + Sync>;
+
+/// The web page of a store of durable timers. Its [router](Self::router) is mounted in a server
+/// with [axum], alone or below any prefix.
+///
+/// The page has no authentication. Put the host's own in front of it, as a layer around the router.
+/// Everyone with access to the page can read payloads and pause timers.
+///
+/// # Examples
+///
+/// ```
+/// use axum::Router;
+/// use timers_web::TimersWeb;
+/// use tourbillon_durable::{DurableTimers, LogBounds};
+///
+/// # let file = std::env::temp_dir().join(format!("timers-web-{}", std::process::id()));
+/// let timers = DurableTimers::open(&file)?;
+/// let log = timers.attempt_log(LogBounds::new()); // which the workers write, too
+/// let web = TimersWeb::new(&timers).log(&log).name("reminders");
+/// let app: Router = Router::new().nest("/admin/timers", web.router());
+/// # drop((timers, log, web, app));
+/// # std::fs::remove_file(&file)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct TimersWeb {
+    pub(crate) timers: DurableTimers,
+    pub(crate) log: Option<AttemptLog>,
+    pub(crate) name: String,
+    pub(crate) describe: Describe,
+    pub(crate) log_out: Option<String>,
+    notice: Notice,
+}
+
+impl fmt::Debug for TimersWeb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TimersWeb").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl TimersWeb {
+    /// Creates the page of a store.
+    pub fn new(timers: &DurableTimers) -> Self {
+        Self {
+            timers: timers.clone(),
+            log: None,
+            name: "timers".to_owned(),
+            describe: Arc::new(Description::of_bytes),
+            log_out: None,
+            notice: Arc::new(|| None),
+        }
+    }
+
+    /// Shows the runs in a log. Workers have to [write](tourbillon_durable::Worker::log) it.
+    pub fn log(mut self, log: &AttemptLog) -> Self {
+        self.log = Some(log.clone());
+        self
+    }
+
+    /// Sets the name at the top of each page. The default is `timers`.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Sets how payloads are described.
+    pub fn describe(
+        mut self,
+        describe: impl Fn(&[u8]) -> Description + Send + Sync + 'static,
+    ) -> Self {
+        self.describe = Arc::new(describe);
+        self
+    }
+
+    /// Sets a function that returns a warning to be shown on each page, if there is one.
+    pub fn notice(mut self, notice: impl Fn() -> Option<String> + Send + Sync + 'static) -> Self {
+        self.notice = Arc::new(notice);
+        self
+    }
+
+    /// Adds a button to each page that posts a form to this address, which ends the session of the
+    /// host. The address is relative to the root of the page.
+    pub fn log_out(mut self, address: impl Into<String>) -> Self {
+        self.log_out = Some(address.into());
+        self
+    }
+
+    /// Returns the warning of the host, if there is one.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        (self.notice)()
+    }
+}
