@@ -8,6 +8,7 @@ use super::problem::Problem;
 use http::StatusCode;
 use serde::Serialize;
 use std::time::Duration;
+use timers_web::Activity;
 use tourbillon_durable::text::show_time;
 use tourbillon_durable::{
     AttemptLog, DurableError, DurableTimers, Event, LogBounds, LoggedAttempt, Worker,
@@ -56,23 +57,33 @@ impl From<LoggedAttempt> for Run {
 
 /// The runs of a store.
 #[derive(Clone, Debug)]
-pub(crate) struct History(AttemptLog);
+pub(crate) struct History {
+    log: AttemptLog,
+    activity: Activity,
+}
 
 impl History {
     pub(crate) fn new(timers: &DurableTimers, bounds: &HistoryBounds) -> Self {
         let bounds = LogBounds::new().max_attempts(bounds.most.get()).max_age(bounds.age);
-        Self(timers.attempt_log(bounds))
+        Self { log: timers.attempt_log(bounds), activity: Activity::new() }
     }
 
     /// Returns the log.
     pub(crate) fn log(&self) -> &AttemptLog {
-        &self.0
+        &self.log
+    }
+
+    /// Returns the calls of this process.
+    pub(crate) fn activity(&self) -> &Activity {
+        &self.activity
     }
 
     /// Makes a worker record its runs, and counts the runs that it could not record.
     pub(crate) fn record(&self, worker: Worker) -> Worker {
         let lost = metrics::counter!(NOT_RECORDED);
-        worker.log(&self.0).observe(move |event| {
+        let activity = self.activity.clone();
+        worker.log(&self.log).observe(move |event| {
+            activity.record(event);
             if let Event::LogFailed { lost: count, .. } = event {
                 lost.increment(*count);
             }
@@ -81,7 +92,7 @@ impl History {
 
     /// Returns up to `limit` runs, of one timer or of all, latest first.
     pub(crate) async fn latest(&self, id: Option<&str>, limit: usize) -> Result<Vec<Run>, Problem> {
-        match self.0.latest(id, limit).await {
+        match self.log.latest(id, limit).await {
             Ok(attempts) => Ok(attempts.into_iter().map(Run::from).collect()),
             Err(error @ DurableError::Option(_)) => Err(error.into()),
             Err(error) => {

@@ -23,6 +23,15 @@ impl Failure {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
+    pub(crate) fn missing(what: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, what)
+    }
+
+    /// The failure of a log, beside which the timers may be well.
+    pub(crate) fn of_log(error: &DurableError) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, format!("the history failed: {error}"))
+    }
+
     pub(crate) fn title(&self) -> &'static str {
         self.status.canonical_reason().unwrap_or("Error")
     }

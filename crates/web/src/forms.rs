@@ -18,6 +18,9 @@ use subtle::ConstantTimeEq;
 /// The name of the token's field.
 pub(crate) const FIELD: &str = "form_token";
 
+/// The name of the field with the page that a form leads back to.
+pub(crate) const BACK: &str = "back";
+
 /// The header by which a browser says which site a request comes from.
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -70,6 +73,13 @@ impl Form {
     /// Returns the first value of a field.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.all(name).next()
+    }
+
+    /// Returns the page that the form leads back to, if it is one of this site.
+    pub(crate) fn back(&self) -> Option<&str> {
+        let back = self.get(BACK)?;
+        let name = back.split('?').next().unwrap_or_default();
+        ["overview", "timers", "timer", "dead", "letter"].contains(&name).then_some(back)
     }
 
     /// Returns the values of a field.

@@ -1,16 +1,19 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod activity;
 mod description;
 mod failure;
 mod forms;
 mod mount;
 mod pages;
+mod read;
 mod site;
 mod text;
 mod view;
 mod visit;
 
+pub use activity::Activity;
 pub use description::Description;
 pub use forms::FormToken;
 pub use site::TimersWeb;

@@ -5,22 +5,30 @@
 use crate::failure::Failure;
 use crate::pages;
 use crate::site::TimersWeb;
-use crate::view::{self, Frame};
+use crate::view::frame::{Frame, failure};
 use crate::visit::Visit;
 use axum::Router;
-use axum::extract::Request;
+use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{Html, IntoResponse, Response};
 use http::HeaderValue;
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
-use maud::PreEscaped;
+use maud::{PreEscaped, html};
 use std::sync::Arc;
 
 /// The resources that a page may load, and the targets of its forms.
 const POLICY: &str = "default-src 'none'; style-src 'self'; form-action 'self'; \
                       frame-ancestors 'none'; base-uri 'none'";
+
+/// The same with the script, which asks for the page again.
+const POLICY_OF_SCRIPT: &str = "default-src 'none'; style-src 'self'; script-src 'self'; \
+                                connect-src 'self'; form-action 'self'; frame-ancestors 'none'; \
+                                base-uri 'none'";
+
+/// The maximum length of a form in bytes.
+const MAX_FORM_BYTES: usize = 65_536;
 
 impl TimersWeb {
     /// Returns the routes of the page. All of them are one level below the root, and their links
@@ -41,41 +49,45 @@ impl TimersWeb {
         self.dressed(pages::files())
     }
 
-    fn dressed<S>(&self, routes: Router<Arc<Self>>) -> Router<S> {
-        let site = Arc::new(self.clone());
-        routes.layer(from_fn_with_state(Arc::clone(&site), dress)).with_state(site)
-    }
-
     /// Returns a page of the host in the look of the others, such as a form to log in. `main` is
     /// HTML and is not escaped. `root` is the address of the root of the page, with a slash at its
     /// end, or empty for a page beside the others.
     pub fn page(&self, root: &str, title: &str, main: impl Into<String>) -> Response {
         let frame = Frame { site: self, root, title };
-        let mut response =
-            Html(frame.around(&PreEscaped(main.into())).into_string()).into_response();
-        protect(&mut response);
+        let body = html! {
+            header.top { (frame.brand()) }
+            main #main { (PreEscaped(main.into())) }
+        };
+        let mut response = Html(frame.around(&body).into_string()).into_response();
+        self.protect(&mut response);
         response
     }
+
+    fn dressed<S>(&self, routes: Router<Arc<Self>>) -> Router<S> {
+        let site = Arc::new(self.clone());
+        let routes = routes.layer(DefaultBodyLimit::max(MAX_FORM_BYTES));
+        routes.layer(from_fn_with_state(Arc::clone(&site), dress)).with_state(site)
+    }
+
+    /// Adds the headers that keep a page from being framed, cached or changed.
+    fn protect(&self, response: &mut Response) {
+        let policy = if self.has_script { POLICY_OF_SCRIPT } else { POLICY };
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        // Without a referrer, a browser would not say where a form comes from.
+        headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
+        headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    }
 }
 
-/// Shows failures as pages, and adds the headers that keep a page from being framed, cached or
-/// changed.
+/// Shows failures as pages, and protects all responses.
 async fn dress(visit: Visit, request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
-    if let Some(failure) = response.extensions_mut().remove::<Failure>() {
-        let status = failure.status;
-        let page = view::failure(&visit, &failure);
-        response = (status, Html(page.into_string())).into_response();
+    if let Some(error) = response.extensions_mut().remove::<Failure>() {
+        let page = failure(&visit, &error);
+        response = (error.status, Html(page.into_string())).into_response();
     }
-    protect(&mut response);
+    visit.site.protect(&mut response);
     response
-}
-
-fn protect(response: &mut Response) {
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    // Without a referrer, a browser would not say where a form comes from.
-    headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
 }

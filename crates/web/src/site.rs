@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use crate::activity::Activity;
 use crate::description::Description;
 use std::fmt;
 use std::sync::Arc;
@@ -10,11 +11,16 @@ use tourbillon_durable::{AttemptLog, DurableTimers};
 type Describe = Arc<dyn Fn(&[u8]) -> Description + Send + Sync>;
 type Notice = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
+/// The code that an empty store shows by default.
+const EXAMPLE: &str = "\
+let in_an_hour = Duration::from_secs(3600);
+timers.insert(\"order 7\", \"unpaid\", in_an_hour, Options::new()).await?;";
+
 /// The web page of a store of durable timers. Its [router](Self::router) is mounted in a server
 /// with [axum], alone or below any prefix.
 ///
 /// The page has no authentication. Put the host's own in front of it, as a layer around the router.
-/// Everyone with access to the page can read payloads and pause timers.
+/// Everyone with access to the page can read payloads, and cancel timers.
 ///
 /// # Examples
 ///
@@ -37,9 +43,12 @@ type Notice = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 pub struct TimersWeb {
     pub(crate) timers: DurableTimers,
     pub(crate) log: Option<AttemptLog>,
+    pub(crate) activity: Option<Activity>,
     pub(crate) name: String,
     pub(crate) describe: Describe,
     pub(crate) log_out: Option<String>,
+    pub(crate) example: String,
+    pub(crate) has_script: bool,
     notice: Notice,
 }
 
@@ -55,9 +64,12 @@ impl TimersWeb {
         Self {
             timers: timers.clone(),
             log: None,
+            activity: None,
             name: "timers".to_owned(),
             describe: Arc::new(Description::of_bytes),
             log_out: None,
+            example: EXAMPLE.to_owned(),
+            has_script: true,
             notice: Arc::new(|| None),
         }
     }
@@ -65,6 +77,12 @@ impl TimersWeb {
     /// Shows the runs in a log. Workers have to [write](tourbillon_durable::Worker::log) it.
     pub fn log(mut self, log: &AttemptLog) -> Self {
         self.log = Some(log.clone());
+        self
+    }
+
+    /// Shows the calls that are counted in this process, if the log has too many.
+    pub fn activity(mut self, activity: &Activity) -> Self {
+        self.activity = Some(activity.clone());
         self
     }
 
@@ -93,6 +111,21 @@ impl TimersWeb {
     /// host. The address is relative to the root of the page.
     pub fn log_out(mut self, address: impl Into<String>) -> Self {
         self.log_out = Some(address.into());
+        self
+    }
+
+    /// Sets the code that an empty store shows, which inserts the first timer.
+    pub fn example(mut self, code: impl Into<String>) -> Self {
+        self.example = code.into();
+        self
+    }
+
+    /// Switches the script on or off. It is on by default. It refreshes numbers and lists every ten
+    /// seconds, and shows times in the time zone of the reader. Without it everything works, and
+    /// times are in UTC. The content security policy allows scripts only if it is on, and never
+    /// inline scripts.
+    pub fn script(mut self, is_on: bool) -> Self {
+        self.has_script = is_on;
         self
     }
 

@@ -1,4 +1,4 @@
-//! Text for people: texts of strangers, times and numbers.
+//! Text for people: texts of strangers, times, durations and numbers.
 
 #![forbid(unsafe_code)]
 
@@ -23,10 +23,47 @@ pub(crate) fn visible(text: &str) -> String {
 }
 
 /// Returns a time as RFC 3339 in UTC, with milliseconds.
-pub(crate) fn show_time(time: SystemTime) -> String {
+pub(crate) fn machine_time(time: SystemTime) -> String {
+    formatted(time, "%Y-%m-%dT%H:%M:%S%.3fZ")
+}
+
+/// Returns a time in UTC for people, such as `2026-11-29 03:00:00 UTC`.
+pub(crate) fn utc(time: SystemTime) -> String {
+    formatted(time, "%Y-%m-%d %H:%M:%S UTC")
+}
+
+/// Returns the time of the day in UTC, such as `03:00`.
+pub(crate) fn clock(time: SystemTime) -> String {
+    formatted(time, "%H:%M")
+}
+
+fn formatted(time: SystemTime, format: &str) -> String {
     match Timestamp::try_from(time) {
-        Ok(time) => format!("{time:.3}"),
+        Ok(time) => time.strftime(format).to_string(),
         Err(_) => "after the year 9999".to_owned(),
+    }
+}
+
+/// Returns how far a time is from now in its largest unit, such as `in 3 min` or `2 h ago`.
+pub(crate) fn relative(time: SystemTime, now: SystemTime) -> String {
+    let (distance, is_past) = match time.duration_since(now) {
+        Ok(ahead) => (ahead, false),
+        Err(behind) => (behind.duration(), true),
+    };
+    match (distance.as_secs(), is_past) {
+        (0, _) => "now".to_owned(),
+        (seconds, false) => format!("in {}", largest(seconds)),
+        (seconds, true) => format!("{} ago", largest(seconds)),
+    }
+}
+
+/// Returns a number of seconds in its largest unit.
+fn largest(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min", seconds / 60),
+        3600..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} days", seconds / 86_400),
     }
 }
 
@@ -35,12 +72,46 @@ pub(crate) fn duration(duration: Duration) -> String {
     SpanPrinter::new().unsigned_duration_to_string(&duration)
 }
 
-/// Returns a number with its noun, such as `1 timer` or `2 timers`.
-pub(crate) fn counted(number: u64, noun: &str) -> String {
-    match number {
-        1 => format!("1 {noun}"),
-        _ => format!("{number} {noun}s"),
+/// Returns a number of milliseconds with two or three digits, such as `40 ms` or `1.2 s`.
+pub(crate) fn millis(millis: u64) -> String {
+    match millis {
+        0..1000 => format!("{millis} ms"),
+        1000..10_000 => format!("{}.{} s", millis / 1000, millis % 1000 / 100),
+        _ => largest(millis / 1000),
     }
+}
+
+/// Returns a number with its thousands set apart, such as `12,345`.
+pub(crate) fn number(number: u64) -> String {
+    let digits = number.to_string();
+    let mut shown = String::new();
+    for (place, digit) in digits.char_indices() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    shown
+}
+
+/// Returns a number with its noun, such as `1 timer` or `2 timers`.
+pub(crate) fn counted(count: u64, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        _ => format!("{} {noun}s", number(count)),
+    }
+}
+
+/// Parses a time in UTC as a field of a form sends it, such as `2026-11-29T03:00`.
+pub(crate) fn parse_field(text: &str) -> Option<SystemTime> {
+    let local = text.parse::<jiff::civil::DateTime>().ok()?;
+    let time = local.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
+    Some(time.timestamp().into())
+}
+
+/// Writes a time for a field of a form.
+pub(crate) fn show_field(time: SystemTime) -> String {
+    formatted(time, "%Y-%m-%dT%H:%M")
 }
 
 #[cfg(test)]
@@ -57,5 +128,42 @@ mod tests {
         ] {
             assert_eq!(visible(text), shown);
         }
+    }
+
+    #[test]
+    fn times_are_shown_in_their_largest_unit() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+        for (seconds, ahead, behind) in [
+            (0, "now", "now"),
+            (59, "in 59 s", "59 s ago"),
+            (200, "in 3 min", "3 min ago"),
+            (90_000, "in 25 h", "25 h ago"),
+            (172_800, "in 2 days", "2 days ago"),
+        ] {
+            let distance = Duration::from_secs(seconds);
+            assert_eq!(relative(now + distance, now), ahead);
+            assert_eq!(relative(now - distance, now), behind);
+        }
+    }
+
+    #[test]
+    fn numbers_have_their_thousands_set_apart() {
+        for (value, shown) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(number(value), shown);
+        }
+        assert_eq!(counted(1, "timer"), "1 timer");
+        assert_eq!(counted(12_000, "timer"), "12,000 timers");
+        assert_eq!(millis(40), "40 ms");
+        assert_eq!(millis(1250), "1.2 s");
+        assert_eq!(millis(95_000), "1 min");
+    }
+
+    #[test]
+    fn a_field_holds_a_time_in_utc() {
+        let time = parse_field("2026-11-29T03:00").unwrap();
+        assert_eq!(utc(time), "2026-11-29 03:00:00 UTC");
+        assert_eq!(machine_time(time), "2026-11-29T03:00:00.000Z");
+        assert_eq!(show_field(time), "2026-11-29T03:00");
+        assert_eq!(parse_field("tomorrow"), None);
     }
 }

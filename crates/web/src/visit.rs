@@ -1,4 +1,4 @@
-//! [`Visit`], a request with its site.
+//! [`Visit`], a request of the page.
 
 #![forbid(unsafe_code)]
 
@@ -9,11 +9,15 @@ use axum::extract::FromRequestParts;
 use http::request::Parts;
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::SystemTime;
 
-/// A request of the page with its site, and the token of its forms.
+/// A request of the page: its site, the token of its forms, its time and its address.
 pub(crate) struct Visit {
     pub(crate) site: Arc<TimersWeb>,
     pub(crate) token: Option<FormToken>,
+    pub(crate) now: SystemTime,
+    /// The address relative to the root of the page, to which forms lead back.
+    pub(crate) address: String,
 }
 
 impl Visit {
@@ -26,11 +30,18 @@ impl Visit {
 impl FromRequestParts<Arc<TimersWeb>> for Visit {
     type Rejection = Infallible;
 
+    #[allow(clippy::disallowed_methods, reason = "a page shows how far away times are")]
     async fn from_request_parts(
         parts: &mut Parts,
         site: &Arc<TimersWeb>,
     ) -> Result<Self, Infallible> {
         let token = parts.extensions.get::<FormToken>().cloned();
-        Ok(Self { site: Arc::clone(site), token })
+        let address = parts.uri.path_and_query().map_or("", |address| address.as_str());
+        Ok(Self {
+            site: Arc::clone(site),
+            token,
+            now: SystemTime::now(),
+            address: address.trim_start_matches('/').to_owned(),
+        })
     }
 }

@@ -34,6 +34,12 @@ const MAX_FORM_BYTES: usize = 8192;
 /// How long the form for the token may take to arrive. It comes from strangers and takes no place.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The command that an empty store shows.
+const EXAMPLE: &str = r#"curl -H "Authorization: Bearer $TOKEN" -X PUT http://127.0.0.1:8080/v1/timers/nightly --json '{
+  "webhook": { "url": "https://example.org/report" },
+  "schedule": { "cron": "0 3 * * *", "zone": "Europe/Berlin" }
+}'"#;
+
 /// The state of the pages.
 #[derive(Clone)]
 struct Pages {
@@ -45,6 +51,9 @@ struct Pages {
 #[derive(Deserialize)]
 struct Login {
     token: String,
+    /// The page that was asked for.
+    #[serde(default)]
+    to: String,
 }
 
 /// A form of a session.
@@ -59,6 +68,8 @@ pub(crate) fn web(app: &App) -> TimersWeb {
     TimersWeb::new(&app.timers)
         .name("timerd")
         .log(app.history.log())
+        .activity(app.history.activity())
+        .example(EXAMPLE)
         .describe(webhook::describe)
         .notice(move || health.trouble())
         .log_out("logout")
@@ -93,7 +104,10 @@ async fn enter(
 ) -> Response {
     let Some(session) = pages.sessions.of(request.headers(), &pages.gate) else {
         return match *request.method() {
-            Method::GET | Method::HEAD => pages.log_in(None),
+            Method::GET | Method::HEAD => {
+                let asked = request.uri().path_and_query();
+                pages.log_in(None, asked.map_or("/", |asked| asked.as_str()))
+            }
             _ => too_old().into_response(),
         };
     };
@@ -125,9 +139,11 @@ pub(crate) async fn show_problems(
         return response;
     }
     let main = html! {
-        h1 { (problem.title()) }
-        p.trouble role="alert" { (printable(problem.detail())) }
-        p { a href="/" { "To the overview" } }
+        div.message {
+            h1 { (problem.title()) }
+            p role="alert" { (printable(problem.detail())) }
+            p { a.button href="/" { "To the overview" } }
+        }
     };
     let mut shown = web.page("/", problem.title(), main);
     *shown.status_mut() = response.status();
@@ -143,12 +159,12 @@ async fn login(
     State(pages): State<Pages>,
     Extension(peer): Extension<Peer>,
     headers: HeaderMap,
-    InForm(Login { token }): InForm<Login>,
+    InForm(Login { token, to }): InForm<Login>,
 ) -> Response {
     let name = match pages.gate.admit(Some(&token), Door::Page, &peer, &headers) {
         Ok(name) => name,
         Err(problem) => {
-            let mut response = pages.log_in(Some(problem.detail()));
+            let mut response = pages.log_in(Some(problem.detail()), &to);
             *response.status_mut() = problem.status();
             return response;
         }
@@ -156,7 +172,7 @@ async fn login(
     // The token is known, unless it was removed at this moment.
     let mark = pages.gate.mark_of(name).unwrap_or_default();
     match pages.sessions.begin(&headers, &mark) {
-        Ok(cookie) => (cookie, Redirect::to("/")).into_response(),
+        Ok(cookie) => (cookie, Redirect::to(own_address(&to).unwrap_or("/"))).into_response(),
         Err(error) => {
             Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response()
         }
@@ -175,15 +191,29 @@ async fn logout(
     }
 }
 
+/// Returns an address if it is one of this site.
+fn own_address(address: &str) -> Option<&str> {
+    let is_plain = address.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    (is_plain && address.starts_with('/') && !address.starts_with("//")).then_some(address)
+}
+
 impl Pages {
-    /// The form for a token, with the reason why the last token was refused.
-    fn log_in(&self, refused: Option<&str>) -> Response {
+    /// The form for a token, with the reason why the last token was refused, and the page that was
+    /// asked for.
+    fn log_in(&self, refused: Option<&str>, to: &str) -> Response {
         let main: Markup = html! {
-            h1 { "timerd" }
-            @if let Some(why) = refused { p.trouble role="alert" { (why) } }
-            form method="post" action="/login" {
-                label { "Token " input type="password" name="token" required autofocus; }
-                button { "Log in" }
+            div.message {
+                h1 { "Log in to timerd" }
+                p.quiet { "The service prints a token when it starts, unless you configure one." }
+                @if let Some(why) = refused { p.banner.is-dead role="alert" { (why) } }
+                form.filter method="post" action="/login" {
+                    input type="hidden" name="to" value=(to);
+                    label {
+                        span { "Token" }
+                        input type="password" name="token" required autofocus autocomplete="current-password";
+                    }
+                    button.primary { "Log in" }
+                }
             }
         };
         self.web.page("/", "Log in", main)

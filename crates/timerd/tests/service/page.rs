@@ -38,8 +38,13 @@ impl<'a> Browser<'a> {
     }
 
     async fn click(&self, action: &str) -> (u16, String) {
-        let csrf = self.csrf().await;
-        let reply = form(self.api, &self.cookie, action, &format!("form_token={csrf}")).await;
+        self.submit(action, "").await
+    }
+
+    /// Submits a form with these fields.
+    async fn submit(&self, action: &str, fields: &str) -> (u16, String) {
+        let fields = format!("form_token={}&{fields}", self.csrf().await);
+        let reply = form(self.api, &self.cookie, action, &fields).await;
         (reply.0, reply.1)
     }
 }
@@ -68,7 +73,7 @@ async fn the_page_shows_what_is_due_and_what_died_and_why() {
     receiver.next().await;
     let letter = api.letters(1).await.remove(0);
     let page = browser.page("/overview").await;
-    for text in ["later", "POST http://127.0.0.1:", "gone &lt;b&gt;", "410 Gone", "Redrive"] {
+    for text in ["later", "POST http://127.0.0.1:", "gone &lt;b&gt;", "410 Gone"] {
         assert!(page.contains(text), "{text} is not in {page}");
     }
     assert!(!page.contains("<b>") && !page.contains("secret"), "{page}");
@@ -86,8 +91,9 @@ async fn the_page_shows_what_is_due_and_what_died_and_why() {
     }
     let page = browser.page(&format!("/{link}")).await;
     assert!(page.contains("410 Gone") && page.contains("Redrive"), "{page}");
-    let redrive = format!("/redrive?number={}", letter["number"]);
-    assert_eq!(browser.click(&redrive).await, (303, "overview".to_owned()));
+    let redrive = format!("do=redrive&number={}", letter["number"]);
+    let timer = "timer?id=gone+%3Cb%3E".to_owned();
+    assert_eq!(browser.submit("/letters", &redrive).await, (303, timer));
     receiver.next().await;
     assert!(!browser.page("/overview").await.contains("410 Gone"), "it was redriven");
     until("the status of the success", async || {
@@ -123,8 +129,8 @@ async fn the_newest_dead_letters_come_first() {
     assert_eq!((&newest[..], next), (&oldest[..40], Some(oldest[39])));
     let rest = numbers(&format!("order=newest&after={}", oldest[39])).await;
     assert_eq!(rest, (oldest[40..].to_vec(), None));
-    let page = Browser::log_in(api).await.page("/overview").await;
-    assert!(page.contains("The newest 50 of 55."), "{page}");
+    let page = Browser::log_in(api).await.page("/dead").await;
+    assert!(page.contains("50 of 55 dead letters"), "{page}");
     assert!(page.contains(">d54<") && !page.contains(">d0<"), "{page}");
     bench.stop().await;
 }
@@ -138,10 +144,12 @@ async fn a_running_timer_is_planned_and_not_due() {
     api.put("busy", &receiver.url("/"), json!({ "at": "2020-01-01T00:00:00Z" })).await.json(201);
     api.put("later", &receiver.url("/"), json!({ "after": "1d" })).await.json(201);
     receiver.next().await;
+    let running = browser.page("/timers?show=running").await;
+    assert!(running.contains(">busy<") && running.contains("2020-01-01T00:00:00"), "{running}");
+    assert!(!running.contains(">later<"), "{running}");
     let page = browser.page("/overview").await;
-    let (running, due) = page.split_once("Due next").unwrap();
-    assert!(running.contains("busy") && running.contains("2020-01-01T00:00:00"), "{page}");
-    assert!(due.contains("later") && !due.contains("busy"), "{page}");
+    let (_, due) = page.split_once("Due next").unwrap();
+    assert!(due.contains(">later<") && !due.contains(">busy<"), "{page}");
     bench.stop().await;
 }
 
@@ -189,7 +197,7 @@ async fn a_click_needs_a_session_and_its_form() {
     }
     let csrf = browser.csrf().await;
     for (cookie, csrf) in [("", &csrf), (&browser.cookie, &String::new()), (&other.cookie, &csrf)] {
-        for action in ["/pause", "/pause?id=a", "/resume?id=a", "/redrive?number=1", "/logout"] {
+        for action in ["/pause", "/pause?id=a", "/resume?id=a", "/letters", "/logout"] {
             assert_eq!(
                 form(api, cookie, action, &format!("form_token={csrf}")).await.0,
                 403,
@@ -279,5 +287,28 @@ async fn only_tls_carries_a_session_that_began_by_it() {
     assert!(page("https", &secure).await.contains("Log out"));
     assert!(page("http", &secure).await.contains("Log in"));
     assert!(page("https", &plain).await.contains("Log in"));
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn a_login_leads_to_the_page_that_was_asked_for() {
+    let bench = Bench::start().await;
+    let api = &bench.api;
+    let page = api.send_with("GET", "/timer?id=a%2Fb", "", "cookie", "").await.text;
+    assert!(page.contains(r#"name="to" value="/timer?id=a%2Fb""#), "{page}");
+    for (to, leads_to) in [
+        ("/timer?id=a%252Fb", "/timer?id=a%2Fb"),
+        ("", "/"),
+        ("//evil.example", "/"),
+        ("/%5Cevil.example", "/"),
+        ("https://evil.example/", "/"),
+        ("/%0Aset-cookie:a", "/"),
+    ] {
+        let fields = format!("token={}&to={to}", TOKEN.replace(' ', "+"));
+        let reply = form(api, "", "/login", &fields).await;
+        assert_eq!((reply.0, &*reply.1), (303, leads_to), "{to}");
+    }
+    let wrong = api.post_form("/login", "token=wrong&to=/dead", "").await;
+    assert!(wrong.text.contains(r#"name="to" value="/dead""#), "{}", wrong.text);
     bench.stop().await;
 }

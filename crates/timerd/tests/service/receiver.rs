@@ -32,8 +32,8 @@ pub(crate) struct Receiver {
     _serving: JoinSet<()>,
 }
 
-/// The reply to a request, or `None` to leave it open.
-pub(crate) type Answer = dyn Fn(usize) -> Option<Response> + Send + Sync;
+/// The reply to a request with a number and a path, or `None` to leave it open.
+type Answer = dyn Fn(usize, &str) -> Option<Response> + Send + Sync;
 
 struct Shared {
     send: UnboundedSender<Seen>,
@@ -46,10 +46,19 @@ impl Receiver {
     pub(crate) async fn start(
         answer: impl Fn(usize) -> Option<Response> + Send + Sync + 'static,
     ) -> Self {
+        Self::answering(Box::new(move |number, _| answer(number))).await
+    }
+
+    /// Starts a receiver whose replies depend on the path.
+    pub(crate) async fn by_path(answer: impl Fn(&str) -> Response + Send + Sync + 'static) -> Self {
+        Self::answering(Box::new(move |_, path| Some(answer(path)))).await
+    }
+
+    async fn answering(answer: Box<Answer>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (send, seen) = unbounded_channel();
-        let shared = Arc::new(Shared { send, answer: Box::new(answer), count: 0.into() });
+        let shared = Arc::new(Shared { send, answer, count: 0.into() });
         let router = Router::new().fallback(receive).with_state(shared);
         let connections = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&connections);
@@ -106,9 +115,10 @@ async fn receive(State(shared): State<Arc<Shared>>, request: Request) -> Respons
         headers: parts.headers,
         body: String::from_utf8(body.to_vec()).unwrap(),
     };
+    let answer = (shared.answer)(number, &seen.path);
     // The test may have ended.
     let _ = shared.send.send(seen);
-    match (shared.answer)(number) {
+    match answer {
         Some(response) => response,
         None => std::future::pending().await,
     }

@@ -1,0 +1,124 @@
+//! The queries of addresses, the form that makes the query of a list, and redirects.
+
+#![forbid(unsafe_code)]
+
+use crate::failure::Failure;
+use crate::read::Where;
+use crate::text::parse_field;
+use crate::view::parts::address;
+use axum::extract::{FromRequestParts, Query};
+use axum::response::{IntoResponse, Response};
+use http::header::LOCATION;
+use http::request::Parts;
+use http::{HeaderValue, StatusCode};
+use maud::{Markup, html};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use std::time::SystemTime;
+
+/// The query of an address.
+pub(super) struct Asked<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+        let read = Query::from_request_parts(parts, state).await;
+        read.map(|Query(asked)| Self(asked)).map_err(|error| Failure::invalid(error.body_text()))
+    }
+}
+
+/// The query that names a timer.
+#[derive(Deserialize)]
+pub(super) struct Timer {
+    pub(super) id: String,
+}
+
+/// The query of a list.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Listed {
+    /// The state of timers.
+    pub(super) show: String,
+    /// The beginning of ids.
+    pub(super) q: String,
+    /// The beginning of a range of times, in UTC.
+    pub(super) from: String,
+    /// The end of the range.
+    pub(super) until: String,
+    pub(super) before: String,
+    pub(super) after: String,
+    /// The outcome of the last form.
+    pub(super) done: String,
+}
+
+impl Listed {
+    /// Returns the range of times.
+    pub(super) fn range(&self) -> Result<(Option<SystemTime>, Option<SystemTime>), Failure> {
+        let time = |name: &str, text: &str| match text {
+            "" => Ok(None),
+            text => parse_field(text).map(Some).ok_or_else(|| {
+                Failure::invalid(format!("{name}: expected a time such as 2026-11-29T03:00"))
+            }),
+        };
+        Ok((time("from", &self.from)?, time("until", &self.until)?))
+    }
+
+    /// Returns the part of the list to show.
+    pub(super) fn place<P>(&self, parse: impl Fn(&str) -> Option<P>) -> Result<Where<P>, Failure> {
+        let position = |text: &str| {
+            parse(text).ok_or_else(|| Failure::invalid("expected a position from another page"))
+        };
+        match (&*self.before, &*self.after) {
+            ("", "") => Ok(Where::Start),
+            ("", after) => Ok(Where::After(position(after)?)),
+            (before, _) => Ok(Where::Before(position(before)?)),
+        }
+    }
+
+    /// Returns the parts of the query that choose rows.
+    pub(super) fn filter(&self) -> [(&str, &str); 4] {
+        [("show", &self.show), ("q", &self.q), ("from", &self.from), ("until", &self.until)]
+    }
+
+    /// The form that chooses rows of a list by their ids and times.
+    pub(super) fn form(&self, list: &str, verb: &str) -> Markup {
+        html! {
+            details.filters open[self.is_filtered()] {
+                summary { "Filter" }
+                form.filter method="get" action=(list) {
+                    @if !self.show.is_empty() {
+                        input type="hidden" name="show" value=(self.show);
+                    }
+                    label { span { "Id begins with" } input type="search" name="q" value=(self.q); }
+                    @for (name, from, value) in
+                        [("from", "from", &self.from), ("until", "before", &self.until)]
+                    {
+                        label {
+                            span { (verb) " " (from) " (UTC)" }
+                            input type="datetime-local" name=(name) value=(value);
+                        }
+                    }
+                    button { "Show" }
+                    @if self.is_filtered() {
+                        a.button.plain href=(address(list, &[("show", &self.show)])) { "Clear" }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns `true` if rows are chosen by more than their state.
+    pub(super) fn is_filtered(&self) -> bool {
+        self.filter()[1..].iter().any(|(_, value)| !value.is_empty())
+    }
+}
+
+/// Redirects to another page beside this one.
+pub(super) fn to(address: &str) -> Response {
+    // Addresses are percent-encoded. Another one leads nowhere.
+    match HeaderValue::from_str(address) {
+        Ok(location) => (StatusCode::SEE_OTHER, [(LOCATION, location)]).into_response(),
+        Err(_) => Failure::invalid("the address to go back to cannot be read").into_response(),
+    }
+}

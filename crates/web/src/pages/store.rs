@@ -1,0 +1,71 @@
+//! Pausing and resuming timers, and the whole store.
+
+#![forbid(unsafe_code)]
+
+use crate::failure::Failure;
+use crate::forms::Form;
+use crate::pages::query::{Asked, to};
+use crate::view::frame::{Menu, Page};
+use crate::view::parts::{Question, address_of};
+use crate::visit::Visit;
+use axum::response::{Html, Response};
+use serde::Deserialize;
+
+/// The subject of a button. It is in the address and not in the form, because browsers change line
+/// feeds in forms.
+#[derive(Deserialize)]
+pub(super) struct Subject {
+    /// The timer, or `None` for the store.
+    id: Option<String>,
+}
+
+/// Asks whether to pause the store.
+pub(super) async fn ask_to_pause(visit: Visit) -> Html<String> {
+    let question = Question {
+        title: "Pause the store?",
+        text: "No timer of any worker begins an attempt until the store is resumed. Running \
+               attempts continue. Timers that fall due meanwhile are overdue then.",
+        action: "pause",
+        fields: &[],
+        yes: "Pause the store",
+        no: "overview",
+    };
+    let page = Page { title: question.title, entry: Menu::Overview, is_live: false };
+    Html(page.with(&visit, &question.ask(&visit)).into_string())
+}
+
+/// Pauses a timer or the store.
+pub(super) async fn pause(
+    visit: Visit,
+    Asked(Subject { id }): Asked<Subject>,
+    form: Form,
+) -> Result<Response, Failure> {
+    let Some(id) = id else {
+        visit.site.timers.pause().await?;
+        return Ok(to("overview"));
+    };
+    match visit.site.timers.pause_timer(&id).await? {
+        true => Ok(to(form.back().unwrap_or(&address_of(&id)))),
+        false => Err(missing(&id)),
+    }
+}
+
+/// Resumes a timer or the store.
+pub(super) async fn resume(
+    visit: Visit,
+    Asked(Subject { id }): Asked<Subject>,
+    form: Form,
+) -> Result<Response, Failure> {
+    let Some(id) = id else {
+        visit.site.timers.resume().await?;
+        return Ok(to("overview"));
+    };
+    match visit.site.timers.resume_timer(&id).await? {
+        true => Ok(to(form.back().unwrap_or(&address_of(&id)))),
+        false => Err(missing(&id)),
+    }
+}
+
+fn missing(id: &str) -> Failure {
+    Failure::missing(format!("there is no timer {id:?}"))
+}

@@ -1,0 +1,277 @@
+//! The page of a timer.
+
+#![forbid(unsafe_code)]
+
+use crate::failure::Failure;
+use crate::forms::Form;
+use crate::pages::query::{Asked, Timer, to};
+use crate::site::TimersWeb;
+use crate::text::{duration, visible};
+use crate::view::frame::{Menu, Page};
+use crate::view::parts::{Question, address, address_of, moment, pill, table, time};
+use crate::view::runs::runs;
+use crate::view::timers::{repeats, state, switch};
+use crate::visit::Visit;
+use axum::response::{Html, Response};
+use maud::{Markup, html};
+use std::time::{Duration, SystemTime};
+use tourbillon::scheduler::Calendar;
+use tourbillon_durable::{
+    Cancelled, DeadLetter, DurableTimer, LoggedAttempt, Misfire, Options, Rule, TimerState,
+};
+
+/// The number of runs in the table.
+const RUNS: usize = 50;
+
+/// The number of newest dead letters that are searched for the letters of a timer.
+const SEARCHED: usize = 500;
+
+/// The number of next runs.
+const NEXT: usize = 5;
+
+/// Shows a timer, which may be gone, and may have left dead letters.
+pub(super) async fn show(
+    visit: Visit,
+    Asked(Timer { id }): Asked<Timer>,
+) -> Result<Html<String>, Failure> {
+    let timer = visit.site.timers.get(&id).await?;
+    let log = latest(&visit.site, &id).await?;
+    let mut letters = visit.site.timers.newest_dead_letters(None, SEARCHED).await?;
+    letters.retain(|letter| letter.id == id);
+    let name = visible(&id);
+    let page = Page { title: &name, entry: Menu::Timers, is_live: true };
+    let main = html! {
+        div.title {
+            h1.id { (name) }
+            @match &timer {
+                Some(timer) => { (state(&visit, timer)) (actions(&visit, timer)) }
+                None => (pill("is-resting", "gone")),
+            }
+        }
+        (dead(&visit, &letters))
+        @match &timer {
+            Some(timer) => (facts(&visit, timer)),
+            None => p.banner { "There is no such timer now. It has run, was cancelled or never existed." },
+        }
+        (runs(&visit, &log))
+    };
+    Ok(Html(page.with(&visit, &main).into_string()))
+}
+
+/// Returns the latest runs of a timer.
+pub(super) async fn latest(site: &TimersWeb, id: &str) -> Result<Vec<LoggedAttempt>, Failure> {
+    match &site.log {
+        None => Ok(Vec::new()),
+        Some(log) => log.latest(Some(id), RUNS).await.map_err(|error| Failure::of_log(&error)),
+    }
+}
+
+fn actions(visit: &Visit, timer: &DurableTimer) -> Markup {
+    html! {
+        div.answers {
+            (switch(visit, timer))
+            @if timer.state != TimerState::Cancelling {
+                a.button.danger href=(address("cancel", &[("id", &timer.id)])) { "Cancel…" }
+            }
+        }
+    }
+}
+
+/// The dead letters of a timer.
+fn dead(visit: &Visit, letters: &[DeadLetter]) -> Markup {
+    let row = |letter: &DeadLetter| {
+        vec![
+            html! { a href={ "letter?number=" (letter.number) } { "Dead letter " (letter.number) } },
+            time(visit, letter.died),
+            pill("is-dead", letter.reason.name()),
+            html! { span.error.is-dead { (visible(&letter.error)) } },
+        ]
+    };
+    let rows: Vec<_> = letters.iter().map(row).collect();
+    html! {
+        @if !letters.is_empty() {
+            section.card.is-dead {
+                (table("Dead letters of this timer", &["Letter", "Died", "Reason", "Error"], &rows))
+            }
+        }
+    }
+}
+
+/// Everything that the store knows of a timer.
+fn facts(visit: &Visit, timer: &DurableTimer) -> Markup {
+    let due = if timer.is_running() { "Lease until" } else { "Due" };
+    html! {
+        @if !timer.error.is_empty() {
+            section.banner.is-failing {
+                h2 { "The last attempt failed" }
+                p { (visible(&timer.error)) }
+            }
+        }
+        div.columns {
+            section.card aria-labelledby="schedule" {
+                h2 #schedule { "Schedule" }
+                dl {
+                    dt { (due) } dd { (moment(visit, timer.due)) }
+                    @if timer.due != timer.planned {
+                        dt { "Planned" } dd { (moment(visit, timer.planned)) }
+                    }
+                    dt { "Attempts" } dd { (timer.attempts) " of " (timer.options.get_attempts()) }
+                    dt { "Repeats" } dd { (repeats(timer)) }
+                    @if let Some(next) = timer.next {
+                        dt { "Followed by" } dd { (moment(visit, next)) }
+                    }
+                    (options(&timer.options))
+                }
+                (next_runs(visit, timer))
+            }
+            (payload(visit, &timer.payload, &timer.options))
+        }
+    }
+}
+
+/// The options of a timer or a dead letter.
+pub(super) fn options(options: &Options) -> Markup {
+    let backoff = options.get_backoff();
+    let (first, most) = (duration(backoff.after(1)), duration(backoff.after(u32::MAX)));
+    html! {
+        @if options.get_rule().is_some() {
+            dt { "If missed" }
+            dd { @match options.get_misfire() {
+                Misfire::SkipAfter(window) => { "skipped after " (duration(window)) }
+                _ => "made up for once",
+            } }
+        }
+        dt { "Waits between attempts" } dd { (first) " to " (most) }
+        dt { "Lease" } dd { (duration(options.get_lease())) }
+        @if let Some(limit) = options.get_time_to_live() {
+            dt { "Time to live" } dd { (duration(limit)) }
+        }
+    }
+}
+
+/// The payload, as the host describes it, and the names of the headers. Their values may be secret.
+pub(super) fn payload(visit: &Visit, payload: &[u8], options: &Options) -> Markup {
+    let described = visit.describe(payload);
+    let names: Vec<&str> = options.get_headers().map(|(name, _)| name).collect();
+    html! {
+        section.card aria-labelledby="payload" {
+            h2 #payload { "Payload" }
+            p.wide { (visible(&described.summary)) }
+            dl {
+                @for (name, value) in &described.fields {
+                    dt { (visible(name)) } dd { (visible(value)) }
+                }
+                @if !names.is_empty() {
+                    dt { "Headers of the timer" } dd { (visible(&names.join(", "))) }
+                }
+                dt { "Size" } dd { (payload.len()) " bytes" }
+            }
+            @if !described.body.is_empty() {
+                pre tabindex="0" aria-label="Body" {
+                    @for line in described.body.lines() { (visible(line)) "\n" }
+                }
+            }
+        }
+    }
+}
+
+/// The next times of a repeating timer.
+fn next_runs(visit: &Visit, timer: &DurableTimer) -> Markup {
+    let times = occurrences(timer, visit.now);
+    html! {
+        @if !times.is_empty() {
+            h3 { "Next runs" }
+            ol.times { @for at in times { li { (moment(visit, at)) } } }
+        }
+    }
+}
+
+/// Returns the next planned times of a repeating timer, the present one first if it has not begun.
+fn occurrences(timer: &DurableTimer, now: SystemTime) -> Vec<SystemTime> {
+    let Some(rule) = timer.options.get_rule() else { return Vec::new() };
+    let present = (timer.attempts == 0).then_some(timer.planned);
+    let mut last = present.unwrap_or(timer.planned.max(now));
+    let mut times: Vec<SystemTime> = present.into_iter().collect();
+    while times.len() < NEXT {
+        let Some(next) = following(rule, timer.planned, last) else { break };
+        times.push(next);
+        last = next;
+    }
+    times
+}
+
+/// Returns the first time of a rule after another.
+fn following(rule: &Rule, planned: SystemTime, after: SystemTime) -> Option<SystemTime> {
+    match rule {
+        Rule::Every(interval) => {
+            let passed = after.duration_since(planned).unwrap_or_default();
+            let steps = passed.as_millis().checked_div(interval.as_millis())? + 1;
+            let millis = steps.checked_mul(interval.as_millis())?.try_into().ok()?;
+            planned.checked_add(Duration::from_millis(millis))
+        }
+        Rule::Cron { expression, zone } => {
+            Calendar::builder(expression).zone(zone).build().ok()?.next_after(after)
+        }
+        _ => None,
+    }
+}
+
+/// Asks whether to cancel a timer.
+pub(super) async fn ask_to_cancel(
+    visit: Visit,
+    Asked(Timer { id }): Asked<Timer>,
+) -> Result<Html<String>, Failure> {
+    let timer = visit.site.timers.get(&id).await?;
+    let timer = timer.ok_or_else(|| Failure::missing(format!("there is no timer {id:?}")))?;
+    let name = visible(&id);
+    let text = match timer.is_running() {
+        true => {
+            "Its running attempt continues, and is the last one. The timer is then gone, with \
+                 its payload. This cannot be undone."
+        }
+        false => "It is never called again, and its payload is gone. This cannot be undone.",
+    };
+    let question = Question {
+        title: &format!("Cancel {name}?"),
+        text,
+        action: &address("cancel", &[("id", &id)]),
+        fields: &[],
+        yes: &format!("Cancel {name}"),
+        no: &address_of(&id),
+    };
+    let page = Page { title: question.title, entry: Menu::Timers, is_live: false };
+    Ok(Html(page.with(&visit, &question.ask(&visit)).into_string()))
+}
+
+/// Cancels a timer.
+pub(super) async fn cancel(
+    visit: Visit,
+    Asked(Timer { id }): Asked<Timer>,
+    _: Form,
+) -> Result<Response, Failure> {
+    match visit.site.timers.cancel(&id).await? {
+        Cancelled::NotFound => Err(Failure::missing(format!("there is no timer {id:?}"))),
+        Cancelled::Running => Ok(to(&address_of(&id))),
+        _ => Ok(to("timers?done=cancelled")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::UNIX_EPOCH;
+
+    #[test]
+    fn the_next_times_follow_the_rule() {
+        let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
+        let every = Rule::Every(Duration::from_secs(10));
+        for (after, next) in [(100, 110), (109, 110), (110, 120), (5, 110)] {
+            assert_eq!(following(&every, at(100), at(after)), Some(at(next)), "{after}");
+        }
+        let (expression, zone) = ("0 3 * * *".to_owned(), "Europe/Berlin".to_owned());
+        let cron = Rule::Cron { expression, zone };
+        assert_eq!(following(&cron, at(0), at(0)), Some(at(2 * 3600)));
+        let unknown = Rule::Cron { expression: "never".to_owned(), zone: "UTC".to_owned() };
+        assert_eq!(following(&unknown, at(0), at(0)), None);
+    }
+}

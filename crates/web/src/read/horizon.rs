@@ -1,0 +1,154 @@
+//! [`Horizon`], the timers that are due within a day, counted by quarter of an hour.
+//!
+//! The store counts timers by state and not by time, so timers are read to be counted. Their number
+//! is bounded: the first [`EXACT`] timers by due time are counted one by one. If they do not reach
+//! to the end of the day, each later quarter is counted up to [`PROBE`].
+
+#![forbid(unsafe_code)]
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tourbillon_durable::{DurableError, DurableTimer, DurableTimers, ListPosition, TimerState};
+
+/// The number of timers that are counted one by one.
+const EXACT: usize = 5000;
+
+/// The number of timers that are counted in each quarter beyond them.
+const PROBE: usize = 100;
+
+/// The number of quarters of an hour in a day.
+const QUARTERS: u32 = 96;
+
+/// The length of a quarter of an hour.
+pub(crate) const QUARTER: Duration = Duration::from_secs(900);
+
+/// The number of timers that are kept to be shown.
+const SHOWN: usize = 5;
+
+/// The timers that are due within a day.
+#[derive(Debug)]
+pub(crate) struct Horizon {
+    /// The beginning of the first quarter.
+    pub(crate) start: SystemTime,
+    pub(crate) quarters: Vec<Count>,
+    /// The timers whose last attempt failed, among the timers that were counted one by one.
+    pub(crate) failing: Count,
+    /// The first of them.
+    pub(crate) first_failing: Vec<DurableTimer>,
+    /// The first timers that rest and are not overdue.
+    pub(crate) next: Vec<DurableTimer>,
+    /// The number of timers that were read.
+    pub(crate) read: usize,
+}
+
+/// A number of timers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Count {
+    pub(crate) timers: u64,
+    /// `true` if there may be more, because not all timers were read.
+    pub(crate) is_least: bool,
+}
+
+/// Returns `true` if the last attempt of a timer failed, and another one is to be made.
+pub(crate) fn is_failing(timer: &DurableTimer) -> bool {
+    !timer.error.is_empty() || (timer.attempts > 0 && !timer.is_running())
+}
+
+impl Horizon {
+    /// Reads the timers of the day that begins now.
+    pub(crate) async fn read(
+        timers: &DurableTimers,
+        now: SystemTime,
+    ) -> Result<Self, DurableError> {
+        let since = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let start = UNIX_EPOCH + Duration::from_secs(since - since % QUARTER.as_secs());
+        let mut horizon = Self {
+            start,
+            quarters: vec![Count::default(); QUARTERS as usize],
+            failing: Count::default(),
+            first_failing: Vec::new(),
+            next: Vec::new(),
+            read: 0,
+        };
+        let Some(last) = horizon.count_exactly(timers, now).await? else { return Ok(horizon) };
+        horizon.failing.is_least = true;
+        let reached = last.due().duration_since(start).unwrap_or_default();
+        let mut reached = (reached.as_secs() / QUARTER.as_secs()).try_into().unwrap_or(QUARTERS);
+        if let Some(quarter) = horizon.quarters.get_mut(reached as usize)
+            && quarter.timers > 0
+        {
+            quarter.is_least = true;
+            reached += 1;
+        }
+        for number in reached..QUARTERS {
+            horizon.probe(timers, number).await?;
+        }
+        Ok(horizon)
+    }
+
+    /// Returns the number of timers in all quarters.
+    pub(crate) fn total(&self) -> Count {
+        self.quarters.iter().fold(Count::default(), |sum, quarter| Count {
+            timers: sum.timers + quarter.timers,
+            is_least: sum.is_least || quarter.is_least,
+        })
+    }
+
+    /// Returns the beginning of a quarter.
+    pub(crate) fn time(&self, number: u32) -> SystemTime {
+        self.start + QUARTER * number
+    }
+
+    /// Counts the first timers by due time. Returns the last of them if there may be more.
+    async fn count_exactly(
+        &mut self,
+        timers: &DurableTimers,
+        now: SystemTime,
+    ) -> Result<Option<ListPosition>, DurableError> {
+        let mut at = None;
+        while self.read < EXACT {
+            let page = timers.list_due(.., at.clone(), EXACT - self.read).await?;
+            let Some(last) = page.last() else { return Ok(None) };
+            at = Some(last.position());
+            self.read += page.len();
+            page.into_iter().for_each(|timer| self.add(timer, now));
+        }
+        Ok(at)
+    }
+
+    fn add(&mut self, timer: DurableTimer, now: SystemTime) {
+        let is_resting = timer.state == TimerState::Resting;
+        if let Ok(ahead) = timer.due.duration_since(self.start)
+            && is_resting
+            && let Ok(number) = usize::try_from(ahead.as_secs() / QUARTER.as_secs())
+            && let Some(quarter) = self.quarters.get_mut(number)
+        {
+            quarter.timers += 1;
+        }
+        if is_failing(&timer) {
+            self.failing.timers += 1;
+            if self.first_failing.len() < SHOWN {
+                self.first_failing.push(timer);
+            }
+        } else if is_resting && timer.due > now && self.next.len() < SHOWN {
+            self.next.push(timer);
+        }
+    }
+
+    /// Counts the first timers of a quarter.
+    async fn probe(&mut self, timers: &DurableTimers, number: u32) -> Result<(), DurableError> {
+        let (from, until) = (self.time(number), self.time(number + 1));
+        let (mut count, mut at, mut left) = (Count::default(), None, PROBE);
+        while left > 0 {
+            let page = timers.list_due(from..until, at, left).await?;
+            let Some(last) = page.last() else { break };
+            at = Some(last.position());
+            left -= page.len();
+            let resting = page.iter().filter(|timer| timer.state == TimerState::Resting);
+            count.timers += resting.count() as u64;
+        }
+        count.is_least = left == 0;
+        self.read += PROBE - left;
+        self.quarters[number as usize] = count;
+        Ok(())
+    }
+}

@@ -1,0 +1,72 @@
+//! Reading dead letters, newest first, and [`Filter`].
+
+#![forbid(unsafe_code)]
+
+use crate::read::{BUDGET, Page, ROWS, STEP, Where};
+use std::time::SystemTime;
+use tourbillon_durable::{DeadLetter, DurableError, DurableTimers};
+
+/// The dead letters to show, redrive or delete.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Filter {
+    /// Only letters of timers whose ids begin with this.
+    pub(crate) prefix: String,
+    /// Only letters of timers that died at this time or later.
+    pub(crate) from: Option<SystemTime>,
+    /// Only letters of timers that died before this time.
+    pub(crate) until: Option<SystemTime>,
+}
+
+impl Filter {
+    /// Returns `true` if the filter keeps all letters.
+    pub(crate) fn is_all(&self) -> bool {
+        self.prefix.is_empty() && self.from.is_none() && self.until.is_none()
+    }
+
+    pub(crate) fn keeps(&self, letter: &DeadLetter) -> bool {
+        letter.id.starts_with(&self.prefix)
+            && self.from.is_none_or(|from| letter.died >= from)
+            && self.until.is_none_or(|until| letter.died < until)
+    }
+}
+
+/// Reads a page of dead letters, newest first. Positions are numbers of letters.
+pub(crate) async fn page(
+    timers: &DurableTimers,
+    filter: &Filter,
+    from: Where<u64>,
+) -> Result<Page<DeadLetter, u64>, DurableError> {
+    let (is_backwards, mut at) = match from {
+        Where::Start => (false, None),
+        Where::After(number) => (false, Some(number)),
+        Where::Before(number) => (true, Some(number)),
+    };
+    let is_first = at.is_none();
+    let (mut rows, mut read, mut more) = (Vec::<DeadLetter>::new(), 0, None);
+    'page: while read < BUDGET {
+        let step = match is_backwards {
+            false => timers.newest_dead_letters(at, STEP).await?,
+            true => timers.dead_letters(at, STEP).await?,
+        };
+        let Some(last) = step.last() else { break };
+        (at, read) = (Some(last.number), read + step.len());
+        for letter in step.into_iter().filter(|letter| filter.keeps(letter)) {
+            if rows.len() == ROWS {
+                more = rows.last().map(|letter| letter.number);
+                break 'page;
+            }
+            rows.push(letter);
+        }
+    }
+    let is_cut = read >= BUDGET && rows.len() < ROWS;
+    if read >= BUDGET && more.is_none() {
+        more = at;
+    }
+    if !is_backwards {
+        let before = rows.first().map(|letter| letter.number).filter(|_| !is_first);
+        return Ok(Page { rows, before, after: more, is_cut });
+    }
+    rows.reverse();
+    let after = rows.last().map(|letter| letter.number);
+    Ok(Page { rows, before: more, after, is_cut })
+}

@@ -1,0 +1,190 @@
+//! [`Walk`], a list of timers in one of the orders of the store, read forwards and backwards.
+
+#![forbid(unsafe_code)]
+
+use crate::read::{BUDGET, Page, ROWS, STEP, Where};
+use std::collections::VecDeque;
+use std::ops::Bound;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tourbillon_durable::{DurableError, DurableTimer, DurableTimers, ListPosition, TimerState};
+
+/// How far back a page looks for the rows before a position, in seconds. The store cannot read
+/// backwards, so a page reads forwards from earlier and earlier times until it has enough rows.
+const WIDTHS: [u64; 5] = [60, 3600, 86_400, 30 * 86_400, u64::MAX];
+
+/// A list of timers.
+pub(crate) struct Walk<'a> {
+    pub(crate) timers: &'a DurableTimers,
+    pub(crate) order: Order,
+    /// Only timers that are due at this time or later.
+    pub(crate) from: Option<SystemTime>,
+    /// Only timers that are due before this time.
+    pub(crate) until: Option<SystemTime>,
+    pub(crate) keep: &'a (dyn Fn(&DurableTimer) -> bool + Sync),
+}
+
+/// The order of a list, which decides how the store finds its timers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// By due time.
+    Due,
+    /// The paused timers by due time.
+    Paused,
+    /// By id, the timers whose ids begin with this.
+    Ids(String),
+}
+
+type Position = ListPosition;
+
+impl Walk<'_> {
+    /// Reads a page.
+    pub(crate) async fn page(
+        &self,
+        from: Where<Position>,
+    ) -> Result<Page<DurableTimer, Position>, DurableError> {
+        match from {
+            Where::Start => self.forwards(None).await,
+            Where::After(position) => self.forwards(Some(position)).await,
+            Where::Before(position) => self.backwards(&position).await,
+        }
+    }
+
+    async fn forwards(
+        &self,
+        after: Option<Position>,
+    ) -> Result<Page<DurableTimer, Position>, DurableError> {
+        let is_first = after.is_none();
+        let (mut at, mut read) = (after, 0);
+        let (mut rows, mut next, mut is_cut) = (Vec::<DurableTimer>::new(), None, false);
+        'page: loop {
+            let step = self.step(at.clone()).await?;
+            let Some(last) = step.last() else { break };
+            (at, read) = (Some(last.position()), read + step.len());
+            for timer in step.into_iter().filter(|timer| (self.keep)(timer)) {
+                if rows.len() == ROWS {
+                    next = rows.last().map(DurableTimer::position);
+                    break 'page;
+                }
+                rows.push(timer);
+            }
+            if read >= BUDGET {
+                (next, is_cut) = (at, rows.len() < ROWS);
+                break;
+            }
+        }
+        let before = rows.first().map(DurableTimer::position).filter(|_| !is_first);
+        Ok(Page { rows, before, after: next, is_cut })
+    }
+
+    async fn backwards(
+        &self,
+        before: &Position,
+    ) -> Result<Page<DurableTimer, Position>, DurableError> {
+        let mut found = VecDeque::new();
+        for width in WIDTHS {
+            let earliest = before.due().checked_sub(Duration::from_secs(width));
+            let start = earliest.filter(|_| !matches!(self.order, Order::Ids(_)));
+            let (tail, is_complete) = self.tail(start, before).await?;
+            if !is_complete && !found.is_empty() {
+                // The shorter page is adjacent.
+                break;
+            }
+            let is_start = start.is_none_or(|start| self.from.is_some_and(|from| start <= from));
+            if is_start && is_complete && tail.len() <= ROWS {
+                return self.forwards(None).await;
+            }
+            found = tail;
+            if found.len() > ROWS || is_start || !is_complete {
+                break;
+            }
+        }
+        let rows: Vec<DurableTimer> = found.into_iter().rev().take(ROWS).rev().collect();
+        let position = |timer: Option<&DurableTimer>| timer.map(DurableTimer::position);
+        let (before, after) = (position(rows.first()), position(rows.last()));
+        Ok(Page { rows, before, after, is_cut: false })
+    }
+
+    /// Returns the last rows before a position, one more than a page has. They are found from a
+    /// start on, and are complete unless there are too many.
+    async fn tail(
+        &self,
+        start: Option<SystemTime>,
+        before: &Position,
+    ) -> Result<(VecDeque<DurableTimer>, bool), DurableError> {
+        // No id is empty, so this is before all timers with this due time.
+        let mut at = start.map(|start| Position::new(start, ""));
+        let (mut tail, mut read) = (VecDeque::new(), 0);
+        while read < BUDGET {
+            let step = self.step(at).await?;
+            let Some(last) = step.last() else { return Ok((tail, true)) };
+            (at, read) = (Some(last.position()), read + step.len());
+            for timer in step {
+                if self.is_reached(&timer, before) {
+                    return Ok((tail, true));
+                }
+                if (self.keep)(&timer) {
+                    tail.push_back(timer);
+                }
+                if tail.len() > ROWS + 1 {
+                    tail.pop_front();
+                }
+            }
+        }
+        Ok((tail, false))
+    }
+
+    fn is_reached(&self, timer: &DurableTimer, position: &Position) -> bool {
+        match self.order {
+            Order::Ids(_) => *timer.id >= *position.id(),
+            Order::Due | Order::Paused => timer.position() >= *position,
+        }
+    }
+
+    /// Reads the timers after a position, in the order of the list.
+    async fn step(&self, after: Option<Position>) -> Result<Vec<DurableTimer>, DurableError> {
+        match &self.order {
+            Order::Due => {
+                let from = self.from.map_or(Bound::Unbounded, Bound::Included);
+                let until = self.until.map_or(Bound::Unbounded, Bound::Excluded);
+                self.timers.list_due((from, until), after, STEP).await
+            }
+            Order::Paused => {
+                let first = self.from.map(|from| Position::new(from, ""));
+                let after = after.max(first);
+                let mut step = self.timers.list_state(TimerState::Paused, after, STEP).await?;
+                step.retain(|timer| self.until.is_none_or(|until| timer.due < until));
+                Ok(step)
+            }
+            Order::Ids(prefix) => {
+                let mut step = Vec::new();
+                let after = after.as_ref().map(Position::id);
+                if after.is_none() {
+                    step.extend(self.timers.get(prefix).await?);
+                }
+                step.extend(self.timers.list(Some(after.unwrap_or(prefix)), STEP).await?);
+                step.retain(|timer| timer.id.starts_with(prefix));
+                Ok(step)
+            }
+        }
+    }
+}
+
+/// Returns `true` if a store with more timers than a page reads lists them by their ids. A store in
+/// Redis does not.
+pub(crate) async fn is_by_id(timers: &DurableTimers) -> Result<bool, DurableError> {
+    let sample = timers.list(None, STEP).await?;
+    Ok(sample.is_sorted_by(|one, other| one.id < other.id))
+}
+
+/// Writes a position for an address.
+pub(crate) fn show_position(position: &ListPosition) -> String {
+    let millis = position.due().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    format!("{millis}.{}", position.id())
+}
+
+/// Reads a position in an address.
+pub(crate) fn parse_position(text: &str) -> Option<ListPosition> {
+    let (millis, id) = text.split_once('.')?;
+    let due = UNIX_EPOCH.checked_add(Duration::from_millis(millis.parse().ok()?))?;
+    Some(ListPosition::new(due, id))
+}

@@ -1,0 +1,73 @@
+//! Timers in tables.
+
+#![forbid(unsafe_code)]
+
+use crate::read::horizon::is_failing;
+use crate::text::{duration, visible};
+use crate::view::parts::{ACTIONS, address, button, link, pill, table, time};
+use crate::visit::Visit;
+use maud::{Markup, html};
+use tourbillon_durable::{DurableTimer, Rule, TimerState};
+
+/// A table of timers.
+pub(crate) fn timers(visit: &Visit, caption: &str, timers: &[DurableTimer]) -> Markup {
+    let row = |timer: &DurableTimer| {
+        vec![
+            html! {
+                (link(&timer.id))
+                span.quiet.summary { (visible(&visit.describe(&timer.payload).summary)) }
+                @if !timer.error.is_empty() { span.error { (visible(&timer.error)) } }
+            },
+            state(visit, timer),
+            due(visit, timer),
+            html! { span.quiet { (repeats(timer)) } },
+            switch(visit, timer),
+        ]
+    };
+    let rows: Vec<_> = timers.iter().map(row).collect();
+    table(caption, &["Timer", "State", "Due", "Repeats", ACTIONS], &rows)
+}
+
+/// The state of a timer, in its colour.
+pub(crate) fn state(visit: &Visit, timer: &DurableTimer) -> Markup {
+    let (attempts, most) = (timer.attempts, timer.options.get_attempts());
+    match timer.state {
+        TimerState::Running => pill("is-running", "running"),
+        TimerState::Pausing => pill("is-running", "running, then paused"),
+        TimerState::Cancelling => pill("is-running", "running, then gone"),
+        TimerState::Paused => pill("is-paused", "paused"),
+        _ if is_failing(timer) => pill("is-failing", &format!("failed {attempts} of {most}")),
+        _ if timer.due <= visit.now => pill("is-late", "overdue"),
+        _ => pill("is-resting", "resting"),
+    }
+}
+
+/// When a timer is due, or since when it is running.
+fn due(visit: &Visit, timer: &DurableTimer) -> Markup {
+    match timer.is_running() {
+        true => html! { span.quiet { "planned " } (time(visit, timer.planned)) },
+        false => time(visit, timer.due),
+    }
+}
+
+/// Returns the rule of a timer in a few words.
+pub(crate) fn repeats(timer: &DurableTimer) -> String {
+    match timer.options.get_rule() {
+        None => "once".to_owned(),
+        Some(Rule::Every(interval)) => format!("every {}", duration(*interval)),
+        Some(Rule::Cron { expression, zone }) => format!("{expression} {zone}"),
+        Some(_) => "by an unknown rule".to_owned(),
+    }
+}
+
+/// The button that pauses or resumes a timer.
+pub(crate) fn switch(visit: &Visit, timer: &DurableTimer) -> Markup {
+    let to = |path| address(path, &[("id", &timer.id)]);
+    match timer.state {
+        TimerState::Paused | TimerState::Pausing => {
+            button(visit, &to("resume"), "Resume", &timer.id)
+        }
+        TimerState::Cancelling => html! {},
+        _ => button(visit, &to("pause"), "Pause", &timer.id),
+    }
+}

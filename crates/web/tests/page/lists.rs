@@ -1,0 +1,140 @@
+//! The lists of timers: pages in both directions, states, search and ranges.
+
+use super::bench::{Bench, HOUR, ids, link};
+use std::collections::BTreeSet;
+use std::time::{Duration, SystemTime};
+use tourbillon_durable::Options;
+
+/// Timers a second apart, and as many at one time.
+const SPREAD: u64 = 4000;
+const HERD: u64 = 2000;
+
+fn noon() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(4_000_017_600)
+}
+
+async fn many() -> Bench {
+    let bench = Bench::new();
+    let spread = (0..SPREAD)
+        .map(|number| (format!("order-{number:05}"), noon() + Duration::from_secs(number)));
+    let herd = (0..HERD).map(|number| (format!("herd-{number:05}"), noon() + HOUR / 2));
+    bench.insert(spread.chain(herd)).await;
+    bench
+}
+
+/// Follows links until there are no more, and returns the ids of all pages, in the order of the
+/// list.
+async fn follow(bench: &Bench, mut page: String, relation: &str) -> (Vec<String>, String) {
+    let mut all = Vec::new();
+    loop {
+        let rows: Vec<String> = ids(&page).into_iter().map(str::to_owned).collect();
+        assert!((1..=50).contains(&rows.len()), "{} rows", rows.len());
+        all = if relation == "next" { [all, rows].concat() } else { [rows, all].concat() };
+        let Some(address) = link(&page, relation) else { return (all, page) };
+        page = bench.page(&address).await;
+    }
+}
+
+#[tokio::test]
+async fn thousands_of_timers_are_paged_in_both_directions() {
+    let bench = many().await;
+    let first = bench.page("timers").await;
+    assert!(first.contains("50 of 6,000 timers"), "the total is shown");
+    assert!(link(&first, "prev").is_none());
+    let (forwards, last) = follow(&bench, first, "next").await;
+    assert_eq!(forwards.len() as u64, SPREAD + HERD);
+    let distinct: BTreeSet<&String> = forwards.iter().collect();
+    assert_eq!(distinct.len(), forwards.len(), "each timer is on one page");
+    assert_eq!(forwards[0], "order-00000");
+    let (backwards, _) = follow(&bench, last, "prev").await;
+    assert_eq!(backwards, forwards);
+}
+
+#[tokio::test]
+async fn a_timer_is_found_by_the_beginning_of_its_id() {
+    let bench = many().await;
+    let page = bench.page("timers?q=order-0399").await;
+    let expected: Vec<String> = (3990..4000).map(|number| format!("order-{number:05}")).collect();
+    assert_eq!(ids(&page), expected);
+    assert!(page.contains("10 timers"), "{page}");
+    assert_eq!(ids(&bench.page("timers?q=order-03999").await), ["order-03999"]);
+    let (found, _) = follow(&bench, bench.page("timers?q=herd-01").await, "next").await;
+    assert_eq!(found.len(), 1000);
+    let (back, last) = follow(&bench, bench.page("timers?q=herd-01").await, "next").await;
+    assert_eq!(follow(&bench, last, "prev").await.0, back);
+    let none = bench.page("timers?q=herde").await;
+    assert!(none.contains("Nothing found") && none.contains(r#"href="timer?id=herde""#), "{none}");
+}
+
+#[tokio::test]
+async fn timers_are_found_by_their_due_time() {
+    let bench = many().await;
+    // Noon is 2096-10-02 12:00 in UTC, and the herd is due at half past.
+    let range = "from=2096-10-02T12:30&until=2096-10-02T12:31";
+    let page = bench.page(&format!("timers?{range}&q=order")).await;
+    let (found, _) = follow(&bench, page, "next").await;
+    let expected: Vec<String> = (1800..1860).map(|number| format!("order-{number:05}")).collect();
+    assert_eq!(found, expected);
+    let (herd, _) = follow(&bench, bench.page(&format!("timers?{range}")).await, "next").await;
+    assert_eq!(herd.len() as u64, HERD + 60);
+}
+
+#[tokio::test]
+async fn each_state_has_its_list() {
+    let bench = Bench::new();
+    let (now, options) = (SystemTime::UNIX_EPOCH, Options::new());
+    bench.timers.insert("late", "", now, options.clone()).await.unwrap();
+    bench.timers.insert("resting", "", 24 * 40 * HOUR, options.clone()).await.unwrap();
+    bench.timers.insert("weekly-digest", "", 48 * HOUR, options).await.unwrap();
+    bench.timers.pause_timer("weekly-digest").await.unwrap();
+    for (state, listed) in [
+        ("", &["late", "weekly-digest", "resting"][..]),
+        ("overdue", &["late"]),
+        ("paused", &["weekly-digest"]),
+        ("resting", &["late", "resting"]),
+        ("running", &[]),
+        ("failing", &[]),
+    ] {
+        let page = bench.page(&format!("timers?show={state}")).await;
+        assert_eq!(ids(&page), listed, "{state}");
+    }
+    let backoff = tourbillon_durable::Backoff::new(HOUR, HOUR);
+    let failing = Options::new().backoff(backoff);
+    bench.timers.insert("failing", "", now, failing).await.unwrap();
+    bench.timers.cancel("late").await.unwrap();
+    bench.deliver(1, |_| Err("out of paper".to_owned())).await;
+    let page = bench.page("timers?show=failing").await;
+    assert_eq!(ids(&page), ["failing"]);
+    assert!(page.contains("out of paper") && page.contains("failed 1 of 8"), "{page}");
+}
+
+#[tokio::test]
+async fn a_timer_shows_everything_that_is_known_of_it() {
+    let bench = Bench::new();
+    let rule = Options::new().cron("0 3 * * *", "Europe/Berlin").attempts(4).header("trace", "7");
+    let when = tourbillon_durable::When::ByRule;
+    bench.timers.insert("nightly", "two\nlines", when, rule).await.unwrap();
+    bench.timers.insert("once", "", SystemTime::UNIX_EPOCH, Options::new()).await.unwrap();
+    let page = bench.page("timer?id=nightly").await;
+    for text in [
+        "0 3 * * * Europe/Berlin",
+        "0 of 4",
+        "made up for once",
+        "1s to 10m",
+        "15s",
+        "trace",
+        "9 bytes",
+        "two\nlines",
+        "Next runs",
+        "There is no run yet",
+    ] {
+        assert!(page.contains(text), "{text} is not in {page}");
+    }
+    let next = page.split("Next runs").nth(1).unwrap().split("</ol>").next().unwrap();
+    assert_eq!(next.matches("<li>").count(), 5, "{next}");
+    bench.deliver(1, |_| Ok(())).await;
+    let page = bench.page("timer?id=once").await;
+    for text in ["There is no such timer now", "Last 1 run: none failed", "acknowledged"] {
+        assert!(page.contains(text), "{text} is not in {page}");
+    }
+}

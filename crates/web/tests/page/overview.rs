@@ -1,0 +1,90 @@
+//! The overview: its numbers and charts, and how many rows it reads.
+
+use super::bench::{Bench, HOUR, Reply};
+use std::time::{Duration, SystemTime};
+use timers_web::{Activity, TimersWeb};
+use tourbillon_durable::Options;
+
+/// Returns the number of rows that the overview has read.
+fn rows(reply: &Reply) -> usize {
+    let timing = reply.headers["server-timing"].to_str().unwrap();
+    let rows = timing.strip_prefix("rows;desc=\"").and_then(|rows| rows.strip_suffix('"'));
+    rows.unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn an_empty_store_says_how_to_begin() {
+    let bench = Bench::new();
+    let page = bench.page("overview").await;
+    assert!(page.contains("No timer yet") && page.contains("timers.insert("), "{page}");
+    assert!(bench.page("dead").await.contains("No dead letters"));
+    assert!(bench.page("timers").await.contains("There are no timers."));
+}
+
+#[tokio::test]
+async fn numbers_lead_to_their_lists() {
+    let bench = Bench::new();
+    bench.insert([("late".to_owned(), SystemTime::UNIX_EPOCH)]).await;
+    let page = bench.page("overview").await;
+    for list in ["overdue", "running", "failing", "paused", "resting"] {
+        assert!(page.contains(&format!(r#"href="timers?show={list}""#)), "{list}: {page}");
+    }
+    assert!(page.contains(r#"class="tile is-late""#), "{page}");
+    bench.deliver(1, |_| Ok(())).await;
+    let page = bench.page("overview").await;
+    assert!(page.contains("No timer yet"), "a timer that has run is gone: {page}");
+}
+
+#[tokio::test]
+async fn the_calls_of_the_last_hour_are_shown() {
+    let bench = Bench::new();
+    bench.insert((0..4).map(|number| (format!("t{number}"), SystemTime::UNIX_EPOCH))).await;
+    bench.timers.insert("later", "", HOUR, Options::new()).await.unwrap();
+    bench.deliver(4, |id| if id == "t0" { Err("no".to_owned()) } else { Ok(()) }).await;
+    let page = bench.page("overview").await;
+    assert!(page.contains("4 calls in the last hour, 1 failed"), "{page}");
+    assert!(page.contains("The calls in the log, of all processes."), "{page}");
+    let alone = TimersWeb::new(&bench.timers);
+    let none = super::bench::get(&alone.router(), "/overview").await.text;
+    assert!(!none.contains("Calls per minute"), "there is no source: {none}");
+    let counted = alone.activity(&Activity::new());
+    let page = super::bench::get(&counted.router(), "/overview").await.text;
+    assert!(page.contains("0 calls in the last hour"), "{page}");
+}
+
+#[tokio::test]
+async fn the_midnight_herd_is_seen() {
+    let bench = Bench::new();
+    let soon = SystemTime::UNIX_EPOCH + {
+        let now = bench.timers.stats().await.unwrap().now;
+        let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+        Duration::from_secs(since - since % 900 + 7 * 900)
+    };
+    bench.insert((0..40).map(|number| (format!("herd-{number}"), soon))).await;
+    bench.insert((1..10).map(|hour| (format!("o{hour}"), soon + hour * HOUR))).await;
+    let page = bench.page("overview").await;
+    assert!(page.contains("49 timers due in the next 24 hours"), "{page}");
+    let (_, busiest) = page.split_once("busiest at <a href=\"").unwrap();
+    let list = busiest.split('"').next().unwrap().replace("&amp;", "&");
+    let list = bench.page(&list).await;
+    assert!(list.contains("40 timers") && list.contains("herd-39"), "{list}");
+}
+
+#[tokio::test]
+async fn the_overview_reads_no_more_rows_for_more_timers() {
+    let bench = Bench::new();
+    let now = bench.timers.stats().await.unwrap().now;
+    let spread = |from: u32, until: u32| {
+        (from..until).map(move |number| {
+            let place = (number % 24_000).max(1);
+            (format!("t{number:06}"), now + Duration::from_millis(3600) * place)
+        })
+    };
+    bench.insert(spread(0, 12_000)).await;
+    let few = rows(&bench.get("overview").await);
+    bench.insert(spread(12_000, 48_000)).await;
+    let reply = bench.get("overview").await;
+    let (many, most) = (rows(&reply), 5000 + 96 * 100);
+    assert!(few >= 5000 && many <= most, "{few} rows, then {many} of at most {most}");
+    assert!(reply.text.contains("at least"), "{}", reply.text);
+}
