@@ -46,7 +46,6 @@ pub(crate) async fn list(
 fn total(asked: &List, stats: &Stats) -> Option<u64> {
     match (asked.state, asked.due_from, asked.due_before) {
         (None, None, None) => Some(stats.timers),
-        (Some(TimerState::Resting), ..) => Some(stats.resting),
         (Some(TimerState::Paused), ..) => Some(stats.paused),
         _ => None,
     }

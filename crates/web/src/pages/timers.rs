@@ -4,7 +4,7 @@
 
 use crate::failure::Failure;
 use crate::pages::query::{Asked, Listed};
-use crate::read::horizon::is_failing;
+use crate::read::horizon::{is_failing, waits};
 use crate::read::walk::{Order, Walk, is_by_id, parse_position, show_position};
 use crate::read::{self, BUDGET};
 use crate::text::{counted, number};
@@ -90,7 +90,7 @@ impl Shown {
             Self::Running => timer.is_running(),
             Self::Failing => is_failing(timer),
             Self::Paused => timer.state == TimerState::Paused,
-            Self::Resting => timer.state == TimerState::Resting,
+            Self::Resting => waits(timer),
         }
     }
 

@@ -53,6 +53,11 @@ pub(crate) fn is_failing(timer: &DurableTimer) -> bool {
     !timer.error.is_empty() || (timer.attempts > 0 && !timer.is_running())
 }
 
+/// Returns `true` if a timer waits for its due time, for a retry, or for a worker.
+pub(crate) fn waits(timer: &DurableTimer) -> bool {
+    matches!(timer.state, TimerState::Resting | TimerState::Retrying)
+}
+
 impl Horizon {
     /// Reads the timers of the day that begins now.
     pub(crate) async fn read(
@@ -116,9 +121,9 @@ impl Horizon {
     }
 
     fn add(&mut self, timer: DurableTimer, now: SystemTime) {
-        let is_resting = timer.state == TimerState::Resting;
+        let waits = waits(&timer);
         if let Ok(ahead) = timer.due.duration_since(self.start)
-            && is_resting
+            && waits
             && let Ok(number) = usize::try_from(ahead.as_secs() / QUARTER.as_secs())
             && let Some(quarter) = self.quarters.get_mut(number)
         {
@@ -129,7 +134,7 @@ impl Horizon {
             if self.first_failing.len() < SHOWN {
                 self.first_failing.push(timer);
             }
-        } else if is_resting && timer.due > now && self.next.len() < SHOWN {
+        } else if waits && timer.due > now && self.next.len() < SHOWN {
             self.next.push(timer);
         }
     }
@@ -143,8 +148,7 @@ impl Horizon {
             let Some(last) = page.last() else { break };
             at = Some(last.position());
             left -= page.len();
-            let resting = page.iter().filter(|timer| timer.state == TimerState::Resting);
-            count.timers += resting.count() as u64;
+            count.timers += page.iter().filter(|timer| waits(timer)).count() as u64;
         }
         count.is_least = left == 0;
         self.read += PROBE - left;
