@@ -15,6 +15,8 @@ use super::options::PostgresOptions;
 use crate::error::DurableError;
 use crate::store::remote::retry::RetryPolicy;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::sleep;
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
@@ -26,6 +28,11 @@ const REVISION: i32 = 6;
 
 /// The maximum number of attempts to open a store that other processes are creating.
 const ATTEMPTS: u32 = 10;
+
+/// The maximum number of attempts to upgrade a store while transactions of other clients hold its
+/// tables, and how long to wait between two of them. Each attempt waits for 0.2 s.
+const LOCK_ATTEMPTS: u32 = 60;
+const LOCK_PAUSE: Duration = Duration::from_millis(500);
 
 /// The error of `sql/migrate.sql` for an object that a foreign role owns.
 const FOREIGN: &str = "TB001";
@@ -122,7 +129,7 @@ impl Schema {
 
     /// Opens the store, and creates or upgrades it if necessary.
     pub(super) async fn open(&self, link: &Link) -> Result<(), DurableError> {
-        let mut attempts = 1;
+        let (mut attempts, mut lock_attempts) = (1, 1);
         loop {
             self.check_owners(link).await?;
             let found = self.versions(link).await?;
@@ -146,6 +153,10 @@ impl Schema {
             let failed = link.failed(connection, &error);
             match state {
                 Some(state) if is_overtaken(&state) && attempts < ATTEMPTS => attempts += 1,
+                Some(SqlState::LOCK_NOT_AVAILABLE) if lock_attempts < LOCK_ATTEMPTS => {
+                    lock_attempts += 1;
+                    sleep(LOCK_PAUSE).await;
+                }
                 Some(SqlState::INSUFFICIENT_PRIVILEGE) => {
                     return Err(self.denied(link, found, failed).await?);
                 }

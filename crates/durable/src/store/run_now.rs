@@ -30,7 +30,7 @@ impl Record {
         let mut new = Self { due: now, planned: now, ..at_once };
         if self.settings.rule.is_some() && self.next.is_none() {
             // The plan of a repetition stays, and follows the delivery that is made now.
-            new.next = Some(Box::new(Self { paused: false, ..self.clone() }));
+            new.next = Some(Box::new(Self { paused: false, run_now: false, ..self.clone() }));
         }
         Ok(new)
     }

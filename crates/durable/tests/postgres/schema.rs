@@ -206,6 +206,35 @@ fn an_older_version_does_not_replace_the_functions_of_a_newer_one() {
     assert_eq!(server.order("select revision, timers.clock() from timers.store"), "1000|7");
 }
 
+/// A client has read the timers, and its transaction stays open while a newer version is started.
+#[test]
+fn an_upgrade_that_waits_for_a_transaction_delays_no_worker() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    let work = process.work();
+    let reader = client(&process, &server);
+    process.execute(&reader, "begin; select * from timers.records").unwrap();
+    server.order("update timers.store set revision = 1");
+    std::thread::scope(|scope| {
+        let opened = scope.spawn(|| open(&server, "postgres", timers()));
+        let waits = "select count(*) from pg_locks where not granted";
+        for number in 0..5 {
+            // The upgrade takes locks again and again.
+            server.wait_for("the upgrade waits", |server| server.order(waits) != "0");
+            let id = number.to_string();
+            let inserted = wait(process.timers.insert(&id, "", SECOND / 100, quick()));
+            assert_eq!(inserted, Ok(Inserted::New));
+            assert_eq!(work.next(), id);
+            assert_eq!(wait(process.timers.get("none")), Ok(None));
+        }
+        assert!(!opened.is_finished());
+        process.execute(&reader, "commit").unwrap();
+        assert_eq!(opened.join().unwrap(), None);
+    });
+    assert_ne!(server.order("select revision from timers.store"), "1");
+    assert_eq!(work.stop(), [""; 0]);
+}
+
 /// A role without rights takes every lock that needs no rights.
 #[test]
 fn no_lock_that_any_role_can_take_delays_the_creation_of_a_store() {

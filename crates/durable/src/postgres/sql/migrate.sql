@@ -4,9 +4,13 @@
 -- Two roles cannot create it at once, because the schema, or else the table `store`, enters the
 -- catalogue only once. The one that renews the functions locks that table, which needs rights for it,
 -- and then reads the revision.
+--
+-- A lock that waits for a long transaction makes all others wait behind it, so this gives up soon. The
+-- program tries it again.
 
 BEGIN ISOLATION LEVEL READ COMMITTED;
 SET LOCAL search_path = pg_catalog, pg_temp;
+SET LOCAL lock_timeout = '200ms';
 DO $migrate$
 DECLARE
   foreign_object text;

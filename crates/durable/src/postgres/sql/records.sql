@@ -30,5 +30,5 @@ SELECT timer.id, coalesce(lease.until, state.key, timer.due) AS key, state.fence
 FROM tb.timers AS timer
 LEFT JOIN tb.states AS state ON state.id = timer.id
 LEFT JOIN tb.leases AS lease ON lease.id = state.id AND lease.fence = state.fence
-LEFT JOIN tb.nexts AS next ON next.id = timer.id;
+LEFT JOIN tb.nexts AS next ON next.id = state.id AND state.follows;
 
