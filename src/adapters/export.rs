@@ -77,7 +77,7 @@ const GAUGES: [GaugeFigure<Metrics>; 6] = [
     ("tourbillon_timers_in_flight", Unit::Count, "Timers whose handlers have not ended.", |m| {
         m.timers_in_flight as f64
     }),
-    ("tourbillon_batches_in_flight", Unit::Count, "Batches with the executor.", |m| {
+    ("tourbillon_batches_in_flight", Unit::Count, "Batches that have not ended.", |m| {
         m.batches_in_flight as f64
     }),
     ("tourbillon_memory_bytes", Unit::Bytes, "Bytes of timers and references.", |m| m.bytes as f64),

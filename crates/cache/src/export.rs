@@ -27,9 +27,9 @@ const TOTALS: [Total; 6] = [
     ("tourbillon_cache_hits_total", "Reads that found a value.", |s| s.stats.hits),
     ("tourbillon_cache_misses_total", "Reads that found no value.", |s| s.stats.misses),
     ("tourbillon_cache_loads_total", "Loads that began.", |s| s.stats.loads),
-    ("tourbillon_cache_loaded_total", "Loads that gave a value.", |s| s.stats.loaded),
+    ("tourbillon_cache_loaded_total", "Loads that returned a value.", |s| s.stats.loaded),
     ("tourbillon_cache_expired_total", "Values whose time had passed.", |s| s.stats.expired),
-    ("tourbillon_cache_evicted_total", "Values that gave way to others.", |s| s.stats.evicted),
+    ("tourbillon_cache_evicted_total", "Values evicted to make room.", |s| s.stats.evicted),
 ];
 
 const LEVELS: [Level; 2] = [

@@ -37,7 +37,7 @@ const BUILD: &str = "timerd_build_info";
 
 /// The counters, and their descriptions.
 const COUNTERS: [(&str, &str); 6] = [
-    (REQUESTS, "Requests of the API and the page that were answered."),
+    (REQUESTS, "Answered requests to the API and the page."),
     (REFUSED_TOKENS, "Requests with a wrong token."),
     (EVICTED, "Connections that were replaced by newer connections."),
     (
@@ -45,7 +45,7 @@ const COUNTERS: [(&str, &str); 6] = [
         "Deliveries that were given back without a call, because of a fault on the side of the \
          service, or because the receiver had no free place.",
     ),
-    (NOT_RECORDED, "Runs that are missing in the history."),
+    (NOT_RECORDED, "Runs that are missing from the history."),
     (RESTARTED, "Restarts of a part of the service that has failed."),
 ];
 

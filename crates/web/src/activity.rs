@@ -11,12 +11,12 @@ use tourbillon_durable::{Event, LoggedAttempt};
 /// The number of minutes that are counted and shown.
 pub(crate) const MINUTES: u64 = 60;
 
-/// The calls that the workers of this process have made in the last hour, counted by minute in
-/// about a megabyte at most.
+/// The calls that the workers of this process have made in the last hour, counted by minute.
 ///
-/// The page shows the calls in its [log](crate::TimersWeb::log), which has the calls of all
-/// processes, as long as the newest 3000 runs of the log reach back an hour. With more calls than
-/// that, it shows these numbers. Clones share the numbers.
+/// The page prefers its [log](crate::TimersWeb::log), which has the calls of all processes. It
+/// shows the counts of this process if it has no log, if the log fails, or if the newest 3000 runs
+/// of the log do not reach back an hour. Clones share the counts, which take about a megabyte at
+/// most.
 ///
 /// # Examples
 ///
@@ -40,7 +40,8 @@ impl Activity {
         Self::default()
     }
 
-    /// Counts an event of a worker. Pass it from [`observe`](tourbillon_durable::Worker::observe).
+    /// Counts an event of a worker. Call this from
+    /// [`observe`](tourbillon_durable::Worker::observe).
     pub fn record(&self, event: &Event) {
         let Event::Attempt(attempt) = event else { return };
         let Some(duration) = attempt.duration else { return };

@@ -11,7 +11,7 @@ const SHOWN: usize = 256;
 /// payloads are described. The default shows them as text or, if they are not UTF-8, as hexadecimal
 /// digits.
 ///
-/// Everything is escaped, and nothing is hidden. Leave out secrets.
+/// The page escapes all text but hides nothing, so leave secrets out.
 ///
 /// # Examples
 ///
@@ -41,7 +41,7 @@ impl Description {
         self
     }
 
-    /// Adds a text of several lines to the page of the timer.
+    /// Adds a text, which may have several lines, to the page of the timer.
     pub fn body(mut self, body: impl Into<String>) -> Self {
         self.body = body.into();
         self

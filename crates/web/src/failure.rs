@@ -29,7 +29,7 @@ impl Failure {
 
     /// The failure of a log, beside which the timers may be well.
     pub(crate) fn of_log(error: &DurableError) -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, format!("the history failed: {error}"))
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, format!("could not read the history: {error}"))
     }
 
     pub(crate) fn title(&self) -> &'static str {

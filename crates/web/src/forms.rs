@@ -1,10 +1,10 @@
 //! The protection of forms against other sites, and [`FormToken`].
 //!
-//! A form changes something, so it must come from a page of this site. The browser says so:
-//! `Sec-Fetch-Site` is sent over TLS and to the own machine, and `Origin` with every form. Scripts
-//! of other sites can set neither. A form without both headers comes from no browser, and is
-//! refused. This needs no session, so it works with any authentication in front of the page. A host
-//! with sessions can add its own token with [`FormToken`], which a form then has to carry as well.
+//! A form changes something, so it must come from a page of this site. Browsers send
+//! `Sec-Fetch-Site` over TLS and to localhost, and `Origin` with every form. Scripts of other sites
+//! can set neither. A form with neither header does not come from a browser, and is refused. This
+//! needs no session, so it works with any authentication in front of the page. A host with sessions
+//! can add its own token with [`FormToken`], which a form then has to carry as well.
 
 #![forbid(unsafe_code)]
 
@@ -93,7 +93,7 @@ impl<S: Send + Sync> FromRequest<S> for Form {
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
         if !is_of_this_site(request.headers(), request.uri()) {
-            let detail = "the form comes from another site, or from a program that is no browser";
+            let detail = "the form comes from another site, or does not come from a browser";
             return Err(Failure::new(StatusCode::FORBIDDEN, detail));
         }
         let token = request.extensions().get::<FormToken>().cloned();

@@ -37,21 +37,22 @@ impl TimersWeb {
         self.pages().merge(self.files())
     }
 
-    /// Like [`router`](Self::router), without the [files](Self::files) that pages load.
+    /// Returns the routes of [`router`](Self::router) without the [files](Self::files) that pages
+    /// load.
     pub fn pages<S: Clone + Send + Sync + 'static>(&self) -> Router<S> {
         self.dressed(pages::routes())
     }
 
-    /// Returns the routes of the files that pages load. A host that shows its own
-    /// [pages](Self::page) to strangers authenticates the requests of the [pages](Self::pages), and
-    /// not these.
+    /// Returns the routes of the files that pages load. If the host shows a [page](Self::page) of
+    /// its own to users without a session, put its authentication around the
+    /// [pages](Self::pages), but not around these files.
     pub fn files<S: Clone + Send + Sync + 'static>(&self) -> Router<S> {
         self.dressed(pages::files())
     }
 
-    /// Returns a page of the host in the look of the others, such as a form to log in. `main` is
-    /// HTML and is not escaped. `root` is the address of the root of the page, with a slash at its
-    /// end, or empty for a page beside the others.
+    /// Returns a page with content of the host in the same design, such as a login form. `main` is
+    /// HTML and is not escaped. `root` is the address of the root of the page and ends with a
+    /// slash. It is empty for a page at the same level as the others.
     pub fn page(&self, root: &str, title: &str, main: impl Into<String>) -> Response {
         let frame = Frame { site: self, root, title };
         let body = html! {

@@ -43,7 +43,7 @@ function isBusy(main) {
 // Asks for the page again, and replaces its main part. Returns false if there is no such page.
 async function refresh(main) {
   const address = new URL(location.href);
-  // What was done is told once.
+  // The report of the last form is shown once.
   address.searchParams.delete("done");
   const response = await fetch(address, { credentials: "same-origin" });
   if (!response.ok) return false;
@@ -87,7 +87,7 @@ function live(main) {
   setInterval(async () => {
     if (button.getAttribute("aria-pressed") !== "true" || isBusy(main)) return;
     const isFresh = await refresh(main).catch(() => false);
-    button.textContent = isFresh ? "Live" : "No answer";
+    button.textContent = isFresh ? "Live" : "No response";
   }, EVERY);
 }
 

@@ -16,11 +16,11 @@ const EXAMPLE: &str = "\
 let in_an_hour = Duration::from_secs(3600);
 timers.insert(\"order 7\", \"unpaid\", in_an_hour, Options::new()).await?;";
 
-/// The web page of a store of durable timers. Its [router](Self::router) is mounted in a server
-/// with [axum], alone or below any prefix.
+/// The web page of a store of durable timers. Mount its [router](Self::router) in a server that
+/// uses [axum], at the root or below any prefix.
 ///
-/// The page has no authentication. Put the host's own in front of it, as a layer around the router.
-/// Everyone with access to the page can read payloads, and cancel timers.
+/// The page has no authentication of its own. Everyone with access to it can read payloads and
+/// cancel timers, so wrap the router in the authentication layer of the host.
 ///
 /// # Examples
 ///
@@ -31,7 +31,7 @@ timers.insert(\"order 7\", \"unpaid\", in_an_hour, Options::new()).await?;";
 ///
 /// # let file = std::env::temp_dir().join(format!("timers-web-{}", std::process::id()));
 /// let timers = DurableTimers::open(&file)?;
-/// let log = timers.attempt_log(LogBounds::new()); // which the workers write, too
+/// let log = timers.attempt_log(LogBounds::new()); // the workers write it
 /// let web = TimersWeb::new(&timers).log(&log).name("reminders");
 /// let app: Router = Router::new().nest("/admin/timers", web.router());
 /// # drop((timers, log, web, app));
@@ -74,13 +74,13 @@ impl TimersWeb {
         }
     }
 
-    /// Shows the runs in a log. Workers have to [write](tourbillon_durable::Worker::log) it.
+    /// Shows the runs in a log, which the workers have to [write](tourbillon_durable::Worker::log).
     pub fn log(mut self, log: &AttemptLog) -> Self {
         self.log = Some(log.clone());
         self
     }
 
-    /// Shows the calls that are counted in this process, if the log has too many.
+    /// Shows the calls counted in this process if the log has more than the page reads.
     pub fn activity(mut self, activity: &Activity) -> Self {
         self.activity = Some(activity.clone());
         self
@@ -101,29 +101,29 @@ impl TimersWeb {
         self
     }
 
-    /// Sets a function that returns a warning to be shown on each page, if there is one.
+    /// Sets a function that returns the warning to show on each page, or `None`.
     pub fn notice(mut self, notice: impl Fn() -> Option<String> + Send + Sync + 'static) -> Self {
         self.notice = Arc::new(notice);
         self
     }
 
-    /// Adds a button to each page that posts a form to this address, which ends the session of the
-    /// host. The address is relative to the root of the page.
+    /// Adds a button to each page, which posts a form to this address. The host ends the session
+    /// when it receives the form. The address is relative to the root of the page.
     pub fn log_out(mut self, address: impl Into<String>) -> Self {
         self.log_out = Some(address.into());
         self
     }
 
-    /// Sets the code that an empty store shows, which inserts the first timer.
+    /// Sets the example code that the page of an empty store shows, which inserts a timer.
     pub fn example(mut self, code: impl Into<String>) -> Self {
         self.example = code.into();
         self
     }
 
     /// Switches the script on or off. It is on by default. It refreshes numbers and lists every ten
-    /// seconds, and shows times in the time zone of the reader. Without it everything works, and
-    /// times are in UTC. The content security policy allows scripts only if it is on, and never
-    /// inline scripts.
+    /// seconds, and shows times in the time zone of the reader. The page works without it, and then
+    /// shows times in UTC. The content security policy allows scripts only if the script is on, and
+    /// never allows inline scripts.
     pub fn script(mut self, is_on: bool) -> Self {
         self.has_script = is_on;
         self

@@ -35,7 +35,7 @@ const EMPTIED: Described =
     ("tourbillon_durable_emptied_total", "Times that the store was emptied while in use.");
 
 const NOT_LOGGED: Described =
-    ("tourbillon_durable_attempts_not_logged_total", "Attempts that are missing in the log.");
+    ("tourbillon_durable_attempts_not_logged_total", "Attempts that are missing from the log.");
 
 const COUNTERS: [Described; 8] =
     [ATTEMPTS, LEASES_LOST, WAITS, NOTICES_LOST, GAINED, LOST, EMPTIED, NOT_LOGGED];
@@ -45,7 +45,7 @@ const TIMERS: Described = ("tourbillon_durable_timers", "Timers, by state.");
 const OVERDUE: Described =
     ("tourbillon_durable_timers_overdue", "Timers that a worker could lease now.");
 const LAG: Described =
-    ("tourbillon_durable_lag_seconds", "Time for which the oldest timer has been overdue.");
+    ("tourbillon_durable_lag_seconds", "How long the oldest timer has been overdue.");
 const DEAD: Described = ("tourbillon_durable_dead_letters", "Dead letters.");
 const PAUSED: Described =
     ("tourbillon_durable_store_paused", "1 if the store is paused, otherwise 0.");

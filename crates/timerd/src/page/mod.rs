@@ -142,7 +142,7 @@ pub(crate) async fn show_problems(
         div.message {
             h1 { (problem.title()) }
             p role="alert" { (printable(problem.detail())) }
-            p { a.button href="/" { "To the overview" } }
+            p { a.button href="/" { "Go to the overview" } }
         }
     };
     let mut shown = web.page("/", problem.title(), main);

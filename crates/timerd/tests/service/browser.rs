@@ -284,7 +284,7 @@ impl Operator<'_> {
         assert_eq!(self.ids().await, ["invoice-mail-7", "invoice-mail-6"]);
         self.picture("dead").await;
         self.click("invoice-mail-7").await;
-        self.sees("The handler gave it up").await;
+        self.sees("The handler gave up on it").await;
         self.sees("this mailbox has moved away").await;
         self.picture("letter").await;
         self.click("Redrive invoice-mail-7").await;
@@ -348,7 +348,7 @@ impl Operator<'_> {
         self.click("Cancel nightly-report").await;
         self.sees("The timer was cancelled.").await;
         self.open("timer?id=nightly-report").await;
-        self.sees("There is no such timer now").await;
+        self.sees("There is no such timer").await;
         self.open("nothing/here").await;
         self.sees("there is no such page").await;
         self.picture("error").await;
@@ -387,7 +387,7 @@ async fn the_page_refreshes_itself_and_shows_local_times() {
     let bench = Bench::start().await;
     let browser = driver.browser(DESKTOP, Colours::Light).await;
     let operator = Operator::at(browser, &bench, "overview", "empty").await;
-    operator.sees("No timer yet").await;
+    operator.sees("No timers yet").await;
     operator.picture("overview").await;
     operator.sees("Live").await;
     operator.sees("Times are in ").await;

@@ -79,7 +79,7 @@ async fn the_page_shows_what_is_due_and_what_died_and_why() {
     assert!(!page.contains("<b>") && !page.contains("secret"), "{page}");
     until("the run", async || {
         let page = browser.page("/timer?id=gone%20%3Cb%3E").await;
-        page.contains("There is no such timer now").then_some(())?;
+        page.contains("There is no such timer").then_some(())?;
         (page.contains("410 Gone") && page.contains(r#"data-title="Status">410<"#)).then_some(())
     })
     .await;

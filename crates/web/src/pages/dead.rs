@@ -66,8 +66,8 @@ fn view(visit: &Visit, listed: &Listed, page: &read::Page<DeadLetter, u64>, all:
             }
             @if page.is_cut {
                 p.quiet {
-                    "The list goes on after " (number(BUDGET as u64)) " dead letters that were \
-                     looked through for this page."
+                    "The search for this page stopped after " (number(BUDGET as u64)) " dead \
+                     letters. There may be more."
                 }
             }
             (pager(&words, &address("dead", &listed.filter()), before.as_deref(), after.as_deref()))
@@ -80,12 +80,13 @@ fn nothing(listed: &Listed) -> Markup {
         section.empty {
             @if listed.is_filtered() {
                 h2 { "Nothing found" }
-                p { "No dead letter has such an id and died then." }
+                p { "No dead letter matches this filter." }
             } @else {
                 h2 { "No dead letters" }
                 p {
-                    "A timer that is given up becomes a dead letter, with its payload and its last \
-                     error. Once the cause is mended, redrive it here, and it is called again."
+                    "A timer that is given up becomes a dead letter, which keeps its payload and \
+                     its last error. Once you have fixed the cause, redrive it here to call it \
+                     again."
                 }
             }
         }
@@ -119,7 +120,7 @@ fn letters(visit: &Visit, letters: &[DeadLetter]) -> Markup {
 
 fn buttons(listed: &Listed) -> Markup {
     let (redrive, delete) = match listed.is_filtered() {
-        true => ("Redrive all of this filter…", "Delete all of this filter…"),
+        true => ("Redrive all matches…", "Delete all matches…"),
         false => ("Redrive all…", "Delete all…"),
     };
     html! {
@@ -166,7 +167,7 @@ impl Deed {
         match changed.existing {
             0 => done,
             existing => format!(
-                "{done} {} stayed, because a timer with the same id exists.",
+                "{done} {} could not be redriven, because a timer with the same id exists.",
                 counted(existing, "dead letter")
             ),
         }
@@ -257,8 +258,8 @@ fn ask_to_delete(visit: &Visit, form: &Form) -> Result<Response, Failure> {
     let letters = counted(numbers.len() as u64, "dead letter");
     let question = Question {
         title: &format!("Delete {letters}?"),
-        text: "The payloads and errors are gone then, and the timers cannot be redriven. This \
-               cannot be undone.",
+        text: "Their payloads and errors are deleted with them, and they can no longer be \
+               redriven. This cannot be undone.",
         action: "letters",
         fields: &fields,
         yes: &format!("Delete {letters}"),
@@ -278,13 +279,13 @@ async fn ask_for_all(visit: &Visit, deed: Deed, listed: &Listed) -> Result<Respo
     let Some(newest) = newest.first() else { return Ok(to("dead")) };
     let all = match listed.letters()?.is_all() {
         true => format!("all {}", counted(visit.site.timers.dead_len().await?, "dead letter")),
-        false => "all dead letters of the filter".to_owned(),
+        false => "all dead letters that match the filter".to_owned(),
     };
     let text = match deed {
         Deed::Redrive => {
-            "Each timer is due at once, with all its attempts, and its letter is gone."
+            "Each timer becomes due at once, gets all its attempts again, and leaves this list."
         }
-        Deed::Delete => "The payloads and errors are gone then. This cannot be undone.",
+        Deed::Delete => "Their payloads and errors are deleted with them. This cannot be undone.",
     };
     let end = newest.number.saturating_add(1).to_string();
     Ok(ask_to_go_on(visit, deed, listed, (&format!("{} {all}?", deed.verb()), text), &end))
@@ -335,9 +336,9 @@ async fn change_all(
         }
     }
     let text = format!(
-        "{} {} were looked through, and older ones are left.",
+        "{} Searched {}. There are older ones.",
         deed.report(changed),
         counted(read as u64, "dead letter")
     );
-    Ok(ask_to_go_on(visit, deed, listed, ("Go on?", &text), &end.to_string()))
+    Ok(ask_to_go_on(visit, deed, listed, ("Continue?", &text), &end.to_string()))
 }

@@ -5,8 +5,8 @@
 use axum::response::IntoResponse;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 
-/// How long a browser may keep a file without asking. It is short, so that pages and files of
-/// different versions hardly ever meet.
+/// How long a browser may keep a file without asking. It is short, so that a page rarely loads a
+/// file of another version.
 const KEPT: &str = "max-age=60";
 
 /// Returns the style sheet.

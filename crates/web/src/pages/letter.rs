@@ -68,7 +68,7 @@ pub(super) async fn show(
 fn reason(reason: DeadReason) -> &'static str {
     match reason {
         DeadReason::Attempts => "All attempts failed",
-        DeadReason::Failed => "The handler gave it up",
+        DeadReason::Failed => "The handler gave up on it",
         DeadReason::Expired => "Its time to live passed before an attempt",
         DeadReason::Rule => "Its rule cannot be read",
         _ => "It was given up",

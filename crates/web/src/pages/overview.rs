@@ -27,7 +27,7 @@ const RUNS: usize = 3000;
 /// The number of newest dead letters.
 const LETTERS: usize = 5;
 
-/// The header that says how much work a page was.
+/// The header with the number of rows that were read for a page.
 const TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 /// How far back the charts of calls go.
@@ -100,15 +100,14 @@ fn tiles(stats: &Stats, failing: Count) -> Markup {
     let exact = |timers| Count { timers, is_least: false };
     let lag = match stats.overdue {
         0 => String::new(),
-        _ => format!(
-            "the oldest for {}",
-            millis(stats.lag().as_millis().try_into().unwrap_or(u64::MAX))
-        ),
+        _ => {
+            format!("for up to {}", millis(stats.lag().as_millis().try_into().unwrap_or(u64::MAX)))
+        }
     };
     html! {
         ul.tiles aria-label="Timers by state" {
             (tile("is-dead", "Dead", exact(stats.dead_letters), "dead", ""))
-            (tile("is-failing", "Failing", failing, "timers?show=failing", "to be tried again"))
+            (tile("is-failing", "Failing", failing, "timers?show=failing", "will be retried"))
             (tile("is-late", "Overdue", exact(stats.overdue), "timers?show=overdue", &lag))
             (tile("is-running", "Running", exact(stats.leased), "timers?show=running", ""))
             (tile("is-paused", "Paused", exact(stats.paused), "timers?show=paused", ""))
@@ -118,7 +117,7 @@ fn tiles(stats: &Stats, failing: Count) -> Markup {
     }
 }
 
-/// Returns a number, and says so if it is the least that it may be.
+/// Returns a number, with a plus sign if it is a minimum.
 fn least(count: Count) -> String {
     match count.is_least {
         true => format!("{}+", number(count.timers)),
@@ -130,10 +129,11 @@ fn least(count: Count) -> String {
 fn welcome(visit: &Visit) -> Markup {
     html! {
         section.empty {
-            h2 { "No timer yet" }
+            h2 { "No timers yet" }
             p {
                 "This page shows the durable timers of " strong { (visit.site.name) } ": when each is \
-                 due, how its attempts went, and which were given up. Insert the first one like this."
+                 due, how its attempts went, and which timers were given up. Insert the first \
+                 timer like this:"
             }
             pre { code { (visit.site.example) } }
         }
@@ -146,7 +146,7 @@ impl Calls {
     async fn read(site: &TimersWeb, stats: &Stats) -> Result<Option<Self>, Failure> {
         let counted = site.activity.as_ref().map(|activity| Self {
             minutes: activity.hour().until(stats.now),
-            source: "The calls of this process since its start.".to_owned(),
+            source: "Only calls that this process has made since it started.".to_owned(),
             read: 0,
         });
         let Some(log) = &site.log else { return Ok(counted) };
@@ -163,7 +163,7 @@ impl Calls {
             return Ok(Some(Self { read, ..counted }));
         }
         let source = match oldest.filter(|_| !reaches_back) {
-            None => "The calls in the log, of all processes.".to_owned(),
+            None => "Calls of all processes, from the log.".to_owned(),
             Some(oldest) => format!(
                 "The newest {} calls in the log, which go back to {} UTC.",
                 number(RUNS as u64),
@@ -190,8 +190,12 @@ impl Calls {
         let (p50, p99) = (quantile(0.5), quantile(0.99));
         let words =
             format!("{} in the last hour, {} failed", counted(calls, "call"), number(failures));
-        let late =
-            format!("Half of the calls began within {p50} of their due time, 99% within {p99}");
+        let late = match lateness.is_empty() {
+            true => "No lateness was measured in the last hour".to_owned(),
+            false => {
+                format!("Half of the calls began within {p50} of their due time, 99% within {p99}")
+            }
+        };
         let of = |quantile: f64| -> Vec<Option<u64>> {
             let minutes = self.minutes.iter().map(|minute| &minute.lateness);
             minutes
@@ -204,7 +208,10 @@ impl Calls {
         html! {
             div.charts {
                 figure.card {
-                    figcaption { h2 { "Calls per minute" } p { (words) ", at most " (number(most)) " a minute" } }
+                    figcaption {
+                        h2 { "Calls per minute" }
+                        p { (words) ", peak " (number(most)) " per minute" }
+                    }
                     (bars(&words, &self.bars()))
                     (self.axis())
                     (self.table())
@@ -214,7 +221,7 @@ impl Calls {
                     p.figures {
                         span.line-50 { "p50 " strong { (p50) } }
                         span.line-99 { "p99 " strong { (p99) } }
-                        span { "highest in a minute " strong { (highest) } }
+                        span { "p99 of the worst minute " strong { (highest) } }
                     }
                     (lines(&late, [("line-99", &p99s), ("line-50", &p50s)]))
                     (self.axis())
@@ -312,7 +319,7 @@ fn herd(horizon: &Horizon) -> Markup {
                 @for place in [0, 24, 48, 72, 96] { (hour(horizon.time(place))) }
             }
             @if total.is_least {
-                p.quiet { "Light bars are the least that it may be, as no more timers are counted." }
+                p.quiet { "Light bars are minimums, because not all timers were counted." }
             }
             details #due-table {
                 summary { "As a table" }
@@ -332,7 +339,7 @@ fn due_table(horizon: &Horizon) -> Markup {
         ]
     };
     let rows: Vec<_> = busy.map(row).collect();
-    table(&format!("Timers due in each {}", duration(QUARTER)), &["From", "Timers"], &rows)
+    table(&format!("Timers due per {}", duration(QUARTER)), &["From", "Timers"], &rows)
 }
 
 /// Returns the address of the timers that are due in a quarter.

@@ -92,7 +92,7 @@ impl Listed {
                     }
                     label { span { "Id begins with" } input type="search" name="q" value=(self.q); }
                     @for (name, from, value) in
-                        [("from", "from", &self.from), ("until", "before", &self.until)]
+                        [("from", "at or after", &self.from), ("until", "before", &self.until)]
                     {
                         label {
                             span { (verb) " " (from) " (UTC)" }

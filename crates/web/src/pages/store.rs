@@ -23,8 +23,8 @@ pub(super) struct Subject {
 pub(super) async fn ask_to_pause(visit: Visit) -> Html<String> {
     let question = Question {
         title: "Pause the store?",
-        text: "No timer of any worker begins an attempt until the store is resumed. Running \
-               attempts continue. Timers that fall due meanwhile are overdue then.",
+        text: "No worker begins an attempt until the store is resumed. Running attempts \
+               continue. Timers that become due in the meantime are called late.",
         action: "pause",
         fields: &[],
         yes: "Pause the store",

@@ -51,7 +51,9 @@ pub(super) async fn show(
         (dead(&visit, &letters))
         @match &timer {
             Some(timer) => (facts(&visit, timer)),
-            None => p.banner { "There is no such timer now. It has run, was cancelled or never existed." },
+            None => p.banner {
+                "There is no such timer. It has run, died, been cancelled or never existed."
+            },
         }
         (runs(&visit, &log))
     };
@@ -137,8 +139,8 @@ pub(super) fn options(options: &Options) -> Markup {
         @if options.get_rule().is_some() {
             dt { "If missed" }
             dd { @match options.get_misfire() {
-                Misfire::SkipAfter(window) => { "skipped after " (duration(window)) }
-                _ => "made up for once",
+                Misfire::SkipAfter(window) => { "skipped if more than " (duration(window)) " late" }
+                _ => "runs once to catch up",
             } }
         }
         dt { "Waits between attempts" } dd { (first) " to " (most) }
@@ -226,10 +228,10 @@ pub(super) async fn ask_to_cancel(
     let name = visible(&id);
     let text = match timer.is_running() {
         true => {
-            "Its running attempt continues, and is the last one. The timer is then gone, with \
-                 its payload. This cannot be undone."
+            "The attempt that is running continues, but no other follows. The timer and its \
+                 payload are then deleted. This cannot be undone."
         }
-        false => "It is never called again, and its payload is gone. This cannot be undone.",
+        false => "It will not be called again, and its payload is deleted. This cannot be undone.",
     };
     let question = Question {
         title: &format!("Cancel {name}?"),

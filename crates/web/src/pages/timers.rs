@@ -98,7 +98,7 @@ impl Shown {
     fn none(self) -> &'static str {
         match self {
             Self::All => "There are no timers.",
-            Self::Overdue => "No timer is overdue: the workers keep up.",
+            Self::Overdue => "No timer is overdue. The workers are keeping up.",
             Self::Running => "No attempt is running at this moment.",
             Self::Failing => {
                 "No timer is failing. A timer whose attempt fails is listed here until \
@@ -189,8 +189,8 @@ fn view(
             }
             @if page.is_cut {
                 p.quiet {
-                    "The list goes on after " (number(BUDGET as u64)) " timers that were looked \
-                     through for this page."
+                    "The search for this page stopped after " (number(BUDGET as u64)) " timers. \
+                     There may be more."
                 }
             }
             (pager(&words, &first, before.as_deref(), after.as_deref()))
@@ -223,17 +223,17 @@ fn nothing(visit: &Visit, shown: Shown, listed: &Listed, stats: &Stats) -> Marku
         section.empty {
             @if listed.is_filtered() {
                 h2 { "Nothing found" }
-                p { "No timer here has such an id and is due then." }
+                p { "No timer in this list matches the filter." }
                 @if !listed.q.is_empty() {
                     p {
-                        "A timer that has run is gone, but its runs may be in the history. "
+                        "A timer that has run is deleted, but the history may show its runs. "
                         a href=(address("timer", &[("id", &listed.q)])) { "Look for its runs" }
                     }
                 }
             } @else {
                 h2 { (shown.none()) }
                 @if stats.timers == 0 {
-                    p { "Insert the first one like this." }
+                    p { "Insert the first timer like this:" }
                     pre { code { (visit.site.example) } }
                 }
             }

@@ -1,4 +1,4 @@
-//! Charts as SVG, drawn here. Each has a table beside it, for readers who do not see it.
+//! Charts as SVG, drawn here. Each has a table beside it, for readers that cannot see it.
 
 #![forbid(unsafe_code)]
 
@@ -13,7 +13,7 @@ pub(crate) struct Bar {
     pub(crate) value: u64,
     /// The part of the value that is drawn as failed.
     pub(crate) failed: u64,
-    /// `true` if the value is the least that it may be.
+    /// `true` if the value is a minimum.
     pub(crate) is_least: bool,
     /// The text that is shown while the mouse is over the bar.
     pub(crate) text: String,

@@ -72,7 +72,7 @@ impl Page<'_> {
     pub(crate) fn with(&self, visit: &Visit, main: &Markup) -> Markup {
         let frame = Frame { site: &visit.site, root: "", title: self.title };
         frame.around(&html! {
-            a.skip href="#main" { "To the content" }
+            a.skip href="#main" { "Skip to content" }
             header.top {
                 (frame.brand())
                 nav aria-label="Pages" {
@@ -81,7 +81,7 @@ impl Page<'_> {
                     (self.link(Menu::DeadLetters, "dead", "Dead letters"))
                 }
                 form.search role="search" method="get" action="timers" {
-                    label.unseen for="search" { "Id of a timer, or its beginning" }
+                    label.unseen for="search" { "Timer id, or the beginning of one" }
                     input #search type="search" name="q" placeholder="Find by id…" autocomplete="off";
                     button.plain { "Find" }
                 }
@@ -117,7 +117,7 @@ pub(crate) fn failure(visit: &Visit, failure: &Failure) -> Markup {
             div.message {
                 h1 { (failure.title()) }
                 p role="alert" { (visible(&failure.detail)) }
-                p { a.button href="overview" { "To the overview" } }
+                p { a.button href="overview" { "Go to the overview" } }
             }
         },
     )

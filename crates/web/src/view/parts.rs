@@ -107,7 +107,7 @@ pub(crate) fn pager(shown: &str, first: &str, before: Option<&str>, after: Optio
         html! { @if let Some(address) = address { a.button href=(address) rel=(relation) { (text) } } }
     };
     html! {
-        nav.pager aria-label="Pages of the list" {
+        nav.pager aria-label="Pagination" {
             p.quiet { (shown) }
             @if before.is_some() { a.button href=(first) { "First page" } }
             (link(before, "prev", "Previous"))

@@ -19,9 +19,9 @@ pub(crate) fn runs(visit: &Visit, runs: &[LoggedAttempt]) -> Markup {
         section.card.list aria-labelledby="runs" {
             h2 #runs { "Runs" }
             @if visit.site.log.is_none() {
-                p.quiet { "The page was built without a log, so it knows of no runs." }
+                p.quiet { "This page has no log of attempts, so it cannot show runs." }
             } @else if runs.is_empty() {
-                p.quiet { "There is no run yet. A run appears here about a second after its end." }
+                p.quiet { "No runs yet. A run appears here about a second after it ends." }
             } @else {
                 (strip(&runs[..runs.len().min(STRIP)]))
                 (history(visit, runs))
@@ -80,8 +80,8 @@ fn history(visit: &Visit, runs: &[LoggedAttempt]) -> Markup {
         ]
     };
     let rows: Vec<_> = runs.iter().map(row).collect();
-    let titles = ["Ended", "Attempt", "Outcome", "Status", "Took", "After plan", "Error"];
-    table(&format!("The latest {} runs", runs.len()), &titles, &rows)
+    let titles = ["Ended", "Attempt", "Outcome", "Status", "Took", "Late by", "Error"];
+    table(&format!("Latest {}", counted(runs.len() as u64, "run")), &titles, &rows)
 }
 
 /// Returns how long after its planned time a run began.

@@ -34,9 +34,9 @@ pub(crate) fn state(visit: &Visit, timer: &DurableTimer) -> Markup {
     match timer.state {
         TimerState::Running => pill("is-running", "running"),
         TimerState::Pausing => pill("is-running", "running, then paused"),
-        TimerState::Cancelling => pill("is-running", "running, then gone"),
+        TimerState::Cancelling => pill("is-running", "running, then cancelled"),
         TimerState::Paused => pill("is-paused", "paused"),
-        _ if is_failing(timer) => pill("is-failing", &format!("failed {attempts} of {most}")),
+        _ if is_failing(timer) => pill("is-failing", &format!("{attempts} of {most} failed")),
         _ if timer.due <= visit.now => pill("is-late", "overdue"),
         _ => pill("is-resting", "resting"),
     }

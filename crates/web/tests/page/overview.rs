@@ -16,7 +16,7 @@ fn rows(reply: &Reply) -> usize {
 async fn an_empty_store_says_how_to_begin() {
     let bench = Bench::new();
     let page = bench.page("overview").await;
-    assert!(page.contains("No timer yet") && page.contains("timers.insert("), "{page}");
+    assert!(page.contains("No timers yet") && page.contains("timers.insert("), "{page}");
     assert!(bench.page("dead").await.contains("No dead letters"));
     assert!(bench.page("timers").await.contains("There are no timers."));
 }
@@ -32,7 +32,7 @@ async fn numbers_lead_to_their_lists() {
     assert!(page.contains(r#"class="tile is-late""#), "{page}");
     bench.deliver(1, |_| Ok(())).await;
     let page = bench.page("overview").await;
-    assert!(page.contains("No timer yet"), "a timer that has run is gone: {page}");
+    assert!(page.contains("No timers yet"), "a timer that has run is gone: {page}");
 }
 
 #[tokio::test]
@@ -43,7 +43,7 @@ async fn the_calls_of_the_last_hour_are_shown() {
     bench.deliver(4, |id| if id == "t0" { Err("no".to_owned()) } else { Ok(()) }).await;
     let page = bench.page("overview").await;
     assert!(page.contains("4 calls in the last hour, 1 failed"), "{page}");
-    assert!(page.contains("The calls in the log, of all processes."), "{page}");
+    assert!(page.contains("Calls of all processes, from the log."), "{page}");
     let alone = TimersWeb::new(&bench.timers);
     let none = super::bench::get(&alone.router(), "/overview").await.text;
     assert!(!none.contains("Calls per minute"), "there is no source: {none}");
