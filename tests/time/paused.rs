@@ -163,6 +163,21 @@ fn a_sleep_continues_after_the_end_of_its_runtime() {
     assert!(armed.is_elapsed());
 }
 
+/// Another runtime may poll the sleep, and would not notice the end by itself.
+#[test]
+fn the_end_of_a_runtime_wakes_the_tasks_of_its_sleeps() {
+    let woken = std::sync::Arc::new(Woken::default());
+    let waker = Waker::from(std::sync::Arc::clone(&woken));
+    let mut armed = None;
+    paused(async {
+        let sleep = armed.insert(Box::pin(time::sleep(HOUR)));
+        assert!(sleep.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        time::advance(MS).await;
+        assert!(!woken.0.load(std::sync::atomic::Ordering::Relaxed));
+    });
+    assert!(woken.0.load(std::sync::atomic::Ordering::Relaxed));
+}
+
 #[test]
 fn a_sleep_that_the_clock_has_ended_leaves_no_waker_behind() {
     paused(async {
