@@ -29,10 +29,8 @@ pub(crate) async fn move_to(
     time: &NewTime,
     screen: &mut Screen,
 ) -> Result<(), Failure> {
-    if !timers.reset(id, time.read()?).await? {
-        return Err(missing(id));
-    }
-    show_state(timers, id, screen).await
+    let moved = timers.reset(id, time.read()?).await?;
+    show_changed(timers, id, moved, screen).await
 }
 
 pub(crate) async fn run(
@@ -40,10 +38,8 @@ pub(crate) async fn run(
     id: &str,
     screen: &mut Screen,
 ) -> Result<(), Failure> {
-    if !timers.run_now(id).await? {
-        return Err(missing(id));
-    }
-    show_state(timers, id, screen).await
+    let found = timers.run_now(id).await?;
+    show_changed(timers, id, found, screen).await
 }
 
 /// Pauses or resumes a timer or the store.
@@ -57,14 +53,20 @@ pub(crate) async fn switch(
         let state = switch.store(timers).await?;
         return screen.say(&json!({ "store": state }), &format!("the store is {state}"));
     };
-    if !switch.timer(timers, &id).await? {
-        return Err(missing(&id));
-    }
-    show_state(timers, &id, screen).await
+    let found = switch.timer(timers, &id).await?;
+    show_changed(timers, &id, found, screen).await
 }
 
-/// Shows the state and the due time that a timer has now.
-async fn show_state(timers: &DurableTimers, id: &str, screen: &mut Screen) -> Result<(), Failure> {
+/// Shows the state and the due time that a changed timer has now, if there was one.
+async fn show_changed(
+    timers: &DurableTimers,
+    id: &str,
+    found: bool,
+    screen: &mut Screen,
+) -> Result<(), Failure> {
+    if !found {
+        return Err(missing(id));
+    }
     let timer = timers.get(id).await?;
     let state = timer.as_ref().map_or("gone", |timer| state_name(timer.state));
     let due = timer.map(|timer| show_time(timer.due));

@@ -44,10 +44,8 @@ pub(super) async fn pause(
         visit.site.timers.pause().await?;
         return Ok(to("overview"));
     };
-    match visit.site.timers.pause_timer(&id).await? {
-        true => Ok(to(form.back().unwrap_or(&address_of(&id)))),
-        false => Err(missing(&id)),
-    }
+    let found = visit.site.timers.pause_timer(&id).await?;
+    switched(&id, found, &form)
 }
 
 /// Resumes a timer or the store.
@@ -60,12 +58,14 @@ pub(super) async fn resume(
         visit.site.timers.resume().await?;
         return Ok(to("overview"));
     };
-    match visit.site.timers.resume_timer(&id).await? {
-        true => Ok(to(form.back().unwrap_or(&address_of(&id)))),
-        false => Err(missing(&id)),
-    }
+    let found = visit.site.timers.resume_timer(&id).await?;
+    switched(&id, found, &form)
 }
 
-fn missing(id: &str) -> Failure {
-    Failure::missing(format!("there is no timer {id:?}"))
+/// Leads back from a timer that was paused or resumed, if there is one.
+fn switched(id: &str, found: bool, form: &Form) -> Result<Response, Failure> {
+    match found {
+        true => Ok(to(form.back().unwrap_or(&address_of(id)))),
+        false => Err(Failure::missing(format!("there is no timer {id:?}"))),
+    }
 }
