@@ -298,7 +298,7 @@ def main():
         wanted = set(arguments.only.split(",")) if arguments.only else names
         if wanted - names:
             sys.exit(f"unknown sections: {', '.join(sorted(wanted - names))}; known are {', '.join(sorted(names))}")
-        kept = numbers.of_more_cores() - set(arguments.only.split(",") if arguments.only else [])
+        kept = set() if arguments.only else numbers.of_more_cores()
         for name in sorted(kept):
             print(f"{name}: kept, from a machine with more cores")
         chosen = [task for task in chosen if task.section in wanted - kept]

@@ -17,7 +17,6 @@ from pathlib import Path
 from statistics import median
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(Path(__file__).resolve().parent))
 from collect import MANY_CORES
 
 ROOT = Path(__file__).resolve().parent.parent.parent
