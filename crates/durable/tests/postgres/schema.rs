@@ -212,6 +212,8 @@ fn an_upgrade_that_waits_for_a_transaction_delays_no_worker() {
     let Some(server) = PostgresServer::start(&[]) else { return };
     let process = server.process();
     let work = process.work();
+    // If the test fails meanwhile, the upgrade ends nevertheless, and with it this test.
+    server.order("alter role postgres set idle_in_transaction_session_timeout = '60s'");
     let reader = client(&process, &server);
     process.execute(&reader, "begin; select * from timers.records").unwrap();
     server.order("update timers.store set revision = 1");
