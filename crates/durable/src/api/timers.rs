@@ -280,8 +280,8 @@ impl DurableTimers {
         Ok(true)
     }
 
-    /// Makes a delivery at once, and returns `true` if there is a timer with this id. What the
-    /// delivery is depends on the timer:
+    /// Makes a delivery at once, and returns `true` if there is a timer with this id. The state of
+    /// the timer decides about the delivery:
     ///
     /// - **A timer without a rule is delivered now instead of later.** Once the delivery is
     ///   acknowledged, the timer is gone.

@@ -41,7 +41,7 @@ impl Snapshot {
         Ok(found)
     }
 
-    /// Returns the latest time for which a retry was planned. A file that an older version has
+    /// Returns the latest due time of any retry that was planned. A file that an older version has
     /// created does not have it.
     pub(super) fn retries_until(&self) -> Result<Millis, TransitionError> {
         let latest = self.0.open_table(META)?.get("retried")?;

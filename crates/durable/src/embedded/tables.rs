@@ -11,7 +11,7 @@
 //! A timer has one record, and one key in `due` with the [indexed](Record::indexed) time of its
 //! record. Both are written in one transaction. A slice is a range of the keys of `due`. `leased`
 //! is the number of records with a lease, which each transaction updates, and `retried` the latest
-//! time for which a retry was planned.
+//! due time of any retry that was planned.
 //!
 //! **A key may be damaged on the disk**, because our checksums do not cover keys. Ids are therefore
 //! bytes here, as the database would panic at a text that is not UTF-8. The checksum of a record

@@ -59,7 +59,7 @@ impl Operations {
         Ok(Found { timers, next })
     }
 
-    /// Returns the latest time for which a retry was planned. A store that an older version has
+    /// Returns the latest due time of any retry that was planned. A store that an older version has
     /// created does not have it.
     pub(super) async fn retries_until(&self) -> Result<Millis, DurableError> {
         let key = self.keys.description();
