@@ -388,11 +388,14 @@ impl DurableTimers {
     /// Returns statistics of the store, for gauges and alerts. They are available even while the
     /// store is paused.
     ///
-    /// The cost does not depend on the number of timers that are due in the future. In a file, the
-    /// index keys of overdue and of paused timers are read in steps of 10,000, and workers and
-    /// callers continue between them. In Redis, each partition receives one request, and reads one
-    /// number for each ten minutes with due times of overdue or paused timers. The result is not a
-    /// snapshot of the whole store, but of each partition in Redis, or of each step in a file.
+    /// In a file and in Redis, the cost does not depend on the number of timers that are due in the
+    /// future. In a file, the index keys of overdue and of paused timers are read in steps of
+    /// 10,000, and workers and callers continue between them. In Redis, each partition receives one
+    /// request, and reads one number for each ten minutes with due times of overdue or paused
+    /// timers. In PostgreSQL, an index of all timers and the rows of all timers that were leased,
+    /// repeat or are paused are counted, which takes some tenths of a second for a million timers.
+    /// The result is not a snapshot of the whole store, but of each partition in Redis, or of each
+    /// step in a file.
     ///
     /// # Errors
     ///
