@@ -9,7 +9,8 @@ impl DurableTimers {
     /// Pauses a timer, so that no attempt begins until it is resumed. Returns `true` if there is a
     /// timer with this id, even if it was paused already.
     ///
-    /// A paused timer keeps its due time. It can be reset, [updated](crate::Existing::Update),
+    /// A paused timer keeps its due time, and a delivery that was [ordered](Self::run_now) is taken
+    /// back unless an attempt has counted. The timer can be reset, [updated](crate::Existing::Update),
     /// cancelled, and [delivered once](Self::run_now), and a timer that
     /// [replaces](crate::Existing::Replace) it is not paused. If an attempt is running, it
     /// continues, and the timer is paused once it rests, that is before its next attempt, its next

@@ -59,8 +59,8 @@ pub struct DurableTimer {
     /// or an empty string.
     pub error: String,
     /// The planned time of the delivery that follows this one, because it was inserted while this
-    /// one was running ([`Inserted::Next`](crate::Inserted::Next)), or because this one was
-    /// [asked for](DurableTimers::run_now) in addition to it.
+    /// one was running ([`Inserted::Next`](crate::Inserted::Next)), or because the timer repeats and
+    /// this one was [asked for](DurableTimers::run_now) in addition to it.
     pub next: Option<SystemTime>,
     /// The options of that delivery.
     next_options: Option<Options>,
@@ -113,10 +113,12 @@ pub enum TimerState {
 impl DurableTimer {
     pub(crate) fn new((id, record): (String, Record)) -> Self {
         let state = TimerState::of(&record);
+        let plan = record.plan();
         let Record { due, planned, attempt, settings, error, payload, next, .. } = record;
         let (planned, due, options) = (system(planned), system(due), Options::of(settings));
         let next = next.map(|next| (system(next.planned), Options::of(next.settings)));
         let (next, next_options) = next.unzip();
+        let next = next.or(plan.map(system));
         Self {
             id,
             payload,

@@ -255,7 +255,8 @@ impl DurableTimers {
 
     /// Moves a timer that waits to another time, and returns `true` if there was one. The timer is
     /// delivered at the new time only, with all its attempts. If it repeats, this moves the next
-    /// delivery. Returns `false` if there is no timer with this id.
+    /// delivery. A delivery that was [ordered](Self::run_now) is taken back. Returns `false` if
+    /// there is no timer with this id.
     ///
     /// # Errors
     ///
@@ -286,11 +287,12 @@ impl DurableTimers {
     /// - **A timer without a rule is delivered now instead of later.** Once the delivery is
     ///   acknowledged, the timer is gone.
     /// - **A timer that repeats is delivered once more.** Its plan stays as it is, and follows this
-    ///   delivery as its [`next`](crate::DurableTimer::next) one.
+    ///   delivery as its [`next`](crate::DurableTimer::next) one, unless the handler returns
+    ///   [`Stop`](crate::Verdict::Stop).
     /// - **A timer that is retried gets its next attempt now.** The delivery, its token and the
     ///   number of the attempt are the same as without the call.
-    /// - **A paused timer gets a single attempt**, and stays paused. If the attempt fails, the
-    ///   timer keeps the error, and another call makes another attempt.
+    /// - **A paused timer gets a single attempt that counts**, and stays paused. If the attempt
+    ///   fails, the timer keeps the error, and another call makes another attempt.
     /// - **A timer that is due already is unchanged**, so a second call before the attempt begins
     ///   adds no delivery.
     ///
@@ -300,8 +302,10 @@ impl DurableTimers {
     /// to live or a window counts from the call.
     ///
     /// A timer that was asked to run can still be cancelled, moved or paused before its attempt
-    /// begins. A call to [`pause_timer`](Self::pause_timer) or [`reset`](Self::reset) takes back
-    /// the attempt of a paused timer. While the store is [paused](Self::pause), the attempt waits.
+    /// begins. A call to [`pause_timer`](Self::pause_timer) or [`reset`](Self::reset), or an
+    /// [update](crate::Existing::Update) to another time, takes the delivery back, and the timer
+    /// has its former time or the new one. While the store is [paused](Self::pause), the attempt
+    /// waits.
     ///
     /// # Errors
     ///

@@ -6,6 +6,7 @@ use super::error::{TransitionError, asserted, io};
 use super::snapshot::Snapshot;
 use super::tables::{DEAD, DUE, META, TIMERS, Transaction};
 use crate::error::DurableError;
+use crate::model::record::LAYOUT;
 use redb::backends::FileBackend;
 use redb::{
     Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, ReadableTableMetadata,
@@ -15,9 +16,6 @@ use std::ffi::OsStr;
 use std::fs::OpenOptions;
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
-
-/// The version of the tables.
-const LAYOUT: u64 = 3;
 
 /// The length below which a file is not compacted.
 const SMALL: u64 = 16 << 20;
@@ -176,9 +174,10 @@ fn prepare(database: &Database) -> Result<(), TransitionError> {
         Err(TableError::TableDoesNotExist(_)) => None,
         Err(error) => return Err(error.into()),
     };
+    let known = u64::from(LAYOUT);
     match found {
-        Some(LAYOUT) => return Ok(()),
-        Some(found) => return Err(DurableError::Format { found, known: LAYOUT }.into()),
+        Some(found) if found == known => return Ok(()),
+        Some(found) => return Err(DurableError::Format { found, known }.into()),
         None if empty => {}
         None => {
             return Err(DurableError::corrupt("the file has the tables of another program").into());
@@ -186,7 +185,7 @@ fn prepare(database: &Database) -> Result<(), TransitionError> {
     }
     let transaction = database.begin_write()?;
     let mut meta = transaction.open_table(META)?;
-    meta.insert("layout", LAYOUT)?;
+    meta.insert("layout", known)?;
     meta.insert("retried", 0)?;
     drop(meta);
     transaction.open_table(TIMERS)?;

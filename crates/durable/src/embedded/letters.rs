@@ -36,7 +36,9 @@ impl Transaction {
         found: &Record,
         now: Millis,
     ) -> Result<(), TransitionError> {
-        let mut record = Record { fence: None, paused: false, error, next: None, ..found.clone() };
+        let (planned, attempt) = (found.planned, found.attempt);
+        let resting = Record::resting(found.due, found.settings.clone(), found.payload.clone());
+        let mut record = Record { planned, attempt, error, ..resting };
         if reason != DeadReason::Rule {
             // The repetition continues without this delivery.
             record.settings.rule = None;

@@ -6,7 +6,7 @@ use super::error::TransitionError;
 use super::letters::letter_age;
 use super::snapshot::Snapshot;
 use super::tables::{DEAD, DUE, META, TIMERS, named};
-use crate::model::clock::{LATEST, Millis};
+use crate::model::clock::Millis;
 use crate::model::key::Key;
 use crate::model::record::Record;
 use crate::store::{Found, MAX_LIST_BYTES};
@@ -41,11 +41,10 @@ impl Snapshot {
         Ok(found)
     }
 
-    /// Returns the latest due time of any retry that was planned. A file that an older version has
-    /// created does not have it.
+    /// Returns the latest due time of any retry that was planned.
     pub(super) fn retries_until(&self) -> Result<Millis, TransitionError> {
         let latest = self.0.open_table(META)?.get("retried")?;
-        Ok(latest.map_or(LATEST, |latest| latest.value()))
+        Ok(latest.map_or(0, |latest| latest.value()))
     }
 
     /// Returns the numbers of dead letters, and when each was given up.

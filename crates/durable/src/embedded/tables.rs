@@ -181,12 +181,11 @@ impl Transaction {
         Ok(number)
     }
 
-    /// Notes the time of a retry, unless an older version has created the file and not noted the
-    /// retries before.
+    /// Notes the time of a retry.
     pub(super) fn note_retry(&self, due: Millis) -> Result<(), TransitionError> {
         let mut meta = self.inner.open_table(META)?;
-        let latest = meta.get("retried")?.map(|latest| latest.value());
-        if latest.is_some_and(|latest| latest < due) {
+        let latest = meta.get("retried")?.map_or(0, |latest| latest.value());
+        if latest < due {
             meta.insert("retried", due)?;
         }
         Ok(())
@@ -211,7 +210,7 @@ impl Transaction {
                 return Ok(Inserted::Kept);
             }
             (Some(found), Existing::Keep) => {
-                let kept = Record { next: Some(Box::new(new())), ..found.clone() };
+                let kept = Record { next: Some(Box::new(new())), plan: None, ..found.clone() };
                 self.write(&timer.id, Some(Former::of(found)), Some(&kept))?;
                 return Ok(Inserted::Next);
             }
@@ -242,7 +241,7 @@ impl Transaction {
             self.write(id, before, None)?;
             return Ok(Cancelled::Removed);
         }
-        found.settings.rule = None;
+        (found.settings.rule, found.plan) = (None, None);
         let next = found.next.take();
         if !std::mem::replace(&mut found.cancelled, true) || next.is_some() {
             self.write(id, before, Some(&found))?;
@@ -250,7 +249,7 @@ impl Transaction {
         Ok(Cancelled::Running)
     }
 
-    /// Resting → resting with another due and planned time and no attempts (D9).
+    /// Resting → resting with another due and planned time, no attempts and no order (D9).
     pub(super) fn reset(
         &mut self,
         id: &str,
@@ -262,7 +261,8 @@ impl Transaction {
             Some(found) if found.fence.is_none() => {
                 let before = Some(Former::of(&found));
                 let (planned, attempt, error) = (due, 0, String::new());
-                let after = Record { due, planned, attempt, error, run_now: false, ..found };
+                let (plan, run_now) = (None, false);
+                let after = Record { due, planned, plan, attempt, error, run_now, ..found };
                 self.write(id, before, Some(&after))?;
                 Ok(true)
             }
@@ -272,17 +272,22 @@ impl Transaction {
 
     /// Resting or paused → the same and due now (D27).
     pub(super) fn run_now(&mut self, id: &str, now: Millis) -> Result<bool, TransitionError> {
-        let Some(found) = self.find(id)? else { return Ok(false) };
-        let after = found.ordered(now)?;
-        self.write(id, Some(Former::of(&found)), Some(&after))?;
+        let Some(mut found) = self.find(id)? else { return Ok(false) };
+        let before = Some(Former::of(&found));
+        found.order(now)?;
+        self.write(id, before, Some(&found))?;
         Ok(true)
     }
 
-    /// Any state → the same, paused (D10) or not (D11).
+    /// Any state → the same, paused and without an order (D10), or not paused (D11).
     pub(super) fn pause_timer(&mut self, id: &str, pauses: bool) -> Result<bool, TransitionError> {
-        let Some(found) = self.find(id)? else { return Ok(false) };
-        let after = Record { paused: pauses, run_now: false, ..found.clone() };
-        self.write(id, Some(Former::of(&found)), Some(&after))?;
+        let Some(mut found) = self.find(id)? else { return Ok(false) };
+        let before = Some(Former::of(&found));
+        (found.paused, found.run_now) = (pauses, false);
+        if pauses {
+            found.return_to_plan();
+        }
+        self.write(id, before, Some(&found))?;
         Ok(true)
     }
 
@@ -334,7 +339,6 @@ impl Transaction {
         let overrun = found.fence.replace(fence).is_some();
         found.attempt = found.attempt.saturating_add(u32::from(!overrun));
         found.due = now.saturating_add(found.settings.lease);
-        found.run_now = false;
         self.write(id, before, Some(&found))?;
         Ok(Leasing::Taken(Box::new(Lease { fence, now, due: indexed, overrun, record: found })))
     }
@@ -380,6 +384,7 @@ impl Transaction {
             }
             Finish::Retry { wait, error, counted } => {
                 found.attempt = found.attempt.saturating_sub(u32::from(!counted));
+                found.run_now &= !counted;
                 found.fence = None;
                 found.due = now.coming.saturating_add(wait).min(LATEST);
                 found.error = error;
@@ -397,8 +402,8 @@ impl Transaction {
         let next = found.next.take().map(|next| Record { paused, ..*next });
         let after = next.or_else(|| {
             let due = planned.filter(|_| repeats)?;
-            let error = String::new();
-            Some(Record { fence: None, due, planned: due, attempt: 0, error, ..found })
+            let resting = Record::resting(due, found.settings, found.payload);
+            Some(Record { paused, ..resting })
         });
         self.write(id, before, after.as_ref())?;
         Ok(finished)

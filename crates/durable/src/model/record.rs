@@ -1,8 +1,8 @@
 //! [`Record`], the stored form of a timer, and its encoding.
 //!
 //! ```text
-//! layout 1 │ fence │ paused 1 │ cancelled 1 │ due 8 │ planned 8 │ attempt 4 │ settings │ error
-//! │ payload │ next │ sum
+//! layout 1 │ fence │ paused 1 │ cancelled 1 │ due 8 │ planned 8 │ plan │ attempt 4 │ settings
+//! │ error │ payload │ next │ sum
 //! settings: attempts 4 │ first 8 │ most 8 │ jitter 1 │ lease 8 │ time to live │ rule │ window
 //! │ headers
 //! ```
@@ -24,8 +24,8 @@ use crate::model::clock::{Millis, whole_millis};
 use crate::model::rule::Rule;
 use std::time::Duration;
 
-/// The version of this layout.
-const LAYOUT: u8 = 3;
+/// The version of this layout, and of the tables of a file.
+pub(crate) const LAYOUT: u8 = 4;
 
 /// The kinds of rules.
 const CRON: u8 = 1;
@@ -71,13 +71,16 @@ pub(crate) struct Record {
     pub(crate) cancelled: bool,
     /// Set if no attempt begins until the timer is resumed.
     pub(crate) paused: bool,
-    /// Set if the next attempt begins although the timer is paused. Only a paused timer without a
-    /// lease has it.
+    /// Set if the next attempt begins although the timer is paused. An attempt that counts clears
+    /// it. Only a paused timer has it.
     pub(crate) run_now: bool,
     /// The time of the next action, which is an attempt or the end of a lease.
     pub(crate) due: Millis,
     /// The time of the delivery. Together with the id it identifies the delivery.
     pub(crate) planned: Millis,
+    /// The planned time that this delivery had before it was ordered. A repetition continues
+    /// there. `None` if the delivery was not ordered, or has a `next` one.
+    pub(crate) plan: Option<Millis>,
     /// The number of attempts that have begun.
     pub(crate) attempt: u32,
     pub(crate) settings: Settings,
@@ -102,6 +105,7 @@ impl Record {
             run_now: false,
             due,
             planned: due,
+            plan: None,
             attempt: 0,
             settings,
             error: String::new(),
@@ -119,6 +123,22 @@ impl Record {
     /// Returns `true` if no attempt begins, because the timer is paused.
     pub(crate) fn is_parked(&self) -> bool {
         self.paused && !self.run_now && self.fence.is_none()
+    }
+
+    /// Returns the planned time of the delivery that follows this one, or `None` if there is none.
+    /// By the rule it is the first occurrence after `after`.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`DurableError::Rule`] if the rule cannot be read.
+    pub(crate) fn following(&self, after: Millis) -> Result<Option<Millis>, DurableError> {
+        let by_rule = self.settings.next(self.planned, after.max(self.planned))?;
+        Ok(self.next.as_ref().map(|next| next.planned).or(self.plan()).or(by_rule))
+    }
+
+    /// Returns the plan of a repetition, which follows a delivery that was ordered in addition.
+    pub(crate) fn plan(&self) -> Option<Millis> {
+        self.plan.filter(|_| self.settings.rule.is_some())
     }
 
     /// Returns `true` if the bytes begin like the record of a leased timer, whether or not they can
@@ -153,6 +173,7 @@ impl Record {
         bytes.flag(self.cancelled);
         bytes.long(self.due);
         bytes.long(self.planned);
+        bytes.optional(self.plan);
         bytes.int(self.attempt);
         bytes.int(*attempts);
         bytes.long(backoff.first);
@@ -207,7 +228,8 @@ impl Record {
             _ => return None,
         };
         let cancelled = rest.flag()?;
-        let (due, planned, attempt) = (rest.long()?, rest.long()?, rest.int()?);
+        let (due, planned) = (rest.long()?, rest.long()?);
+        let (plan, attempt) = (rest.optional()?, rest.int()?);
         let attempts = rest.int()?;
         let (first, most, jitter) = (rest.long()?, rest.long()?, rest.flag()?);
         let lease = rest.long()?;
@@ -242,6 +264,7 @@ impl Record {
             run_now,
             due,
             planned,
+            plan,
             attempt,
             settings,
             error,
@@ -476,6 +499,7 @@ mod tests {
             run_now: false,
             due: 1,
             planned: 2,
+            plan: rule.then_some(11),
             attempt: 3,
             settings: Settings {
                 attempts: 4,

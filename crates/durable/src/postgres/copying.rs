@@ -28,6 +28,12 @@ impl Operations {
             Some(self.change(RetryPolicy::Count, copied("follow", id, next)))
         };
         try_join_all(timers.iter().filter_map(next)).await?;
+        let plan = |(id, record): &(String, Record)| {
+            let plan = record.plan?;
+            let operation = Operation { due: Some(plan), ..Operation::new("plan", id.clone()) };
+            Some(self.change(RetryPolicy::Count, operation))
+        };
+        try_join_all(timers.iter().filter_map(plan)).await?;
         Ok(())
     }
 
@@ -62,16 +68,18 @@ fn copied(kind: &'static str, id: &str, record: &Record) -> Operation {
     }
 }
 
-/// Returns the state of a timer in a word: `p` if it is paused, then `r` if it is to run now, `c`
-/// if it was cancelled, and `-` if it has another state. `None` if it rests as if it had just been
+/// Returns the state of a timer in letters: `p` if it is paused, `r` if it is to run now, `c` if it
+/// was cancelled, and `-` if it has another state. `None` if it rests as if it had just been
 /// inserted.
 fn state(record: &Record) -> Option<&'static str> {
     let has_state = record.fence.is_some()
         || record.attempt > 0
         || !record.error.is_empty()
-        || record.next.is_some();
+        || record.next.is_some()
+        || record.plan.is_some();
     match (record.paused, record.cancelled) {
-        (true, _) if record.run_now => Some("pr"),
+        (true, true) if record.run_now => Some("prc"),
+        (true, false) if record.run_now => Some("pr"),
         (true, true) => Some("pc"),
         (true, false) => Some("p"),
         (false, true) => Some("c"),

@@ -21,8 +21,8 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, ToSql, Type};
 
 /// The columns of a record, in the order that [`Reader::record`] reads them.
-pub(super) const RECORD: &str = "fence, cancelled, paused, run_now, due, planned, attempt, error, first, \
-    most, jitter, attempts, lease, lives, every, cron, zone, misfire, headers, payload, next_due, \
+pub(super) const RECORD: &str = "fence, cancelled, paused, run_now, due, planned, plan, attempt, error, \
+    first, most, jitter, attempts, lease, lives, every, cron, zone, misfire, headers, payload, next_due, \
     next_planned, next_first, next_most, next_jitter, next_attempts, next_lease, next_lives, \
     next_every, next_cron, next_zone, next_misfire, next_headers, next_payload";
 
@@ -183,13 +183,13 @@ impl<'a> Reader<'a> {
     pub(super) fn record(&mut self) -> Result<Record, DurableError> {
         let fence = self.optional()?;
         let (cancelled, paused, run_now) = (self.next()?, self.next()?, self.next()?);
-        let (due, planned) = (self.number()?, self.number()?);
+        let (due, planned, plan) = (self.number()?, self.number()?, self.optional()?);
         let attempt = u32::try_from(self.number()?).unwrap_or(u32::MAX);
         let error = self.next()?;
         let (settings, payload) = self.body()?;
         let resting = Record::resting(due, settings, payload);
         let mut record =
-            Record { fence, cancelled, paused, run_now, planned, attempt, error, ..resting };
+            Record { fence, cancelled, paused, run_now, planned, plan, attempt, error, ..resting };
         if let Some(due) = self.optional()? {
             let planned = self.number()?;
             let (settings, payload) = self.body()?;

@@ -2,17 +2,18 @@
 //! along.
 //!
 //! ```text
-//! record: layout 1 │ flags 1 │ due 6 │ planned 6 │ fence 6 │ attempt 4 │ lease 4 │ error │ next?
-//!         │ rest
+//! record: layout 1 │ flags 1 │ due 6 │ planned 6 │ fence 6 │ attempt 4 │ lease 4 │ error
+//!         │ plan 6? │ next? │ rest
 //! rest:   sum 4 │ attempts │ first │ most │ which 1 │ time to live? │ cron rule? │ interval?
 //!         │ window? │ headers? │ payload, to the end, or the sum 4 of a long one
 //! letter: died 6 │ reason 1 │ id │ long payload │ record
 //! ```
 //!
 //! Numbers of the head are little-endian, and `error` and `id` are preceded by their length in two
-//! bytes. `scripts/change.lua` reads the same layout. `next` is the record of the delivery that was
-//! inserted while this one was running, preceded by its length in four bytes. A flag indicates its
-//! presence. Numbers of the rest have seven bits per byte, lowest first, and a text is preceded by
+//! bytes. `scripts/change.lua` reads the same layout. `plan` is the planned time that the
+//! delivery had before it was ordered. `next` is the record of the delivery that was inserted while
+//! this one was running, preceded by its length in four bytes. A record has one of them at most, and
+//! a flag indicates each. Numbers of the rest have seven bits per byte, lowest first, and a text is preceded by
 //! its length. A part that is absent takes no byte. Headers are preceded by their number. The sum
 //! is the CRC-32 of the bytes after it, which no script changes, and of the timer's id, so a record
 //! whose rest is damaged, or that is stored under another id, is not delivered. With a short
@@ -30,8 +31,8 @@ use crate::model::record::{Dead, DeadReason, Reader, Record, Settings, sum};
 use crate::model::rule::Rule;
 use std::time::Duration;
 
-/// The version of this encoding and of the keys.
-pub(super) const LAYOUT: u8 = 4;
+/// The version of this encoding and of the keys, as in `scripts/change.lua`.
+pub(super) const LAYOUT: u8 = 5;
 
 /// Flag of a record that repeats. A cancel clears it while the timer is leased.
 const REPEATS: u8 = 1;
@@ -51,8 +52,11 @@ const LONG: u8 = 16;
 /// Flag of a paused record whose next attempt begins nevertheless.
 const RUN_NOW: u8 = 32;
 
+/// Flag of a record that was ordered, and has a plan.
+const PLAN: u8 = 64;
+
 /// The number of combinations of flags.
-const FLAGS: u8 = 64;
+const FLAGS: u8 = 128;
 
 /// The maximum length in bytes of a payload that is not long.
 const MAX_INLINE_BYTES: usize = 4096;
@@ -102,6 +106,7 @@ pub(super) fn encode<'a>(id: &str, record: &'a Record) -> Encoded<'a> {
         (record.cancelled, CANCELLED),
         (record.paused, PAUSED),
         (record.run_now, RUN_NOW),
+        (record.plan.is_some(), PLAN),
         (is_long, LONG),
     ];
     let mut bytes = Vec::with_capacity(64 + error.len() + payload.len().min(MAX_INLINE_BYTES));
@@ -119,6 +124,9 @@ pub(super) fn encode<'a>(id: &str, record: &'a Record) -> Encoded<'a> {
         bytes.extend(&number.to_le_bytes()[..size]);
     }
     bytes.extend(error.as_bytes());
+    if let Some(plan) = record.plan {
+        bytes.extend(&plan.to_le_bytes()[..6]);
+    }
     if let Some(next) = &next {
         bytes.extend(&(next.record.len() as u64).to_le_bytes()[..4]);
         bytes.extend(&next.record);
@@ -188,6 +196,10 @@ pub(super) fn record(id: &str, stored: Stored) -> Option<Record> {
     let (attempt, lease) = (u32::try_from(head.fixed(4)?).ok()?, head.fixed(4)?);
     let error = head.fixed(2)?;
     let error = head.counted(error)?;
+    let plan = match flags & PLAN {
+        0 => None,
+        _ => Some(head.fixed(6)?),
+    };
     let next = match flags & NEXT {
         0 => None,
         _ => Some(Box::new(head.next(id, next)?)),
@@ -229,6 +241,7 @@ pub(super) fn record(id: &str, stored: Stored) -> Option<Record> {
         run_now,
         due,
         planned,
+        plan,
         attempt,
         settings,
         error,
@@ -388,6 +401,7 @@ mod tests {
                 run_now: false,
                 due: 1,
                 planned: 2,
+                plan: None,
                 attempt: 3,
                 settings,
                 error,
@@ -499,14 +513,12 @@ mod tests {
     }
 
     #[test]
-    fn a_record_tells_if_it_is_paused() {
+    fn a_record_tells_if_it_is_paused_and_was_ordered() {
         let found = record("id", &bytes(&settings(true), 1)).expect("a record");
-        for run_now in [false, true] {
-            let ordered = Record { paused: true, run_now, ..found.clone() };
+        for (run_now, plan) in [(false, None), (false, Some(1 << 40)), (true, Some(7))] {
+            let ordered = Record { paused: true, run_now, plan, ..found.clone() };
             assert_eq!(record("id", &encode("id", &ordered)), Some(ordered));
         }
-        let paused = Record { paused: true, ..found };
-        assert_eq!(record("id", &encode("id", &paused)), Some(paused));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::keys::Location;
 use super::operations::{Operations, text};
 use super::pages::{merged, share};
 use crate::error::DurableError;
-use crate::model::clock::{LATEST, Millis};
+use crate::model::clock::Millis;
 use crate::model::key::{Key, first_after};
 use crate::store::remote::retry::RetryPolicy;
 use crate::store::{Found, Letters, MAX_LIST_BYTES};
@@ -59,15 +59,8 @@ impl Operations {
         Ok(Found { timers, next })
     }
 
-    /// Returns the latest due time of any retry that was planned. A store that an older version has
-    /// created does not have it.
+    /// Returns the latest due time of any retry that was planned.
     pub(super) async fn retries_until(&self) -> Result<Millis, DurableError> {
-        let key = self.keys.description();
-        let mut noted = cmd("HEXISTS");
-        noted.arg(&key).arg("retries");
-        if !self.query(&key, noted).await? {
-            return Ok(LATEST);
-        }
         let each = (0..self.keys.partitions()).map(|partition| async move {
             let counters = self.keys.counters(partition);
             let mut latest = cmd("HGET");

@@ -2,7 +2,7 @@
 //!
 //! | key | type | what |
 //! |---|---|---|
-//! | `{tb:NAME}` | hash | layout, number of partitions, `paused`, `retries` if the partitions have `retried` |
+//! | `{tb:NAME}` | hash | layout, number of partitions, `paused` |
 //! | `{tb:NAME}:workers` | sorted set | workers, by the time of their last heartbeat |
 //! | `{tb:NAME}:owners` | hash | partition → worker |
 //! | `{tb:NAME}:log` | stream | the log of attempts |

@@ -146,8 +146,7 @@ impl Store for Redis {
     }
 
     fn run_now(&self, id: &str) -> Answer<bool> {
-        let id = id.to_owned();
-        self.0.ask(move |operations| operations.run_now(id))
+        self.0.operations.run_now(id.to_owned())
     }
 
     fn pause_timer(&self, id: &str, pauses: bool) -> Answer<bool> {

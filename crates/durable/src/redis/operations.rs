@@ -207,6 +207,13 @@ impl Operations {
         })
     }
 
+    pub(super) fn run_now(self: &Arc<Self>, id: String) -> Answer<bool> {
+        let operation = self.of_id("run", &id);
+        self.change(RetryPolicy::Caller, operation, move |operations, answer, now| {
+            operations.is_moved(&id, answer, now)
+        })
+    }
+
     /// Reads the reply to an operation that may have moved a timer. Returns `false` if it has
     /// changed nothing.
     pub(super) fn is_moved(

@@ -42,5 +42,5 @@ scripts! {
     log: "log";
     // All changing operations.
     batch: "common" "change" "insert" "cancel" "reset" "lease" "renew" "finish" "redrive"
-        "delete_letter" "discard" "restore" "update" "pause" "copy" "batch";
+        "delete_letter" "discard" "restore" "run" "update" "pause" "copy" "batch";
 }

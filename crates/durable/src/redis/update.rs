@@ -55,21 +55,6 @@ impl Operations {
         }
     }
 
-    /// Makes a timer due now.
-    pub(super) async fn run_now(self: Arc<Self>, id: String) -> Result<bool, DurableError> {
-        loop {
-            let Some((found, before)) = self.read_if(&id, None).await? else { return Ok(false) };
-            let partition = self.keys.location(&id).partition;
-            let now = self.now_of(partition, RetryPolicy::Caller).await?;
-            // A record that stays the same is written, too, because it may have been read from a
-            // node that is no longer the master.
-            let after = before.ordered(now)?;
-            if self.rewrite(&id, &found, after, None).await? {
-                return Ok(true);
-            }
-        }
-    }
-
     /// Reads a timer, and returns the stored bytes and the record. Fails with
     /// [`DurableError::Changed`] if the timer does not meet the condition.
     async fn read_if(
@@ -100,36 +85,22 @@ impl Operations {
             }
             Due::At(_) | Due::After(_) => 0,
         };
-        let after = before.updated(timer, known(timer.due), now);
-        let delay = Some(timer.due).filter(|due| matches!(due, Due::After(_)));
-        let updated = self.rewrite(&timer.id, found, after, delay).await?;
-        if updated { Ok(Inserted::Updated) } else { Err(DurableError::Changed) }
-    }
-
-    /// Writes the new record of a timer. The due time of its last delivery is computed from a delay
-    /// if there is one. Returns `false` if the record was changed since it was read.
-    async fn rewrite(
-        self: &Arc<Self>,
-        id: &str,
-        found: &[u8],
-        mut after: Record,
-        delay: Option<Due>,
-    ) -> Result<bool, DurableError> {
+        let mut after = before.updated(timer, known(timer.due), now);
+        let id = timer.id.clone();
         let next = after.next.take();
-        let next = next.as_deref().map(|next: &Record| bytes::encode(id, next));
+        let next = next.as_deref().map(|next: &Record| bytes::encode(&id, next));
         let (next, later) = next.map_or((Vec::new(), &[][..]), |next| (next.record, next.payload));
-        let after = bytes::encode(id, &after);
-        let operation = self.of_id("update", id).text(found);
+        let after = bytes::encode(&id, &after);
+        let operation = self.of_id("update", &id).text(found);
         let operation = operation.text(&after.record).text(after.payload).text(&next).text(later);
-        let operation = match delay {
-            Some(delay) => operation.due(delay),
-            None => operation.text(b""),
+        let operation = match timer.due {
+            Due::After(_) => operation.due(timer.due),
+            Due::ByRule(_) | Due::At(_) => operation.text(b""),
         };
-        let id = id.to_owned();
         let written =
             self.change(RetryPolicy::Caller, operation, move |operations, answer, now| {
                 operations.is_moved(&id, answer, now)
             });
-        written.await
+        if written.await? { Ok(Inserted::Updated) } else { Err(DurableError::Changed) }
     }
 }

@@ -16,8 +16,6 @@ pub(crate) mod options;
 pub(crate) mod ownership;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 pub(crate) mod remote;
-#[cfg(any(feature = "file", feature = "redis"))]
-pub(crate) mod run_now;
 #[cfg(any(feature = "postgres-tls", feature = "redis-tls"))]
 pub(crate) mod tls;
 pub(crate) mod update;
@@ -68,16 +66,17 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// delivery. Nothing changes if the timer does not meet the condition.
     fn cancel(&self, id: &str, only: Option<Condition>) -> Answer<Cancelled>;
 
-    /// Resting → resting with another due and planned time and no attempts, `true`.
+    /// Resting → resting with another due and planned time, no attempts and no order, `true`.
     fn reset(&self, id: &str, due: Due) -> Answer<bool>;
 
     /// Resting or paused → the same and due now, `true`. A delivery that has not begun is planned
-    /// for now, and the plan of a repetition becomes its next delivery. A paused timer gets a
-    /// single attempt.
+    /// for now, and keeps its former planned time as its plan. A paused timer gets a single attempt
+    /// that counts.
     fn run_now(&self, id: &str) -> Answer<bool>;
 
     /// Any state → the same, paused or not, `true`. A leased timer is paused once it rests. A
-    /// paused timer has no attempt, and its key is parked behind all other keys.
+    /// paused timer has no attempt, and its key is parked behind all other keys. A pause takes an
+    /// order back.
     fn pause_timer(&self, id: &str, pauses: bool) -> Answer<bool>;
 
     /// Pauses the store, so that no lease is granted from now on, or resumes it. Afterwards all

@@ -30,25 +30,26 @@ impl Record {
                 (next.settings, next.payload) = (new.settings, new.payload);
             }
         } else if self.fence.is_some() || self.next.is_some() {
-            after.next = Some(Box::new(new));
+            (after.next, after.plan) = (Some(Box::new(new)), None);
         } else {
             after = Self { paused: self.paused, ..new };
         }
         after
     }
 
-    /// Returns `true` if an update does not change the time of this delivery.
+    /// Returns `true` if an update does not change the time of this delivery, or of its plan.
     fn has_time_of(&self, timer: &Insert, now: Millis) -> bool {
+        let planned = self.plan.unwrap_or(self.planned);
         match timer.due {
             // A time beyond the next time of a cron expression was planned when the clock was
             // ahead. The next one is still to come, unless it passed since it was computed and was
             // delivered. An interval may begin later.
             Due::ByRule(next) => {
                 let rule = &self.settings.rule;
-                let is_ahead = matches!(rule, Some(Rule::Cron { .. })) && self.planned > next;
+                let is_ahead = matches!(rule, Some(Rule::Cron { .. })) && planned > next;
                 *rule == timer.settings.rule && !(is_ahead && next > now)
             }
-            Due::At(time) => self.planned == time,
+            Due::At(time) => planned == time,
             Due::After(_) => false,
         }
     }

@@ -206,6 +206,29 @@ fn an_older_version_does_not_replace_the_functions_of_a_newer_one() {
     assert_eq!(server.order("select revision, timers.clock() from timers.store"), "1000|7");
 }
 
+#[test]
+fn a_store_of_an_earlier_revision_gets_what_it_lacks() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    drop(server.process());
+    // Also drops the functions that return records.
+    server.order(
+        "alter table timers.states drop column plan cascade;
+         drop index timers.states_retried;
+         update timers.store set revision = 6",
+    );
+    let process = server.process();
+    let hour = 3600 * SECOND;
+    wait(process.timers.insert("id", "", hour, quick().every(hour))).unwrap();
+    let before = wait(process.timers.get("id")).unwrap();
+    assert_eq!(wait(process.timers.run_now("id")), Ok(true));
+    let work = process.work();
+    assert_eq!(work.next(), "id");
+    assert_eq!(work.stop(), [""; 0]);
+    assert_eq!(wait(process.timers.get("id")).unwrap(), before);
+    let index = "select count(*) from pg_indexes where indexname = 'states_retried'";
+    assert_eq!(server.order(index), "1");
+}
+
 /// A client has read the timers, and its transaction stays open while a newer version is started.
 #[test]
 fn an_upgrade_that_waits_for_a_transaction_delays_no_worker() {

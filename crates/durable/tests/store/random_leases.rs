@@ -108,12 +108,14 @@ struct Modelled {
     cancelled: bool,
     /// The delivery that was inserted while this one was running.
     next: Option<(SystemTime, Kind)>,
+    /// The planned time before the delivery was ordered.
+    plan: Option<SystemTime>,
 }
 
 impl Modelled {
     fn new(due: SystemTime, Kind { hangs, every }: Kind) -> Self {
-        let (attempt, held, cancelled, next) = (0, None, false, None);
-        Self { planned: due, due, attempt, hangs, every, held, cancelled, next }
+        let (attempt, held, cancelled, next, plan) = (0, None, false, None, None);
+        Self { planned: due, due, attempt, hangs, every, held, cancelled, next, plan }
     }
 
     /// Makes a timer that rests due now (D27).
@@ -122,13 +124,15 @@ impl Modelled {
             return;
         }
         if self.attempt == 0 {
-            if self.every.is_some() && self.next.is_none() {
-                let kind = Kind { hangs: self.hangs, every: self.every };
-                self.next = Some((self.planned, kind));
-            }
+            self.plan = self.plan.or(Some(self.planned));
             self.planned = now;
         }
         self.due = now;
+    }
+
+    /// Returns the plan that follows a delivery which was ordered in addition.
+    fn plan(&self) -> Option<SystemTime> {
+        self.plan.filter(|_| self.every.is_some())
     }
 
     /// Returns the timer after the end of its delivery (D16), if the attempt had begun at `began`.
@@ -137,8 +141,8 @@ impl Modelled {
             return Some(Self::new(due, kind));
         }
         let every = SECOND * u32::from(self.every?);
-        let mut next = self.planned;
-        while next <= began {
+        let mut next = self.plan().unwrap_or(self.planned);
+        while self.plan.is_none() && next <= began {
             next += every;
         }
         Some(Self::new(next, Kind { hangs: self.hangs, every: self.every }))
@@ -251,7 +255,8 @@ impl Trial {
                 let expected = match self.model.get_mut(&id) {
                     None => Cancelled::NotFound,
                     Some(timer) if timer.held.is_some() => {
-                        (timer.cancelled, timer.every, timer.next) = (true, None, None);
+                        (timer.cancelled, timer.every) = (true, None);
+                        (timer.next, timer.plan) = (None, None);
                         Cancelled::Running
                     }
                     Some(_) => {
@@ -269,6 +274,7 @@ impl Trial {
                     Some(timer) if timer.held.is_some() => Err(DurableError::Running),
                     Some(timer) => {
                         (timer.planned, timer.due, timer.attempt) = (at, at, 0);
+                        timer.plan = None;
                         Ok(true)
                     }
                 };
@@ -314,7 +320,7 @@ impl Trial {
                 if is_kept || timer.next.is_some() {
                     Inserted::Kept
                 } else {
-                    timer.next = Some((due, kind));
+                    (timer.next, timer.plan) = (Some((due, kind)), None);
                     Inserted::Next
                 }
             }
@@ -416,7 +422,7 @@ impl Trial {
                 None if timer.attempt > 0 => TimerState::Retrying,
                 None => TimerState::Resting,
             };
-            let next = timer.next.map(|(planned, _)| planned);
+            let next = timer.next.map(|(planned, _)| planned).or(timer.plan());
             (id.clone(), timer.planned, timer.due, timer.attempt, state, next)
         });
         assert_eq!(kept.collect::<Vec<_>>(), model.collect::<Vec<_>>());

@@ -41,6 +41,8 @@ enum End {
     Succeeds,
     /// Fails for good after the other failures.
     Fails,
+    /// Ends the repetition after the other failures.
+    Stops,
     /// Asks to be delivered again, without a counted attempt, in the first seconds.
     Snoozes,
 }
@@ -53,7 +55,12 @@ fn any_op() -> impl Strategy<Value = Op> {
         Just(Existing::Update)
     ];
     let every = prop::option::of((1..40_u8, prop::option::of(0..60_u8)));
-    let end = prop_oneof![3 => Just(End::Succeeds), 1 => Just(End::Fails), 1 => Just(End::Snoozes)];
+    let end = prop_oneof![
+        5 => Just(End::Succeeds),
+        1 => Just(End::Fails),
+        1 => Just(End::Stops),
+        2 => Just(End::Snoozes)
+    ];
     let kind = (0..3_u8, every, end);
     let kind = kind.prop_map(|(failures, every, end)| Kind { failures, every, end });
     // Within the window, and beyond it.
@@ -83,14 +90,14 @@ struct Modelled {
     /// Set if the next attempt begins although the timer is paused.
     runs: bool,
     kind: Kind,
-    /// The plan that follows a delivery that was asked for in addition.
-    next: Option<SystemTime>,
+    /// The planned time before the delivery was ordered.
+    plan: Option<SystemTime>,
 }
 
 impl Modelled {
     fn new(due: SystemTime, kind: Kind) -> Self {
-        let (attempt, paused, runs, next) = (0, false, false, None);
-        Self { planned: due, due, attempt, paused, runs, kind, next }
+        let (attempt, paused, runs, plan) = (0, false, false, None);
+        Self { planned: due, due, attempt, paused, runs, kind, plan }
     }
 
     fn is_parked(&self) -> bool {
@@ -107,10 +114,24 @@ impl Modelled {
             self.due = self.due.min(now);
             return;
         }
-        if self.kind.every.is_some() && self.next.is_none() {
-            self.next = Some(self.planned);
-        }
+        self.plan = self.plan.or(Some(self.planned));
         (self.planned, self.due) = (now, now);
+    }
+
+    /// Pauses the timer (D10) or resumes it (D11).
+    fn pause(&mut self, pauses: bool) {
+        (self.paused, self.runs) = (pauses, false);
+        if pauses
+            && self.attempt == 0
+            && let Some(plan) = self.plan.take()
+        {
+            (self.planned, self.due) = (plan, plan);
+        }
+    }
+
+    /// Returns the plan that follows a delivery which was ordered in addition.
+    fn plan(&self) -> Option<SystemTime> {
+        self.plan.filter(|_| self.kind.every.is_some())
     }
 
     fn window(&self) -> Option<Duration> {
@@ -172,7 +193,7 @@ impl Trial {
                 assert_eq!(moved, Ok(self.model.contains_key(&id)));
                 if let Some(timer) = self.model.get_mut(&id) {
                     (timer.planned, timer.due, timer.attempt) = (at, at, 0);
-                    timer.runs = false;
+                    (timer.runs, timer.plan) = (false, None);
                 }
             }
             // D27.
@@ -194,7 +215,7 @@ impl Trial {
                 };
                 assert_eq!(paused, Ok(self.model.contains_key(&id)));
                 if let Some(timer) = self.model.get_mut(&id) {
-                    (timer.paused, timer.runs) = (*pauses, false);
+                    timer.pause(*pauses);
                 }
             }
             // D12.
@@ -229,7 +250,7 @@ impl Trial {
         }
         let now = self.bench.now();
         let found = self.model.get(&id);
-        let same = found.map(|timer| timer.next.unwrap_or(timer.planned));
+        let same = found.map(|timer| timer.plan.unwrap_or(timer.planned));
         let same = same.filter(|_| delay % 2 == 1);
         let delay = SECOND * u32::from(delay) + SECOND;
         let when = same.map_or(When::After(delay), When::At);
@@ -247,9 +268,6 @@ impl Trial {
         match (found.cloned(), expected.clone()) {
             (Some(timer), Ok(Inserted::Updated)) if same.is_some() => {
                 self.model.insert(id, Modelled { kind, ..timer });
-            }
-            (Some(timer @ Modelled { next: Some(_), .. }), Ok(Inserted::Updated)) => {
-                self.model.insert(id, Modelled { kind, next: Some(due), ..timer });
             }
             (Some(Modelled { paused, .. }), Ok(Inserted::Updated)) => {
                 self.model.insert(id, Modelled { paused, ..new });
@@ -271,7 +289,7 @@ impl Trial {
             let timer = self.model.get(&event.id).expect("it was scheduled");
             assert!(self.is_due(timer), "{event:?} is early or paused");
             assert_eq!((event.planned, event.attempt), (timer.planned, timer.attempt + 1));
-            let (outcome, after) = self.outcome(Modelled { runs: false, ..timer.clone() });
+            let (outcome, after) = self.outcome(timer.clone());
             assert_eq!(event.outcome, outcome);
             self.dead += u64::from(matches!(outcome, Outcome::Dead { .. }));
             match after {
@@ -286,11 +304,12 @@ impl Trial {
         let (now, attempt) = (self.bench.now(), timer.attempt + 1);
         let continued = |next: Option<SystemTime>| {
             let (paused, kind) = (timer.paused, timer.kind);
-            timer.next.or(next).map(|next| Modelled { paused, ..Modelled::new(next, kind) })
+            next.map(|next| Modelled { paused, ..Modelled::new(next, kind) })
         };
         let late = now.duration_since(timer.planned).expect("it is due");
         if let Some(window) = timer.window().filter(|window| attempt == 1 && late > *window) {
-            let next = timer.next((now - window - MILLISECOND).max(timer.planned));
+            let by_rule = timer.next((now - window - MILLISECOND).max(timer.planned));
+            let next = timer.plan().or(by_rule);
             return (Outcome::Missed { late, next }, continued(next));
         }
         let [end, wait] = SNOOZES;
@@ -301,13 +320,15 @@ impl Trial {
         if attempt > u32::from(timer.kind.failures) {
             let (reason, error) = (DeadReason::Failed, "over".to_owned());
             let outcome = match timer.kind.end {
-                End::Fails => Outcome::Dead { reason, error },
+                End::Fails | End::Stops => Outcome::Dead { reason, error },
                 _ => Outcome::Acknowledged,
             };
-            return (outcome, continued(timer.next(now)));
+            let stops = timer.kind.end == End::Stops;
+            let next = timer.plan().or(timer.next(now)).filter(|_| !stops);
+            return (outcome, continued(next));
         }
         let outcome = Outcome::Retry { wait: WAIT, error: "no".to_owned() };
-        (outcome, Some(Modelled { due: now + WAIT, attempt, ..timer }))
+        (outcome, Some(Modelled { due: now + WAIT, attempt, runs: false, ..timer }))
     }
 
     fn compare(&self) {
@@ -319,7 +340,7 @@ impl Trial {
         let kept: Vec<_> = kept.collect();
         let model = self.model.iter().map(|(id, timer)| {
             let parked = timer.is_parked();
-            (id.clone(), timer.planned, timer.due, timer.attempt, parked, timer.next)
+            (id.clone(), timer.planned, timer.due, timer.attempt, parked, timer.plan())
         });
         let model: Vec<_> = model.collect();
         assert_eq!(kept, model);
@@ -356,6 +377,7 @@ fn work(bench: &Bench<OneFile>) -> Running {
             match delivery.attempt <= u32::from(delivery.payload[0]) {
                 true => Verdict::Retry("no".to_owned()),
                 false if end == End::Fails as u8 => Verdict::Fail("over".to_owned()),
+                false if end == End::Stops as u8 => Verdict::Stop("over".to_owned()),
                 false => Verdict::Done,
             }
         }

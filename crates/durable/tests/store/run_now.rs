@@ -3,8 +3,8 @@
 use crate::common::bench::{Bench, LEASE, Place, SECOND, quick, start, suite, wait};
 use std::time::Duration;
 use tourbillon_durable::{
-    Attempt, Cancelled, DurableError, DurableTimer, DurableTimers, Existing, Inserted, Misfire,
-    Outcome, TimerState, When,
+    Attempt, Cancelled, DeadReason, DurableError, DurableTimer, DurableTimers, Existing, Inserted,
+    Misfire, Outcome, TimerState, Verdict, When,
 };
 
 suite!(
@@ -18,7 +18,11 @@ suite!(
     two_orders_before_the_attempt_make_one_delivery,
     an_order_is_taken_back,
     an_order_for_a_repetition_is_cancelled_with_it,
-    what_was_put_later_comes_after_an_order,
+    a_stop_in_between_ends_the_repetition,
+    a_retry_in_between_is_moved_to_the_plan,
+    an_order_that_is_given_back_stands,
+    an_order_that_is_missed_continues_with_the_plan,
+    an_update_to_another_time_takes_an_order_back,
     an_order_obeys_neither_the_old_window_nor_the_old_time_to_live,
     a_worker_that_dies_makes_no_second_delivery_of_an_order,
 );
@@ -241,15 +245,20 @@ fn an_order_is_taken_back<P: Place>(bench: Bench<P>) {
     let timers = bench.timers();
     wait(timers.pause()).unwrap();
     for (repeats, pauses) in [(false, false), (false, true), (true, false), (true, true)] {
+        let plan = bench.now() + HOUR;
         order(&bench, repeats, pauses);
         assert_eq!(wait(timers.pause_timer("id")), Ok(true));
-        assert_eq!(get(timers).state, TimerState::Paused);
+        let paused = get(timers);
+        assert_eq!((paused.state, paused.next), (TimerState::Paused, None));
+        assert_eq!((paused.due, paused.planned), (plan, plan));
         is_sound(timers);
         order(&bench, repeats, pauses);
         assert_eq!(wait(timers.reset("id", 2 * HOUR)), Ok(true));
         let moved = get(timers);
         let state = if pauses { TimerState::Paused } else { TimerState::Resting };
-        assert_eq!((moved.state, moved.due), (state, bench.now() + 2 * HOUR));
+        assert_eq!((moved.state, moved.next), (state, None));
+        let at = bench.now() + 2 * HOUR;
+        assert_eq!((moved.due, moved.planned), (at, at));
         is_sound(timers);
         order(&bench, repeats, pauses);
         assert_eq!(wait(timers.resume_timer("id")), Ok(true));
@@ -285,30 +294,125 @@ fn an_order_for_a_repetition_is_cancelled_with_it<P: Place>(bench: Bench<P>) {
     }
 }
 
-fn what_was_put_later_comes_after_an_order<P: Place>(bench: Bench<P>) {
+fn a_stop_in_between_ends_the_repetition<P: Place>(bench: Bench<P>) {
+    let timers = bench.timers();
+    let running = bench.work_by(1, |delivery| async move {
+        if delivery.attempt == 1 { Verdict::retry("no") } else { Verdict::Stop("over".to_owned()) }
+    });
+    wait(timers.insert("id", "", HOUR, quick().every(HOUR).lease(LEASE))).unwrap();
+    assert_eq!(wait(timers.run_now("id")), Ok(true));
+    assert!(matches!(running.next().outcome, Outcome::Retry { .. }));
+    bench.advance(SECOND);
+    let (reason, error) = (DeadReason::Failed, "over".to_owned());
+    assert_eq!(running.next().outcome, Outcome::Dead { reason, error });
+    assert_eq!((wait(timers.len()), wait(timers.dead_len())), (Ok(0), Ok(1)));
+    is_sound(timers);
+    bench.advance(9 * HOUR);
+    assert_eq!(running.stop(), []);
+}
+
+fn a_retry_in_between_is_moved_to_the_plan<P: Place>(bench: Bench<P>) {
+    let timers = bench.timers();
+    let running = bench
+        .work(1, |delivery| async move { if delivery.attempt == 1 { Err("no") } else { Ok(()) } });
+    let hourly = quick().every(HOUR).lease(LEASE);
+    wait(timers.insert("id", "", HOUR, hourly)).unwrap();
+    assert_eq!(wait(timers.run_now("id")), Ok(true));
+    assert!(matches!(running.next().outcome, Outcome::Retry { .. }));
+    assert_eq!(running.stop(), []);
+    // A pause leaves a delivery that has begun.
+    assert_eq!(wait(timers.pause_timer("id")), Ok(true));
+    let paused = get(timers);
+    assert_eq!((paused.planned, paused.attempts), (start(), 1));
+    assert_eq!((paused.state, paused.next), (TimerState::Paused, Some(start() + HOUR)));
+    assert_eq!(wait(timers.reset("id", 2 * HOUR)), Ok(true));
+    let moved = get(timers);
+    assert_eq!((moved.planned, moved.due), (start() + 2 * HOUR, start() + 2 * HOUR));
+    assert_eq!((moved.attempts, moved.next), (0, None));
+    is_sound(timers);
+}
+
+fn an_order_that_is_given_back_stands<P: Place>(bench: Bench<P>) {
+    let timers = bench.timers();
+    let turns = std::sync::atomic::AtomicU32::new(0);
+    let running = bench.work_by(1, move |_| {
+        let verdict = match turns.fetch_add(1, std::sync::atomic::Ordering::SeqCst) % 3 {
+            0 => Verdict::GiveBack { after: SECOND, error: None },
+            1 => Verdict::Again { after: SECOND, counted: false },
+            _ => Verdict::Done,
+        };
+        async { verdict }
+    });
+    for repeats in [false, true] {
+        let options = if repeats { quick().every(HOUR) } else { quick() };
+        wait(timers.insert("id", "", HOUR, options.lease(LEASE))).unwrap();
+        wait(timers.pause_timer("id")).unwrap();
+        let (before, ordered) = (get(timers), bench.now());
+        assert_eq!(wait(timers.run_now("id")), Ok(true));
+        for outcome in [Outcome::GivenBack, Outcome::Again { wait: SECOND, counted: false }] {
+            let event = running.next();
+            assert_eq!((event.outcome, event.planned, event.attempt), (outcome, ordered, 1));
+            assert_eq!(get(timers).state, TimerState::Resting);
+            is_sound(timers);
+            bench.advance(SECOND);
+        }
+        let event = running.next();
+        assert_eq!((event.outcome, event.planned), (Outcome::Acknowledged, ordered));
+        assert_eq!(wait(timers.get("id")), Ok(repeats.then_some(before)));
+        bench.advance(2 * HOUR);
+    }
+    assert_eq!(running.stop(), []);
+}
+
+fn an_order_that_is_missed_continues_with_the_plan<P: Place>(bench: Bench<P>) {
+    let timers = bench.timers();
+    let skips = quick().every(HOUR).misfire(Misfire::SkipAfter(SECOND)).lease(LEASE);
+    // An hour after the order would be another time.
+    wait(timers.insert("id", "", HOUR / 2, skips)).unwrap();
+    let before = get(timers);
+    wait(timers.pause()).unwrap();
+    assert_eq!(wait(timers.run_now("id")), Ok(true));
+    bench.advance(60 * SECOND);
+    wait(timers.resume()).unwrap();
+    let running = bench.work_well();
+    let missed = Outcome::Missed { late: 60 * SECOND, next: Some(before.planned) };
+    assert_eq!(running.next().outcome, missed);
+    assert_eq!(get(timers), before);
+    assert_eq!(running.stop(), []);
+}
+
+fn an_update_to_another_time_takes_an_order_back<P: Place>(bench: Bench<P>) {
     let timers = bench.timers();
     wait(timers.pause()).unwrap();
-    for pauses in [false, true] {
-        let due = bench.now() + HOUR;
-        order(&bench, true, pauses);
+    for (repeats, pauses) in [(false, false), (false, true), (true, false), (true, true)] {
+        let (now, due) = (bench.now(), bench.now() + HOUR);
+        order(&bench, repeats, pauses);
         let put = |when: When, existing| {
-            let options = quick().every(HOUR).lease(LEASE).existing(existing);
+            let options = if repeats { quick().every(HOUR) } else { quick() };
+            let options = options.lease(LEASE).existing(existing);
             wait(timers.insert("id", "new", when, options)).unwrap()
         };
         assert_eq!(put(When::After(9 * HOUR), Existing::Keep), Inserted::Kept);
         // The time of the plan is the time of the timer.
         assert_eq!(put(When::At(due), Existing::Update), Inserted::Updated);
-        assert_eq!((get(timers).planned, get(timers).next), (bench.now(), Some(due)));
-        assert_eq!(put(When::At(due + HOUR), Existing::Update), Inserted::Updated);
-        assert_eq!((get(timers).planned, get(timers).next), (bench.now(), Some(due + HOUR)));
+        let updated = get(timers);
+        assert_eq!((updated.planned, updated.next), (now, repeats.then_some(due)));
+        assert_eq!((updated.due, &updated.payload[..]), (now, &b"new"[..]));
+        assert_eq!(put(When::After(2 * HOUR), Existing::Update), Inserted::Updated);
+        let moved = get(timers);
+        let at = now + 2 * HOUR;
+        assert_eq!((moved.planned, moved.due, moved.next), (at, at, None));
+        assert_eq!(moved.state == TimerState::Paused, pauses);
         is_sound(timers);
+        // An order that stands is followed by what was put.
+        order(&bench, repeats, pauses);
+        assert_eq!(put(When::At(due), Existing::Update), Inserted::Updated);
         wait(timers.resume()).unwrap();
         let running = bench.work_well();
-        assert_eq!(running.next().planned, bench.now());
+        assert_eq!(running.next().planned, now);
         assert_eq!(running.stop(), []);
-        let found = get(timers);
-        assert_eq!((found.due, found.next, &found.payload[..]), (due + HOUR, None, &b"new"[..]));
-        assert_eq!(found.state == TimerState::Paused, pauses);
+        let left = wait(timers.get("id")).unwrap().map(|found| (found.due, found.payload));
+        assert_eq!(left, repeats.then(|| (due, b"new".to_vec())));
         wait(timers.pause()).unwrap();
     }
 }

@@ -338,7 +338,7 @@ impl Attempts {
         let length = Duration::from_millis(record.due.saturating_sub(*now));
         let expires = asked + length;
         // This delivery also makes up for occurrences that were missed while no worker ran.
-        let next = match record.settings.next(record.planned, (*now).max(record.planned)) {
+        let next = match record.following(*now) {
             Ok(next) => next,
             Err(error) => {
                 return Ok((Ended::dead(DeadReason::Rule, error.to_string(), None), expires));
@@ -497,7 +497,7 @@ impl Ended {
         if *attempt > 1 {
             return None;
         }
-        let next = settings.next(*planned, (now - window - 1).max(*planned));
+        let next = record.following(now - window - 1);
         Some(next.map(|next| {
             let (late_by, continues) = (Duration::from_millis(late), next.map(system));
             let outcome = Outcome::Missed { late: late_by, next: continues };

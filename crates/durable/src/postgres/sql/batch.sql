@@ -191,6 +191,7 @@ BEGIN
         one := tb.copy_timer((op.due, op.wait, op.first, op.most, op.every, op.live, op.misfire,
           op.attempts, op.lease, op.jitter, op.id, op.cron, op.zone, op.headers::jsonb,
           op.payload)::tb.timers, op.fence, op.reason, op.note, op.how);
+      WHEN 'plan' THEN one := tb.copy_plan(op.id, op.due);
       WHEN 'follow' THEN
         PERFORM tb.write_next((op.due, op.wait, op.first, op.most, op.every, op.live, op.misfire,
           op.attempts, op.lease, op.jitter, op.id, op.cron, op.zone, op.headers::jsonb,

@@ -21,7 +21,7 @@ BEGIN
     RETURN (1, NULL, NULL, NULL)::tb.answer;
   END IF;
   IF NOT state.cancelled OR state.follows THEN
-    UPDATE tb.states SET cancelled = true, follows = false WHERE id = an_id;
+    UPDATE tb.states SET cancelled = true, follows = false, plan = NULL WHERE id = an_id;
     IF state.follows THEN DELETE FROM tb.nexts WHERE id = an_id; END IF;
   END IF;
   RETURN (2, NULL, NULL, NULL)::tb.answer;
@@ -56,7 +56,7 @@ BEGIN
   RETURN CASE WHEN value IS NOT DISTINCT FROM condition ->> 1 THEN 0 ELSE 7 END;
 END $$;
 
--- Resting → resting with another due and planned time and no attempts (D9).
+-- Resting → resting with another due and planned time, no attempts and no order (D9).
 --
 -- returns 1 done | 0 no such timer, or it is leased | 4 out of range | -1 locked
 CREATE OR REPLACE FUNCTION tb.reset_row(an_id text, a_due bigint, wait bigint, at bigint)
@@ -73,7 +73,7 @@ BEGIN
   UPDATE tb.timers SET due = a_due, planned = a_due WHERE id = an_id;
   IF state.paused OR state.run_now OR state.follows THEN
     UPDATE tb.states SET due = a_due, planned = a_due, attempt = 0, error = '',
-      paused = paused OR run_now, run_now = false
+      paused = paused OR run_now, run_now = false, plan = NULL
       WHERE id = an_id RETURNING * INTO state;
   ELSIF state.id IS NOT NULL THEN
     DELETE FROM tb.states WHERE id = an_id;
@@ -82,7 +82,7 @@ BEGIN
 END $$;
 
 -- Resting or paused → the same and due now (D27). A delivery that has not begun is planned for now, and
--- the plan of a repetition becomes its next delivery.
+-- keeps its former planned time as its plan.
 --
 -- returns 1 done, or it is due already | 0 no such timer | 8 it is leased | -1 locked
 CREATE OR REPLACE FUNCTION tb.run_row(an_id text, at bigint) RETURNS tb.answer
@@ -90,10 +90,9 @@ LANGUAGE plpgsql AS $$
 DECLARE
   timer record;
   state tb.states;
-  next tb.timers;
   now bigint;
 BEGIN
-  SELECT due, planned, every, cron INTO timer FROM tb.timers WHERE id = an_id FOR UPDATE SKIP LOCKED;
+  SELECT due, planned INTO timer FROM tb.timers WHERE id = an_id FOR UPDATE SKIP LOCKED;
   IF NOT FOUND THEN RETURN (-tb.is_there(an_id)::integer, NULL, NULL, NULL)::tb.answer; END IF;
   state := tb.state_of(an_id);
   IF state.fence IS NOT NULL THEN RETURN (8, NULL, NULL, NULL)::tb.answer; END IF;
@@ -108,21 +107,16 @@ BEGIN
     -- The delivery has begun, so this is its next attempt.
     state.due := least(state.due, now);
   ELSE
-    IF num_nonnulls(timer.every, timer.cron) > 0 AND NOT state.follows THEN
-      SELECT * INTO next FROM tb.timers WHERE id = an_id;
-      next.due := state.due;
-      next.planned := state.due;
-      PERFORM tb.write_next(next);
-    END IF;
+    IF NOT state.follows THEN state.plan := coalesce(state.plan, state.planned); END IF;
     state.due := now;
     state.planned := now;
   END IF;
-  UPDATE tb.states SET due = state.due, planned = state.planned, paused = false,
+  UPDATE tb.states SET due = state.due, planned = state.planned, plan = state.plan, paused = false,
     run_now = paused OR run_now WHERE id = an_id;
   RETURN (1, state.due, NULL, NULL)::tb.answer;
 END $$;
 
--- Any state → the same, paused (D10) or not (D11).
+-- Any state → the same, paused and without an order (D10), or not paused (D11).
 --
 -- returns 1 done | 0 no such timer | -1 locked
 CREATE OR REPLACE FUNCTION tb.pause_row(an_id text, pauses boolean) RETURNS tb.answer
@@ -135,7 +129,14 @@ BEGIN
   IF NOT FOUND THEN RETURN (-tb.is_there(an_id)::integer, NULL, NULL, NULL)::tb.answer; END IF;
   state := tb.state_of(an_id);
   IF state.id IS NOT NULL THEN
-    UPDATE tb.states SET paused = pauses, run_now = false WHERE id = an_id RETURNING * INTO state;
+    -- Unless its attempt is running or an attempt has counted, the delivery returns to its plan.
+    IF pauses AND state.fence IS NULL AND state.attempt = 0 AND state.plan IS NOT NULL THEN
+      state.due := state.plan;
+      state.planned := state.plan;
+      state.plan := NULL;
+    END IF;
+    UPDATE tb.states SET due = state.due, planned = state.planned, plan = state.plan, paused = pauses,
+      run_now = false WHERE id = an_id RETURNING * INTO state;
     RETURN (1, state.key, NULL, NULL)::tb.answer;
   END IF;
   IF pauses THEN

@@ -100,7 +100,7 @@ CREATE OR REPLACE FUNCTION tb.write_next(new tb.timers) RETURNS void LANGUAGE pl
 BEGIN
   DELETE FROM tb.nexts WHERE id = new.id;
   INSERT INTO tb.nexts SELECT new.*;
-  UPDATE tb.states SET follows = true WHERE id = new.id AND NOT follows;
+  UPDATE tb.states SET follows = true, plan = NULL WHERE id = new.id AND NOT follows;
 END $$;
 
 -- Any state → the same with another payload and other options (D6). If the time changes, a timer that
@@ -120,7 +120,7 @@ BEGIN
   IF follows THEN
     SELECT * INTO current FROM tb.nexts WHERE id = new.id;
   ELSIF state.id IS NOT NULL THEN
-    current.planned := state.planned;
+    current.planned := coalesce(state.plan, state.planned);
   END IF;
   same := CASE
     -- A timer that was cancelled ends with its attempt.
@@ -137,7 +137,7 @@ BEGIN
     PERFORM tb.write_timer(new);
     IF state.paused OR state.run_now THEN
       UPDATE tb.states SET due = new.due, planned = new.due, attempt = 0, error = '', paused = true,
-        run_now = false WHERE id = new.id RETURNING * INTO state;
+        run_now = false, plan = NULL WHERE id = new.id RETURNING * INTO state;
     ELSIF state.id IS NOT NULL THEN
       DELETE FROM tb.states WHERE id = new.id;
     END IF;

@@ -72,8 +72,8 @@ BEGIN
       RETURN (1, key, NULL, NULL)::tb.answer;
     END IF;
   END IF;
-  UPDATE tb.states SET fence = token, due = ends, attempt = attempt + (state.fence IS NULL)::integer,
-    paused = paused OR run_now, run_now = false WHERE id = an_id;
+  UPDATE tb.states SET fence = token, due = ends, attempt = attempt + (state.fence IS NULL)::integer
+    WHERE id = an_id;
   RETURN (CASE WHEN state.fence IS NULL THEN 2 ELSE 3 END, ends, token, key)::tb.answer;
 END $$;
 
@@ -136,8 +136,10 @@ BEGIN
     outcome := 2;
     planned_next := NULL;
   ELSIF how IN ('retry', 'again') THEN
+    -- An order stands until an attempt counts.
     UPDATE tb.states SET fence = NULL, error = an_error,
       attempt = greatest(attempt - (how = 'again')::integer, 0),
+      paused = paused OR (run_now AND how = 'retry'), run_now = run_now AND how = 'again',
       due = least(coalesce(at, tb.coming()) + wait, 253402300799999)
       WHERE id = an_id RETURNING * INTO state;
     RETURN (1, state.key, NULL, NULL)::tb.answer;
@@ -146,7 +148,7 @@ BEGIN
     PERFORM tb.trim_letters(most_letters, age, coalesce(at, tb.clock()));
   END IF;
   -- A delivery that was inserted after a cancel has nothing to do with the one before.
-  stays := state.paused AND NOT state.cancelled;
+  stays := (state.paused OR state.run_now) AND NOT state.cancelled;
   IF state.follows THEN
     SELECT * INTO next FROM tb.nexts WHERE id = an_id;
     PERFORM tb.write_timer(next);
@@ -156,12 +158,15 @@ BEGIN
     DELETE FROM tb.timers WHERE id = an_id;
     DELETE FROM tb.states WHERE id = an_id;
     RETURN (outcome, NULL, NULL, NULL)::tb.answer;
+  ELSE
+    -- A worker of an older version does not know the plan.
+    planned_next := coalesce(state.plan, planned_next);
   END IF;
   IF state.follows AND NOT stays THEN
     DELETE FROM tb.states WHERE id = an_id;
   ELSE
     UPDATE tb.states SET fence = NULL, due = planned_next, planned = planned_next, attempt = 0,
-      error = '', paused = stays, cancelled = false, follows = false
+      error = '', paused = stays, run_now = false, plan = NULL, cancelled = false, follows = false
       WHERE id = an_id;
   END IF;
   RETURN (outcome, tb.parked(planned_next, stays), NULL, NULL)::tb.answer;

@@ -1,11 +1,17 @@
 -- The view of timers, which precedes the functions.
 
--- A store that an older version has created lacks this column.
+-- A store that an older version has created lacks these columns. `IF NOT EXISTS` would lock the
+-- table although they are there.
 DO $$ BEGIN
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_attribute
     WHERE attrelid = 'tb.states'::regclass AND attname = 'run_now')
   THEN
     ALTER TABLE tb.states ADD COLUMN run_now boolean NOT NULL DEFAULT false;
+  END IF;
+  IF NOT EXISTS (SELECT FROM pg_catalog.pg_attribute
+    WHERE attrelid = 'tb.states'::regclass AND attname = 'plan')
+  THEN
+    ALTER TABLE tb.states ADD COLUMN plan bigint;
   END IF;
 END $$;
 
@@ -26,7 +32,7 @@ SELECT timer.id, coalesce(lease.until, state.key, timer.due) AS key, state.fence
   next.lease AS next_lease, next.lives AS next_lives, next.every AS next_every,
   next.cron AS next_cron, next.zone AS next_zone, next.misfire AS next_misfire,
   next.headers::text AS next_headers, next.payload AS next_payload,
-  coalesce(state.run_now, false) AS run_now
+  coalesce(state.run_now, false) AS run_now, state.plan
 FROM tb.timers AS timer
 LEFT JOIN tb.states AS state ON state.id = timer.id
 LEFT JOIN tb.leases AS lease ON lease.id = state.id AND lease.fence = state.fence

@@ -16,8 +16,9 @@
 -- for empty. For the same reason a query for an id reads a column that these indexes lack.
 --
 -- All times are milliseconds since 1970. A paused timer that rests is parked 2^48 ms behind all
--- others, unless it is to run now (`run_now`). It is then not marked as paused until its lease begins,
--- so that its key is among those of the others.
+-- others, unless it is to run now (`run_now`). It is then not marked as paused until an attempt counts,
+-- so that its key is among those of the others. A delivery that was ordered has the planned time that
+-- it had before as its `plan`, unless it has a next delivery.
 
 CREATE TABLE tb.store (
   one boolean PRIMARY KEY DEFAULT true CHECK (one),
@@ -61,6 +62,7 @@ CREATE TABLE tb.states (
   id text COLLATE "C" NOT NULL,
   error text NOT NULL,
   run_now boolean NOT NULL DEFAULT false,
+  plan bigint,
   PRIMARY KEY (id)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
   autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0,

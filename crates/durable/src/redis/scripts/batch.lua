@@ -19,7 +19,7 @@ local OPERATIONS = {
   finish_bounded = taking(10, finish),
   redrive = taking(5, redrive),
   delete_letter = taking(1, delete_letter), discard = taking(3, discard), restore = taking(6, restore),
-  update = taking(8, update), pause = taking(3, pause), hold = taking(1, hold),
+  run = taking(2, run), update = taking(8, update), pause = taking(3, pause), hold = taking(1, hold),
   copy_timer = taking(5, copy_timer), copy_letter = taking(2, copy_letter),
   -- An operation whose caller has timed out.
   nothing = taking(0, function() return 0 end),

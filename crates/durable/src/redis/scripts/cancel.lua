@@ -15,8 +15,9 @@ local function cancel(id, bucket, only)
   if leased ~= 0 then
     if flags % 8 ~= CANCELLED then
       relieve(slice(due))
-      call('HSET', bucket, id, front(found, flags - flags % 8 + CANCELLED) .. rest(found))
-      if has_next(flags) then call('HDEL', bucket, LATER .. id) end
+      local after = without(flags - flags % 8 + CANCELLED, PLAN)
+      call('HSET', bucket, id, front(found, after) .. rest(found))
+      if has(flags, NEXT) then call('HDEL', bucket, LATER .. id) end
       changed = true
     end
     return 2

@@ -13,9 +13,9 @@ local byte, sub = string.byte, string.sub
 local PREFIX = ARGV[1]
 local NOTIFY_AHEAD = 45000      -- the distance from now up to which changes are published
 local LATEST = 253402300799999
-local LAYOUT = 4        -- of a record
-local NEXT, CANCELLED, PAUSED, LONG, RUN_NOW = 2, 4, 8, 16, 32  -- flags of a record
-local FLAGS = 64        -- the number of combinations of flags
+local LAYOUT = 5        -- of a record, as in bytes.rs
+local NEXT, CANCELLED, PAUSED, LONG, RUN_NOW, PLAN = 2, 4, 8, 16, 32, 64  -- flags of a record
+local FLAGS = 128       -- the number of combinations of flags
 local CORRUPT = 'TBCORRUPT damaged record of a timer'
 
 local now, coming = present()
@@ -36,24 +36,26 @@ local function failed(error)
   return string.find(text, '^%u%u') and text or 'ERR ' .. text
 end
 
--- A record: layout 1 | flags 1 | due 6 | planned 6 | fence 6 | attempt 4 | lease 4 | error | next?
--- | rest.
+-- A record: layout 1 | flags 1 | due 6 | planned 6 | fence 6 | attempt 4 | lease 4 | error | plan 6?
+-- | next? | rest.
 -- Flag 1: the timer repeats. Flag 2: there is `next`, the record of the next delivery, preceded by
 -- its length in four bytes. Flag 4: the timer was cancelled while it was leased. Flag 8: the timer is
--- paused. Flag 16: the payload is long, and in a field of its own. Flag 32: the timer is paused and
--- rests, and its next attempt begins nevertheless. Fencing token 0: the timer rests. The error is
--- preceded by its length in two bytes.
+-- paused. Flag 16: the payload is long, and in a field of its own. Flag 32: the timer is paused, and
+-- its next attempt begins nevertheless. Flag 64: the delivery was ordered, and there is `plan`, its
+-- planned time before that. Such a record has no `next`. Fencing token 0: the timer rests. The error
+-- is preceded by its length in two bytes.
 
-local function is_paused(flags) return floor(flags / PAUSED) % 2 == 1 end
+local function has(flags, flag) return floor(flags / flag) % 2 == 1 end
+
+local function with(flags, flag) return has(flags, flag) and flags or flags + flag end
+
+local function without(flags, flag) return has(flags, flag) and flags - flag or flags end
 
 -- Returns the time in the key of a timer. A paused timer that rests is parked behind all others,
 -- unless it is to run now.
 local function indexed(flags, due, fence_)
-  return fence_ == 0 and is_paused(flags) and flags < RUN_NOW and due + PARKED or due
+  return fence_ == 0 and has(flags, PAUSED) and not has(flags, RUN_NOW) and due + PARKED or due
 end
-
--- Returns the flags of a timer that is not to run now, or no more.
-local function without_order(flags) return flags % RUN_NOW end
 
 -- Returns the flags, the time in the key, the planned time, fencing token, attempt and lease, or
 -- nothing if it is not a record.
@@ -65,19 +67,14 @@ local function head(record)
   end
 end
 
-local function is_cancelled(flags) return floor(flags / CANCELLED) % 2 == 1 end
-
-local function is_long(flags) return floor(flags / LONG) % 2 == 1 end
-
-local function has_next(flags) return floor(flags / NEXT) % 2 == 1 end
-
--- Returns the part of a record after its error, that is, `next` and the rest.
+-- Returns the part of a record after its error, that is, `plan`, `next` and the rest.
 local function tail(record) return sub(record, 31 + read('<I2', record, 29)) end
 
--- Returns the record of the next delivery, or nil, and the rest.
+-- Returns the record of the next delivery or nil, the rest, and the plan or nil.
 local function parts(record)
-  local after = tail(record)
-  if not has_next(byte(record, 2)) then return nil, after end
+  local flags, after = byte(record, 2), tail(record)
+  if has(flags, PLAN) then return nil, sub(after, 7), read('<I6', after) end
+  if not has(flags, NEXT) then return nil, after end
   local length = read('<I4', after)
   return sub(after, 5, 4 + length), sub(after, 5 + length)
 end
@@ -87,7 +84,7 @@ local function rest(record)
   return rest_
 end
 
--- Returns a record with other flags, up to `next`.
+-- Returns a record with other flags, up to its error.
 local function front(record, flags)
   return pack('<BB', LAYOUT, flags) .. sub(record, 3, 30 + read('<I2', record, 29))
 end
@@ -103,18 +100,18 @@ local function store(bucket, id, before, record, own, later)
     call('HSET', bucket, id, record, OWN .. id, own)
   else
     call('HSET', bucket, id, record)
-    if before and is_long(before) then call('HDEL', bucket, OWN .. id) end
+    if before and has(before, LONG) then call('HDEL', bucket, OWN .. id) end
   end
   if later ~= '' then
     call('HSET', bucket, LATER .. id, later)
-  elseif before and has_next(before) then
+  elseif before and has(before, NEXT) then
     call('HDEL', bucket, LATER .. id)
   end
 end
 
 -- Removes a record with these flags, and its long payloads.
 local function remove(bucket, id, flags)
-  if is_long(flags) or has_next(flags) then
+  if has(flags, LONG) or has(flags, NEXT) then
     call('HDEL', bucket, id, OWN .. id, LATER .. id)
   else
     call('HDEL', bucket, id)

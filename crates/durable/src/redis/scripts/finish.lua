@@ -49,10 +49,10 @@ local function finish(id, bucket, under, how, given, error, reason, clear, most,
   local flags, before, planned, leased, attempt, length = head(found)
   if not flags then return CORRUPT end
   if leased ~= tonumber(under) then return {0, 0} end
-  local cancelled = how ~= 'done' and is_cancelled(flags)
+  local cancelled = how ~= 'done' and has(flags, CANCELLED)
   local retried = not cancelled and (how == 'retry' or how == 'again')
   -- A delivery that was inserted after a cancel has nothing to do with the one before.
-  local pauses = is_paused(flags) and not is_cancelled(flags)
+  local pauses = has(flags, PAUSED) and not has(flags, CANCELLED)
   local due, record, answer = nil, nil, cancelled and 2 or 1
   local own, later = '', ''
   if not retried then record = parts(found) end
@@ -71,14 +71,16 @@ local function finish(id, bucket, under, how, given, error, reason, clear, most,
     last = tonumber(call('HGET', COUNTERS, 'dead') or 0)
     call('EXISTS', PREFIX .. 'letters', PREFIX .. 'dead')
     beyond = excess(most, age)
-    if is_long(flags) then own = call('HGET', bucket, OWN .. id) or '' end
+    if has(flags, LONG) then own = call('HGET', bucket, OWN .. id) or '' end
   end
 
   if retried then retry = math.max(retry, due) end
-  local key = due and (pauses and due + PARKED or due)
+  -- An order stands until an attempt counts.
+  local after = how == 'again' and flags or without(flags, RUN_NOW)
+  local key = due and (pauses and not has(after, RUN_NOW) and due + PARKED or due)
   if due then move(id, before, key) else take(slice(before), id) end
   if last then
-    local kept = flags % 2 * (1 - tonumber(clear)) + (is_long(flags) and LONG or 0)
+    local kept = flags % 2 * (1 - tonumber(clear)) + (has(flags, LONG) and LONG or 0)
     local head_ = pack('<I6I6I6I4I4', before, planned, 0, attempt, length)
     add_letter(math.max(now * 1024, last + 1), id, kept, head_, error, found, own, tonumber(reason))
     -- The new letter stays, so neither key disappears.
@@ -96,14 +98,16 @@ local function finish(id, bucket, under, how, given, error, reason, clear, most,
   if record then
     store(bucket, id, flags, record, later, '')
   else
+    local rest_ = tail(found)
     if how == 'again' then
       attempt = attempt - 1
     elseif how ~= 'retry' then
       planned, attempt, error = due, 0, ''
+      after, rest_ = without(after, PLAN), rest(found)
     end
-    record = pack('<BBI6I6I6I4I4I2', LAYOUT, flags, due, planned, 0, attempt, length, #error)
+    record = pack('<BBI6I6I6I4I4I2', LAYOUT, after, due, planned, 0, attempt, length, #error)
     -- A long payload stays where it is.
-    call('HSET', bucket, id, record .. error .. tail(found))
+    call('HSET', bucket, id, record .. error .. rest_)
   end
   notify_if_near(id, key)
   return {answer, key}

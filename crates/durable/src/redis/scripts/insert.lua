@@ -32,9 +32,9 @@ local function insert(id, bucket, existing, given, place, record, own, over)
       notify_if_near(id, before)
     end
     -- It rests, repeats, has a next delivery already, or is the same delivery.
-    local same = planned == due and not is_cancelled(flags)
+    local same = planned == due and not has(flags, CANCELLED)
     if leased == 0 or flags % 4 ~= 0 or same then return 1 end
-    record = front(found, flags + NEXT) .. pack('<I4', #record) .. record .. rest(found)
+    record = front(found, without(flags, PLAN) + NEXT) .. pack('<I4', #record) .. record .. rest(found)
     call('HSET', bucket, id, record)
     if own ~= '' then call('HSET', bucket, LATER .. id, own) end
     changed = true

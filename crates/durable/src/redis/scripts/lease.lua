@@ -33,8 +33,8 @@ local function lease(id, bucket, key, takes_over)
   if held and (takes_over == '' or leased == 0) then return {4} end
   -- A record that is too long for this reply is requested again, in a batch of its own.
   local length_ = #found
-  if is_long(flags) then length_ = length_ + call('HSTRLEN', bucket, OWN .. id) end
-  if has_next(flags) then length_ = length_ + call('HSTRLEN', bucket, LATER .. id) end
+  if has(flags, LONG) then length_ = length_ + call('HSTRLEN', bucket, OWN .. id) end
+  if has(flags, NEXT) then length_ = length_ + call('HSTRLEN', bucket, LATER .. id) end
   if given > 0 and given + length_ > MOST then return 'TRYAGAIN the answer is long' end
   given = given + length_
   local due, overrun = now + length, 1
@@ -44,8 +44,7 @@ local function lease(id, bucket, key, takes_over)
   end
   -- Also greater than any that a failover has lost.
   fence = math.max(fence + 1, now)
-  local record = pack('<BBI6I6I6I4', LAYOUT, without_order(flags), due, planned, fence, attempt)
-  record = record .. sub(found, 25)
+  local record = pack('<BBI6I6I6I4', LAYOUT, flags, due, planned, fence, attempt) .. sub(found, 25)
   call('HSET', bucket, id, record)
   count_lease(leased, fence)
   notify_if_near(id, due)

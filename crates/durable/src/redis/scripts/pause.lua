@@ -1,4 +1,5 @@
--- Any state → the same, paused (D10) or not (D11). A leased timer is paused once it rests.
+-- Any state → the same, paused and without an order (D10), or not paused (D11). A leased timer is paused
+-- once it rests.
 --
 -- id, bucket
 -- pauses: '1' to pause it, '' to resume it
@@ -8,16 +9,23 @@ local function pause(id, bucket, pauses)
   bucket = PREFIX .. 'b:' .. bucket
   local found = call('HGET', bucket, id)
   if not found then return {0, 0} end
-  local flags, before, _, leased = head(found)
+  local flags, before, _, leased, attempt = head(found)
   if not flags then return CORRUPT end
-  local after = without_order(flags)
-  if is_paused(flags) ~= (pauses == '1') then after = after + (pauses == '1' and PAUSED or -PAUSED) end
+  local after = without(flags, RUN_NOW)
+  after = pauses == '1' and with(after, PAUSED) or without(after, PAUSED)
+  local record = pack('<BB', LAYOUT, after) .. sub(found, 3)
+  -- Unless its attempt is running or an attempt has counted, the delivery returns to its plan.
+  if pauses == '1' and has(flags, PLAN) and leased == 0 and attempt == 0 then
+    local _, rest_, plan = parts(found)
+    after = without(after, PLAN)
+    record = planned_at(front(found, after), plan) .. rest_
+  end
   if after == flags then return {1, before} end
-  local due = indexed(after, read('<I6', found, 3), leased)
-  move(id, before, due)
-  call('HSET', bucket, id, pack('<BB', LAYOUT, after) .. sub(found, 3))
-  notify_if_near(id, due)
-  return {1, due}
+  local key = indexed(after, read('<I6', record, 3), leased)
+  move(id, before, key)
+  call('HSET', bucket, id, record)
+  notify_if_near(id, key)
+  return {1, key}
 end
 
 -- Pauses the partition, so that it grants no lease, or resumes it (D12).

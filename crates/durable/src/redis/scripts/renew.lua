@@ -16,5 +16,5 @@ local function renew(id, bucket, under)
   call('HSET', bucket, id, sub(found, 1, 2) .. pack('<I6', due) .. sub(found, 9))
   -- A worker that has the key of the earlier end learns of the later one when it fires.
   if due < before then notify_if_near(id, due) end
-  return {is_cancelled(flags) and 2 or 1, length}
+  return {has(flags, CANCELLED) and 2 or 1, length}
 end

@@ -1,6 +1,5 @@
 -- Any state → the same with another payload and other options (D6). If the time changes, a timer that
--- rests is due at the new time, and otherwise the new time is that of its next delivery. Resting or
--- paused → the same and due now (D27).
+-- rests is due at the new time, and otherwise the new time is that of its next delivery.
 --
 -- id, bucket
 -- found: the record as it was read
