@@ -99,7 +99,7 @@ impl Operations {
         Ok(found)
     }
 
-    /// Returns the latest due time of a timer that waits for a retry, by reading all states.
+    /// Returns the latest due time of a timer that waits for a retry.
     pub(super) async fn retries_until(&self) -> Result<Millis, DurableError> {
         let rows = self.read(RetryPolicy::Count, "SELECT tb.retries_until()", &[]).await?;
         Reader::first(&rows)?.number()

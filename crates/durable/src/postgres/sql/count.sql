@@ -20,9 +20,21 @@ BEGIN
   RETURN NEXT;
 END $$;
 
+-- A store that an older version has created lacks this index. `IF NOT EXISTS` would lock the table
+-- although the index is there.
+DO $$ BEGIN
+  IF NOT EXISTS (SELECT FROM pg_catalog.pg_index
+    JOIN pg_catalog.pg_class AS class ON class.oid = indexrelid
+    WHERE indrelid = 'tb.states'::regclass AND relname = 'states_retried')
+  THEN
+    CREATE INDEX states_retried ON tb.states (due) WHERE attempt > 0 AND fence IS NULL AND NOT paused;
+  END IF;
+END $$;
+
 -- Returns the latest time for which a timer waits for a retry, or 0.
 CREATE OR REPLACE FUNCTION tb.retries_until() RETURNS bigint
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
+SET enable_bitmapscan = off SET jit = off AS $$
 BEGIN
   RETURN (SELECT coalesce(max(due), 0) FROM tb.states
     WHERE attempt > 0 AND fence IS NULL AND NOT paused);
