@@ -29,8 +29,8 @@ pub(crate) fn seeded_fault() -> u32 {{
 """
 # Where scripts are used, by their suffix, and what replaces it.
 SCRIPTS = {
-    ".lua": (re.compile(r"Script::new\((concat!\(.*\))\)$", re.M),
-             r"Script::new(&self::seeded_script(\1))"),
+    ".lua": (re.compile(r"Script::new\((concat!\(.*?\))\),$", re.M | re.S),
+             r"Script::new(&self::seeded_script(\1)),"),
     ".sql": (re.compile(r"\bstatement\.replace\("), "self::seeded_script(statement).replace("),
 }
 CHOICE_OF_SCRIPTS = """
