@@ -94,8 +94,8 @@ pub(super) struct Timers {
 #[utoipa::path(put, path = "/v1/timers/{id}", operation_id = "put_timer", tag = "timers",
     params(
         ("id" = String, Path, description = "The id of the timer"),
-        ("If-Match" = Option<String>, Header, description = "Tags of the timer, or `*` for any timer"),
-        ("If-None-Match" = Option<String>, Header, description = "`*`"),
+        ("If-Match" = Option<String>, Header, nullable = false, description = "Tags of the timer, or `*` for any timer"),
+        ("If-None-Match" = Option<String>, Header, nullable = false, description = "`*`"),
     ),
     request_body = NewTimer,
     responses(
@@ -192,7 +192,7 @@ async fn is_equal(
 #[utoipa::path(get, path = "/v1/timers/{id}", operation_id = "get_timer", tag = "timers",
     params(
         ("id" = String, Path, description = "The id of the timer"),
-        ("If-None-Match" = Option<String>, Header, description = "Tags of the timer that are known"),
+        ("If-None-Match" = Option<String>, Header, nullable = false, description = "Tags of the timer that are known"),
     ),
     responses(
         (status = 200, body = Timer, headers(("ETag" = String, description = "The tag of what was put"))),
@@ -264,7 +264,7 @@ pub(super) async fn list(
 #[utoipa::path(delete, path = "/v1/timers/{id}", operation_id = "cancel_timer", tag = "timers",
     params(
         ("id" = String, Path, description = "The id of the timer"),
-        ("If-Match" = Option<String>, Header, description = "Tags of the timer, or `*` for any timer"),
+        ("If-Match" = Option<String>, Header, nullable = false, description = "Tags of the timer, or `*` for any timer"),
     ),
     responses(
         (status = 200, body = Done),

@@ -15,17 +15,22 @@ pub(super) type Timer = TimerView<Call>;
 /// A dead letter and the request that it made.
 pub(super) type Letter = LetterView<Call>;
 
-/// The request that a timer makes, or the payload of a timer that another program inserted.
-#[derive(Serialize, ToSchema)]
-#[serde(untagged)]
-pub(super) enum Call {
-    /// A request.
-    Webhook {
-        /// The request.
-        webhook: WebhookView,
-    },
-    /// A payload that is not a webhook.
-    Payload(PayloadView),
+/// The request that a timer makes, or the payload of a timer that another program inserted. Only
+/// one field is present.
+#[derive(Default, Serialize, ToSchema)]
+pub(super) struct Call {
+    /// The request.
+    #[schema(nullable = false)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    webhook: Option<WebhookView>,
+    /// A payload that is not a webhook, as text.
+    #[schema(nullable = false)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<String>,
+    /// A payload that is not UTF-8, in base64.
+    #[schema(nullable = false)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_base64: Option<String>,
 }
 
 /// The request that a timer makes when it is due.
@@ -77,14 +82,19 @@ pub(super) fn listed_letter(listed: &DeadLetter) -> Letter {
 
 impl Call {
     fn new(payload: &[u8]) -> Self {
-        match Webhook::from_payload(payload) {
-            Ok(webhook) => Self::Webhook { webhook: WebhookView::new(webhook) },
-            Err(_) => Self::Payload(PayloadView::new(payload)),
+        if let Ok(webhook) = Webhook::from_payload(payload) {
+            return Self { webhook: Some(WebhookView::new(webhook)), ..Self::default() };
+        }
+        match PayloadView::new(payload) {
+            PayloadView::Text { payload } => Self { payload: Some(payload), ..Self::default() },
+            PayloadView::Bytes { payload_base64 } => {
+                Self { payload_base64: Some(payload_base64), ..Self::default() }
+            }
         }
     }
 
     fn hide(&mut self) {
-        if let Self::Webhook { webhook } = self {
+        if let Some(webhook) = &mut self.webhook {
             hide(&mut webhook.headers);
         }
     }
