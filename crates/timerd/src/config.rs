@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fmt;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::{NonZeroU16, NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -43,14 +43,19 @@ pub struct Arguments {
     /// creates one and prints it
     #[arg(env = "TIMERD_TOKEN", hide_env_values = true, long, value_name = "TOKEN")]
     pub token: Option<String>,
+    /// An address and a port that may be called, such as `127.0.0.1:9100`, in addition to what the
+    /// configuration file allows. May be repeated
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub allow: Vec<SocketAddr>,
 }
 
 /// Hides the token and passwords.
 impl fmt::Debug for Arguments {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { store, listen, config, .. } = self;
+        let Self { store, listen, config, allow, .. } = self;
         let mut shown = f.debug_struct("Arguments");
         shown.field("store", store).field("listen", listen).field("config", config);
+        shown.field("allow", allow);
         shown.finish_non_exhaustive()
     }
 }

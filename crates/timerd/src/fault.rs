@@ -104,12 +104,16 @@ impl fmt::Display for Refusal {
         match self {
             Self::Webhook(error) => error.fmt(f),
             Self::Port(port) => {
-                write!(f, "url: port {port} is not allowed (allow it with webhooks.ports)")
+                write!(
+                    f,
+                    "url: port {port} is not allowed (allow it with webhooks.ports, or for one \
+                     address with --allow)"
+                )
             }
             Self::Internal(host) => write!(
                 f,
                 "url: {host} has no address that is global or allowed (allow its network with \
-                 webhooks.allow)"
+                 webhooks.allow, or one port of it with --allow)"
             ),
         }
     }

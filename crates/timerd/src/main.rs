@@ -2,9 +2,12 @@
 
 #![forbid(unsafe_code)]
 
+mod echo;
+
 use clap::{Parser, Subcommand, ValueEnum};
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use timerd::{Arguments, Config, LISTEN, NewToken, Service, StartError, check_health};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -27,6 +30,10 @@ struct Cli {
     /// The log's format
     #[arg(long, env = "TIMERD_LOG_FORMAT", default_value = "text", help_heading = "Log")]
     log_format: LogFormat,
+    /// For a trial: starts a receiver on this port of 127.0.0.1 (by default 9100) that prints each
+    /// request, and allows calls to it
+    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "9100")]
+    echo: Option<u16>,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -61,7 +68,7 @@ enum End {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let Cli { arguments, log, log_format, command } = Cli::parse();
+    let Cli { mut arguments, log, log_format, echo, command } = Cli::parse();
     // Dropped at the end, which writes the lines that wait.
     let log = match write_log(&log, log_format) {
         Ok(log) => log,
@@ -73,7 +80,7 @@ async fn main() -> ExitCode {
             let healthy = check_health(&listen).await;
             return healthy.map_or_else(|error| fail(&error), |()| ExitCode::SUCCESS);
         }
-        None => run(&arguments).await,
+        None => run(&mut arguments, echo).await,
     };
     match done {
         Ok(End::Orderly) => ExitCode::SUCCESS,
@@ -108,14 +115,17 @@ fn write_log(filter: &str, format: LogFormat) -> Result<WorkerGuard, StartError>
     Ok(guard)
 }
 
-async fn run(arguments: &Arguments) -> Result<End, StartError> {
+async fn run(arguments: &mut Arguments, echo: Option<u16>) -> Result<End, StartError> {
     // The usual soft limit is for programs that cannot handle large descriptors. If it cannot be
     // raised, the service has fewer connections.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
     let config = config(arguments)?;
     let mut signals = Signals::new()?;
+    if let Some(port) = echo {
+        arguments.allow.push(echo::start(port).await?);
+    }
     let service = Service::start(arguments, &config).await?;
-    print_address(&service);
+    print_address(&service, &arguments.allow);
     signals.until_stop(|| reload(&service, arguments)).await;
     tracing::info!("stopping");
     tokio::select! {
@@ -159,12 +169,22 @@ impl Signals {
     }
 }
 
-fn print_address(service: &Service) {
+/// Prints the address and, if the service created a token, the token and how to use it.
+fn print_address(service: &Service, receivers: &[SocketAddr]) {
     // Nothing is lost if the reader of the output has gone.
     let mut out = io::stdout().lock();
     let _ = writeln!(out, "timerd listens on http://{}", service.address());
     if let Some(token) = service.token() {
         let _ = writeln!(out, "token: {token}");
+        let url = receivers.first().map(|receiver| format!("http://{receiver}/"));
+        let url = url.as_deref().unwrap_or("https://example.org/");
+        let _ = writeln!(
+            out,
+            "call a webhook in 5 seconds:\n  curl -X PUT -H 'Authorization: Bearer {token}' \
+             http://{}/v1/timers/first --json '{{\"webhook\":{{\"url\":\"{url}\",\
+             \"body\":\"hello\"}},\"schedule\":{{\"after\":\"5s\"}}}}'",
+            service.address()
+        );
     }
 }
 

@@ -108,7 +108,7 @@ impl Service {
         let calls = config.webhooks.concurrency.get();
         let rules = Rules::of(config, own_token.as_ref(), calls)?;
         let sessions = Sessions::new(arguments, &config.page)?;
-        let guard = Guard::new(&config.webhooks, resolver)?;
+        let guard = Guard::new(&config.webhooks, &arguments.allow, resolver)?;
         let secrets = Secrets::try_from(&config.secrets)?;
         let metrics = metrics::install();
         let caller = Caller::new(&config.webhooks, guard, secrets, Spans::from_environment()?);

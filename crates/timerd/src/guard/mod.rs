@@ -47,6 +47,8 @@ pub(crate) struct Guard {
     resolver: Resolver,
     allowed: Vec<IpNet>,
     ports: Ports,
+    /// Addresses that are allowed with one port each.
+    receivers: Vec<SocketAddr>,
     /// `None` if no authority is known, because then no certificate can be trusted.
     tls: Option<TlsConnector>,
 }
@@ -82,7 +84,11 @@ impl fmt::Display for TlsError {
 impl Error for TlsError {}
 
 impl Guard {
-    pub(crate) fn new(settings: &Webhooks, resolver: Resolver) -> Result<Self, TlsError> {
+    pub(crate) fn new(
+        settings: &Webhooks,
+        receivers: &[SocketAddr],
+        resolver: Resolver,
+    ) -> Result<Self, TlsError> {
         let mut roots = RootCertStore::empty();
         // If the system has no root certificates, only `http://` and hosts under the configured
         // authority can be called.
@@ -108,6 +114,7 @@ impl Guard {
             resolver,
             allowed: settings.allow.clone(),
             ports: settings.ports.clone(),
+            receivers: receivers.iter().map(|it| (canonical(it.ip()), it.port()).into()).collect(),
             tls: is_trusting.then(|| TlsConnector::from(Arc::new(config))),
         })
     }
@@ -129,22 +136,24 @@ impl Guard {
     /// Returns the address of a target that needs no lookup. Fails if its port or its addresses may
     /// not be called.
     fn known(&self, target: &Target) -> Result<Option<IpAddr>, Refusal> {
-        if !self.ports.contains(target.port) {
-            return Err(Refusal::Port(target.port));
+        let port = target.port;
+        if !self.ports.contains(port) && !self.receivers.iter().any(|it| it.port() == port) {
+            return Err(Refusal::Port(port));
         }
-        let internal = || Refusal::Internal(target.host.to_string());
+        let refusal = || self.refusal(target);
         let address: IpAddr = match &target.host {
             Host::Ipv4(address) => (*address).into(),
             Host::Ipv6(address) => (*address).into(),
             // Its names always resolve to these addresses (RFC 6761).
             Host::Domain(name) if is_localhost(name) => {
                 let loopback = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
-                let is_permitted = loopback.into_iter().any(|it| self.permitted(it).is_some());
-                return is_permitted.then_some(None).ok_or_else(internal);
+                let is_permitted =
+                    loopback.into_iter().any(|it| self.permitted(it, port).is_some());
+                return is_permitted.then_some(None).ok_or_else(refusal);
             }
             Host::Domain(_) => return Ok(None),
         };
-        self.permitted(address).map(Some).ok_or_else(internal)
+        self.permitted(address, port).map(Some).ok_or_else(refusal)
     }
 
     /// Connects to the first address of a route that accepts a connection. Each address has a head
@@ -210,19 +219,30 @@ impl Guard {
         let host = target.host.to_string();
         let found = (self.resolver)(host.clone()).await;
         let found = found.map_err(|error| unresolved(host.clone(), error))?;
-        let allowed: Vec<IpAddr> =
-            found.into_iter().filter_map(|address| self.permitted(address)).collect();
+        let permitted = |address| self.permitted(address, target.port);
+        let allowed: Vec<IpAddr> = found.into_iter().filter_map(permitted).collect();
         match allowed.is_empty() {
-            true => Err(Refusal::Internal(host).into()),
+            true => Err(self.refusal(target).into()),
             false => Ok(allowed),
         }
     }
 
-    /// Returns the address in its plain form if connections to it are allowed.
-    fn permitted(&self, address: IpAddr) -> Option<IpAddr> {
+    /// Returns the address in its plain form if connections to its port are allowed.
+    fn permitted(&self, address: IpAddr, port: u16) -> Option<IpAddr> {
         let address = canonical(address);
-        let allowed = self.allowed.iter().any(|network| network.contains(&address));
-        (allowed || filter::is_global(address)).then_some(address)
+        let is_allowed = self.receivers.contains(&(address, port).into())
+            || self.ports.contains(port)
+                && (self.allowed.iter().any(|network| network.contains(&address))
+                    || filter::is_global(address));
+        is_allowed.then_some(address)
+    }
+
+    /// Returns the reason why a target is refused whose addresses are all not permitted.
+    fn refusal(&self, target: &Target) -> Refusal {
+        match self.ports.contains(target.port) {
+            true => Refusal::Internal(target.host.to_string()),
+            false => Refusal::Port(target.port),
+        }
     }
 }
 

@@ -76,7 +76,12 @@ impl Bench {
         Self::of(arguments, config, timerd::system_resolver(), Folder::new()).await
     }
 
-    async fn of(arguments: Arguments, config: Config, resolver: Resolver, folder: Folder) -> Self {
+    pub(crate) async fn of(
+        arguments: Arguments,
+        config: Config,
+        resolver: Resolver,
+        folder: Folder,
+    ) -> Self {
         let service = Service::start_with(&arguments, &config, resolver).await.unwrap();
         let api = Api::of(&service.address().to_string(), TOKEN);
         Self { service, api, folder }

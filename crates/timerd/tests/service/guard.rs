@@ -1,13 +1,13 @@
 //! Requests to internal addresses, which are not made.
 
-use super::bench::Bench;
+use super::bench::{Bench, Folder, arguments};
 use super::calls::allowing;
 use super::receiver::Receiver;
 use serde_json::json;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use timerd::Resolver;
+use timerd::{Config, Resolver};
 
 /// Addresses that reach a receiver on this machine, and other internal addresses.
 const INTERNAL: [&str; 8] = [
@@ -94,11 +94,11 @@ async fn literals_and_ports_are_refused_at_once() {
     ] {
         let url = format!("http://{host}:{port}/");
         let problem = bench.api.put("a", &url, json!({ "after": "0s" })).await.problem(400);
-        assert!(problem.ends_with("(allow its network with webhooks.allow)"), "{problem}");
+        assert!(problem.ends_with("or one port of it with --allow)"), "{problem}");
     }
     let url = "https://example.org:22/";
     let problem = bench.api.put("a", url, json!({ "after": "0s" })).await.problem(400);
-    assert_eq!(problem, "url: port 22 is not allowed (allow it with webhooks.ports)");
+    assert!(problem.starts_with("url: port 22 is not allowed (allow it with "), "{problem}");
     assert_eq!(receiver.connections(), 0);
     bench.stop().await;
 }
@@ -112,6 +112,40 @@ async fn other_spellings_are_called_where_this_is_allowed() {
         bench.api.put("a", &url, json!({ "after": "0s", "existing": "keep" })).await;
         assert_eq!(receiver.next().await.path, "/?x=1", "{host}");
         bench.api.letters(0).await;
+    }
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn an_argument_allows_one_port_of_an_address() {
+    let mut receiver = Receiver::with(&[]).await;
+    let port = receiver.port();
+    let folder = Folder::new();
+    let mut arguments = arguments(folder.join("timers").to_str().unwrap());
+    arguments.allow = vec![format!("[::ffff:127.0.0.1]:{port}").parse().unwrap()];
+    // A name of a global address, and one of another internal address.
+    let resolver: Resolver = Arc::new(|host| {
+        let address = if host == "global.example.org" { "1.1.1.1" } else { "127.0.0.2" };
+        Box::pin(async move { Ok(vec![address.parse().unwrap()]) })
+    });
+    let bench = Bench::of(arguments, Config::default(), resolver, folder).await;
+    for (id, host) in [("a", "127.0.0.1"), ("b", "[::ffff:127.0.0.1]")] {
+        let url = format!("http://{host}:{port}/{id}");
+        bench.api.put(id, &url, json!({ "after": "0s" })).await.json(201);
+        assert_eq!(receiver.next().await.path, format!("/{id}"));
+    }
+    for (host, port) in [("127.0.0.1", 80), ("127.0.0.2", port), ("1.1.1.1", port), ("[::1]", port)]
+    {
+        let url = format!("http://{host}:{port}/");
+        bench.api.put("c", &url, json!({ "after": "0s" })).await.problem(400);
+    }
+    for host in ["global", "internal"] {
+        let url = format!("http://{host}.example.org:{port}/");
+        bench.api.put(host, &url, json!({ "after": "0s" })).await.json(201);
+    }
+    for letter in bench.api.letters(2).await {
+        let error = letter["error"].as_str().unwrap();
+        assert!(error.contains(&format!("port {port} is not allowed")), "{error}");
     }
     bench.stop().await;
 }

@@ -102,6 +102,33 @@ async fn it_starts_with_nothing_and_keeps_what_it_was_given() {
 }
 
 #[tokio::test]
+async fn a_trial_prints_a_request_and_the_webhook_that_follows() {
+    let folder = Folder::new();
+    let mut program = Program::start(&folder, &["--echo", "0"]);
+    let token = line(&mut program.out).strip_prefix("token: ").unwrap().to_owned();
+    let mut command = String::new();
+    while !command.contains("curl") {
+        command = line(&mut program.out);
+    }
+    // The words of the command: the last one is the body, in quotes.
+    let words: Vec<_> = command.split('\'').collect();
+    let timers = format!("http://{}/v1/timers/", program.address);
+    let id = words[2].trim().strip_prefix(&timers).unwrap().strip_suffix(" --json").unwrap();
+    assert_eq!(words[1], format!("Authorization: Bearer {token}"));
+    let body = words[3].replace("5s", "0s");
+    let api = Api::of(&program.address, &token);
+    api.send("PUT", &format!("/v1/timers/{id}"), &body).await.json(201);
+    let mut shown = Vec::new();
+    while shown.last().is_none_or(|line| line != "hello") {
+        shown.push(line(&mut program.out));
+    }
+    assert_eq!(shown[0], "POST /", "{shown:?}");
+    assert!(shown.iter().any(|line| line.starts_with("idempotency-key: ")), "{shown:?}");
+    program.signal("-TERM");
+    program.end();
+}
+
+#[tokio::test]
 async fn it_makes_a_token_whose_hash_is_for_the_configuration() {
     let output = Command::new(env!("CARGO_BIN_EXE_timerd")).arg("token").output().unwrap();
     let output = String::from_utf8(output.stdout).unwrap();
