@@ -1,0 +1,3 @@
+module timerd
+
+go 1.19
