@@ -82,6 +82,8 @@ pub struct Config {
     pub history: HistoryBounds,
     /// The page.
     pub page: Page,
+    /// The alerts, if the operator wants any.
+    pub alerts: Option<AlertSettings>,
 }
 
 /// The reason why a configuration file cannot be used.
@@ -101,6 +103,8 @@ pub enum ConfigError {
     },
     /// The secret that signs sessions is too short.
     ShortKey,
+    /// There is no kind of alert.
+    NoKinds,
     /// There is no port that may be called.
     NoPorts,
     /// A time limit is zero.
@@ -122,6 +126,9 @@ impl fmt::Display for ConfigError {
                 write!(f, "{}:{line}: {}", file.display(), error.trim_end().replace('\n', " "))
             }
             Self::ShortKey => write!(f, "the key must have at least {MIN_KEY_BYTES} characters"),
+            Self::NoKinds => f.write_str(
+                "no alert is sent (expected at least one of dead_letter, failing and missed_run)",
+            ),
             Self::NoPorts => {
                 f.write_str("no port may be called (expected at least one, such as [80, 443])")
             }
@@ -198,6 +205,97 @@ impl fmt::Debug for PageKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("…")
     }
+}
+
+/// The webhook of the operator that receives alerts.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AlertSettings {
+    /// The URL, which is often secret.
+    pub url: String,
+    /// The name of the secret that signs alerts. The default is the secret `default`, if there is
+    /// one.
+    #[serde(default)]
+    pub secret: Option<String>,
+    /// The alerts that are sent, by default all.
+    #[serde(default)]
+    pub kinds: AlertKinds,
+    /// The number of attempts that fail in a row before this is reported. The default is 5.
+    #[serde(default = "five")]
+    pub failures: NonZeroU32,
+    /// How long after its planned time a repeating timer may succeed. The default is 10 minutes.
+    #[serde(default = "ten_minutes", deserialize_with = "limit")]
+    pub grace: Duration,
+}
+
+/// Hides the URL.
+impl fmt::Debug for AlertSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { secret, kinds, failures, grace, .. } = self;
+        let mut shown = f.debug_struct("AlertSettings");
+        shown.field("secret", secret).field("kinds", kinds).field("failures", failures);
+        shown.field("grace", grace).finish_non_exhaustive()
+    }
+}
+
+/// A kind of alert.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum AlertKind {
+    /// A timer has become a dead letter.
+    DeadLetter,
+    /// A timer has failed several times in a row.
+    Failing,
+    /// A repeating timer has not run in time.
+    MissedRun,
+}
+
+impl AlertKind {
+    /// Returns the name of the variant.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::DeadLetter => "dead_letter",
+            Self::Failing => "failing",
+            Self::MissedRun => "missed_run",
+        }
+    }
+}
+
+/// The kinds of alerts that are sent, at least one.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "BTreeSet<AlertKind>")]
+pub struct AlertKinds(BTreeSet<AlertKind>);
+
+impl AlertKinds {
+    pub(crate) fn contains(&self, kind: AlertKind) -> bool {
+        self.0.contains(&kind)
+    }
+}
+
+impl Default for AlertKinds {
+    fn default() -> Self {
+        Self([AlertKind::DeadLetter, AlertKind::Failing, AlertKind::MissedRun].into())
+    }
+}
+
+impl TryFrom<BTreeSet<AlertKind>> for AlertKinds {
+    type Error = ConfigError;
+
+    fn try_from(kinds: BTreeSet<AlertKind>) -> Result<Self, ConfigError> {
+        match kinds.is_empty() {
+            true => Err(ConfigError::NoKinds),
+            false => Ok(Self(kinds)),
+        }
+    }
+}
+
+fn five() -> NonZeroU32 {
+    NonZeroU32::MIN.saturating_add(4)
+}
+
+fn ten_minutes() -> Duration {
+    Duration::from_secs(600)
 }
 
 /// The bounds of the dead letters. The oldest letters beyond them are deleted.
@@ -495,6 +593,11 @@ mod tests {
             "webhooks.ports = [443, 0]",
             "history.most = 0",
             "history.age = \"0s\"",
+            "alerts.url = 1",
+            "alerts.kinds = []",
+            "alerts.kinds = [\"death\"]",
+            "alerts.failures = 0",
+            "alerts.grace = \"0s\"",
         ] {
             let refused = toml::from_str::<Config>(wrong).expect_err(wrong).to_string();
             let names_the_setting = refused.contains(wrong.split(' ').next().unwrap_or_default());

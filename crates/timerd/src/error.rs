@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::alerts::AlertError;
 use super::call::SecretError;
 use super::config::ConfigError;
 use super::guard::TlsError;
@@ -28,6 +29,8 @@ pub enum StartError {
     Token(TokenError),
     /// A secret that signs calls is refused.
     Secret(SecretError),
+    /// Alerts cannot be sent as configured.
+    Alert(AlertError),
     /// Calls by TLS cannot be made.
     Tls(TlsError),
     /// The filter of the log cannot be parsed.
@@ -62,6 +65,7 @@ impl fmt::Display for StartError {
             Self::Address(error) => write!(f, "{invalid} {error}"),
             Self::Token(error) => write!(f, "{invalid} {error}"),
             Self::Secret(error) => write!(f, "{invalid} {error}"),
+            Self::Alert(error) => write!(f, "{invalid} {error}"),
             Self::Tls(error) => write!(f, "{invalid} {error}"),
             Self::Log(error) => write!(f, "{invalid} {error} in the log's filter"),
             Self::Files { open, calls, needed, least } => write!(
@@ -106,6 +110,12 @@ impl From<TokenError> for StartError {
 impl From<SecretError> for StartError {
     fn from(error: SecretError) -> Self {
         Self::Secret(error)
+    }
+}
+
+impl From<AlertError> for StartError {
+    fn from(error: AlertError) -> Self {
+        Self::Alert(error)
     }
 }
 

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alerts;
 mod api;
 mod call;
 mod config;
@@ -29,10 +30,11 @@ mod tokens;
 mod trace;
 mod webhook;
 
+pub use alerts::AlertError;
 pub use call::SecretError;
 pub use config::{
-    Arguments, Config, ConfigError, DeadLetterBounds, HistoryBounds, LISTEN, Limits, Page, PageKey,
-    Ports, SecretTexts, TokenHash, Webhooks,
+    AlertKind, AlertKinds, AlertSettings, Arguments, Config, ConfigError, DeadLetterBounds,
+    HistoryBounds, LISTEN, Limits, Page, PageKey, Ports, SecretTexts, TokenHash, Webhooks,
 };
 pub use error::StartError;
 pub use guard::{ResolveError, Resolver, Resolving, TlsError, system_resolver};

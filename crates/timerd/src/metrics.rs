@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use metrics::{Unit, describe_counter, describe_gauge, gauge, set_global_recorder};
+use metrics::{Unit, counter, describe_counter, describe_gauge, gauge, set_global_recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -29,6 +29,9 @@ pub(crate) const NOT_RECORDED: &str = "timerd_runs_not_recorded_total";
 /// Parts of the service that were restarted.
 pub(crate) const RESTARTED: &str = "timerd_tasks_restarted_total";
 
+/// Alerts for the operator.
+pub(crate) const ALERTS: &str = "timerd_alerts_total";
+
 /// The state of the store.
 pub(crate) const USABLE: &str = "timerd_store_usable";
 
@@ -36,7 +39,7 @@ pub(crate) const USABLE: &str = "timerd_store_usable";
 const BUILD: &str = "timerd_build_info";
 
 /// The counters, and their descriptions.
-const COUNTERS: [(&str, &str); 6] = [
+const COUNTERS: [(&str, &str); 7] = [
     (REQUESTS, "Answered requests to the API and the page."),
     (REFUSED_TOKENS, "Requests with a wrong token."),
     (EVICTED, "Connections that were replaced by newer connections."),
@@ -47,6 +50,7 @@ const COUNTERS: [(&str, &str); 6] = [
     ),
     (NOT_RECORDED, "Runs that are missing from the history."),
     (RESTARTED, "Restarts of a part of the service that has failed."),
+    (ALERTS, "Alerts for the operator. Those left out were too many at once."),
 ];
 
 /// The gauges, and their descriptions.
@@ -54,6 +58,28 @@ const GAUGES: [(&str, &str); 2] = [
     (USABLE, "1 if the store replies and accepts writes, otherwise 0."),
     (BUILD, "Always 1, with the version of the service."),
 ];
+
+/// The fate of an alert.
+#[derive(Clone, Copy)]
+pub(crate) enum AlertOutcome {
+    /// The operator's webhook has accepted it.
+    Sent,
+    /// The operator's webhook has not accepted it.
+    Failed,
+    /// Too many alerts waited already.
+    LeftOut,
+}
+
+impl AlertOutcome {
+    /// Returns the name of the variant, for labels.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::Sent => "sent",
+            Self::Failed => "failed",
+            Self::LeftOut => "left_out",
+        }
+    }
+}
 
 /// How often timers and dead letters are counted.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -81,6 +107,13 @@ fn describe() {
     }
     for (name, what) in GAUGES {
         describe_gauge!(name, Unit::Count, what);
+    }
+    for outcome in [AlertOutcome::Sent, AlertOutcome::Failed, AlertOutcome::LeftOut] {
+        counter!(ALERTS, "outcome" => outcome.label()).increment(0);
+    }
+    // A service without alerts has the same metrics.
+    for task in ["alerts", "missed_runs"] {
+        counter!(RESTARTED, "task" => task).increment(0);
     }
     gauge!(BUILD, "version" => env!("CARGO_PKG_VERSION")).set(1);
 }

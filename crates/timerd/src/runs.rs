@@ -6,12 +6,13 @@ use super::config::HistoryBounds;
 use super::metrics::NOT_RECORDED;
 use super::problem::Problem;
 use http::StatusCode;
+use metrics::{Counter, counter};
 use serde::Serialize;
 use std::time::Duration;
 use timers_web::Activity;
 use tourbillon_durable::text::show_time;
 use tourbillon_durable::{
-    AttemptLog, DurableError, DurableTimers, Event, LogBounds, LoggedAttempt, Worker,
+    AttemptLog, DurableError, DurableTimers, Event, LogBounds, LoggedAttempt,
 };
 use utoipa::ToSchema;
 
@@ -60,12 +61,15 @@ impl From<LoggedAttempt> for Run {
 pub(crate) struct History {
     log: AttemptLog,
     activity: Activity,
+    /// Counts the runs that are missing.
+    lost: Counter,
 }
 
 impl History {
     pub(crate) fn new(timers: &DurableTimers, bounds: &HistoryBounds) -> Self {
         let bounds = LogBounds::new().max_attempts(bounds.most.get()).max_age(bounds.age);
-        Self { log: timers.attempt_log(bounds), activity: Activity::new() }
+        let (activity, lost) = (Activity::new(), counter!(NOT_RECORDED));
+        Self { log: timers.attempt_log(bounds), activity, lost }
     }
 
     /// Returns the log.
@@ -78,16 +82,12 @@ impl History {
         &self.activity
     }
 
-    /// Makes a worker record its runs, and counts the runs that it could not record.
-    pub(crate) fn record(&self, worker: Worker) -> Worker {
-        let lost = metrics::counter!(NOT_RECORDED);
-        let activity = self.activity.clone();
-        worker.log(&self.log).observe(move |event| {
-            activity.record(event);
-            if let Event::LogFailed { lost: count, .. } = event {
-                lost.increment(*count);
-            }
-        })
+    /// Notes an event of a worker, and counts the runs that could not be recorded.
+    pub(crate) fn note(&self, event: &Event) {
+        self.activity.record(event);
+        if let Event::LogFailed { lost, .. } = event {
+            self.lost.increment(*lost);
+        }
     }
 
     /// Returns up to `limit` runs, of one timer or of all, latest first.

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::alerts::Alerts;
 use super::api::{App, router};
 use super::call::{Caller, POOLED, Secrets, Spans};
 use super::config::{Arguments, Config, DeadLetterBounds, Limits};
@@ -25,6 +26,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::Instant;
 use tourbillon_durable::text::{Address, AddressText};
 use tourbillon_durable::{Delivery, DurableError, DurableTimers, StoreOptions};
 
@@ -36,6 +38,9 @@ const STOP: Duration = Duration::from_secs(10);
 
 /// How long a stopping service waits for the store to accept the outcomes of calls.
 const END: Duration = Duration::from_secs(13);
+
+/// How long a stopping service sends the alerts that wait, once its calls have ended.
+const ALERTS: Duration = Duration::from_secs(1);
 
 /// How long a stopping service waits for its health check.
 const UNMARKED: Duration = Duration::from_secs(1);
@@ -57,6 +62,8 @@ pub struct Service {
     stop: watch::Sender<bool>,
     serving: JoinHandle<()>,
     working: JoinHandle<()>,
+    /// Sends alerts, and is empty if there are none.
+    alerting: JoinSet<()>,
     background: JoinSet<()>,
 }
 
@@ -65,6 +72,7 @@ struct Front {
     app: App,
     sessions: Sessions,
     own_token: Option<OwnToken>,
+    alerts: Option<Arc<Alerts>>,
     /// The number of concurrent calls, which the store and the worker have from the start.
     calls: usize,
 }
@@ -112,6 +120,8 @@ impl Service {
         let secrets = Secrets::try_from(&config.secrets)?;
         let metrics = metrics::install();
         let caller = Caller::new(&config.webhooks, guard, secrets, Spans::from_environment()?);
+        let alerts = config.alerts.as_ref().map(|settings| Alerts::new(settings, &caller));
+        let alerts = alerts.transpose()?.map(Arc::new);
         let (pool, caller) = (Arc::clone(&caller.pool), Arc::new(caller));
         let (place, timers) = open_store(arguments, config).await?;
         let history = History::new(&timers, &config.history);
@@ -128,11 +138,17 @@ impl Service {
             async move { pool.watch().await }
         }));
         watch_store(&mut background, &timers, &health, &metrics, &store, &stops);
+        let mut alerting = JoinSet::new();
+        if let Some(alerts) = &alerts {
+            watch_runs(&mut background, &timers, alerts, &stops);
+            alerting.spawn(send_alerts(alerts, &caller, &stops));
+        }
 
         let work = Work {
             timers: timers.clone(),
             caller: Arc::clone(&caller),
             history: history.clone(),
+            alerts: alerts.clone(),
             store,
             concurrency: calls,
             stops: stops.clone(),
@@ -140,10 +156,10 @@ impl Service {
         let working = keep("worker", stops.clone(), move || work.clone().run());
         let working = tokio::spawn(working);
         let app = App { timers, health, caller, history, metrics };
-        let front = Front { app, sessions, own_token, calls };
+        let front = Front { app, sessions, own_token, alerts, calls };
         let (served, serves) = watch::channel(front.served(rules));
         let serving = tokio::spawn(serving(listener, serves, stops));
-        Ok(Self { address, front, served, stop, serving, working, background })
+        Ok(Self { address, front, served, stop, serving, working, alerting, background })
     }
 
     /// Returns the address that the service listens on.
@@ -179,6 +195,7 @@ impl Service {
     /// Stops the service. Requests and calls that have begun have ten seconds to end. Calls that
     /// run longer are given back to the store and made again.
     pub async fn stop(mut self) {
+        let begun = Instant::now();
         self.stop.send_replace(true);
         tokio::join!(
             end(&mut self.serving, STOP, "some requests did not end in time"),
@@ -188,6 +205,15 @@ impl Service {
                 "the store did not accept the outcomes of all calls in time"
             ),
         );
+        // A receiver of alerts that is slow does not hold the service up.
+        if let Some(alerts) = &self.front.alerts {
+            alerts.close();
+            let limit = (begun + END).saturating_duration_since(Instant::now()).min(ALERTS);
+            if tokio::time::timeout(limit, self.alerting.join_next()).await.is_err() {
+                tracing::warn!("some alerts were not sent in time");
+            }
+        }
+        self.alerting.shutdown().await;
         self.background.shutdown().await;
         let App { timers, health, caller, .. } = &self.front.app;
         caller.spans.end().await;
@@ -229,6 +255,36 @@ fn watch_store(
         let (timers, label, handle) = (counted.clone(), label.clone(), handle.clone());
         async move { metrics::watch(&timers, &label, &handle).await }
     }));
+}
+
+/// Looks for runs that were missed until the service stops.
+fn watch_runs(
+    tasks: &mut JoinSet<()>,
+    timers: &DurableTimers,
+    alerts: &Arc<Alerts>,
+    stops: &watch::Receiver<bool>,
+) {
+    let (timers, alerts) = (timers.clone(), Arc::clone(alerts));
+    tasks.spawn(keep::<Infallible, _>("missed_runs", stops.clone(), move || {
+        let (timers, alerts) = (timers.clone(), Arc::clone(&alerts));
+        async move { alerts.watch(timers).await }
+    }));
+}
+
+/// Sends alerts until all are sent after the service has stopped.
+fn send_alerts(
+    alerts: &Arc<Alerts>,
+    caller: &Arc<Caller>,
+    stops: &watch::Receiver<bool>,
+) -> impl Future<Output = ()> + use<> {
+    let (alerts, caller) = (Arc::clone(alerts), Arc::clone(caller));
+    keep::<Infallible, _>("alerts", stops.clone(), move || {
+        let (alerts, caller) = (Arc::clone(&alerts), Arc::clone(&caller));
+        async move {
+            alerts.send(&caller).await;
+            Ok(())
+        }
+    })
 }
 
 /// The settings of a configuration that apply to requests.
@@ -289,6 +345,7 @@ struct Work {
     timers: DurableTimers,
     caller: Arc<Caller>,
     history: History,
+    alerts: Option<Arc<Alerts>>,
     /// The name of the store in metrics.
     store: String,
     concurrency: usize,
@@ -298,7 +355,7 @@ struct Work {
 impl Work {
     /// Calls due webhooks until the service stops.
     async fn run(self) -> Result<(), DurableError> {
-        let Self { timers, caller, history, store, concurrency, stops } = self;
+        let Self { timers, caller, history, alerts, store, concurrency, stops } = self;
         let worker = timers.worker().concurrency(concurrency).metrics(&store);
         let worker = worker.time_limit(MAX_ATTEMPT);
         let worker = worker.until_within(stopped(stops), STOP);
@@ -314,7 +371,13 @@ impl Work {
                 verdict
             }
         };
-        history.record(worker).run(called).await
+        let worker = worker.log(history.log()).observe(move |event| {
+            history.note(event);
+            if let Some(alerts) = &alerts {
+                alerts.note(event);
+            }
+        });
+        worker.run(called).await
     }
 }
 

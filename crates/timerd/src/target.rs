@@ -45,7 +45,7 @@ const MAX_HEADERS: usize = 64;
 const MAX_HEADER_BYTES: usize = 16 * 1024;
 
 /// A webhook that can be called.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) host: Host<String>,
     pub(crate) port: u16,
@@ -101,6 +101,11 @@ impl Target {
     /// Reads a target from the payload of a timer.
     pub(crate) fn from_payload(payload: &[u8]) -> Result<Self, TargetError> {
         Webhook::from_payload(payload).map_err(TargetError::Payload)?.try_into()
+    }
+
+    /// Returns the same target with another body of the same type.
+    pub(crate) fn with_body(&self, body: String) -> Self {
+        Self { body: body.into(), ..self.clone() }
     }
 
     /// Returns the request. Headers of the webhook replace headers of the timer, and headers of the

@@ -9,6 +9,7 @@ mod store;
 mod timer;
 mod view;
 
+use super::alerts::AlertBody;
 use super::call::Caller;
 use super::config::Limits;
 use super::gate::{Gate, pass};
@@ -25,10 +26,11 @@ use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 use tourbillon_durable::DurableTimers;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
-use utoipa::openapi::{self, Content, Ref, RefOr};
+use utoipa::openapi::{self, Content, PathItem, Ref, RefOr};
 use utoipa::{Modify, OpenApi, ToSchema};
 
 /// The state of the handlers.
@@ -49,13 +51,52 @@ pub(crate) struct App {
         timer::put, timer::get, timer::list, timer::cancel, timer::move_to, timer::run, timer::pause,
         timer::resume,
         letters::list, letters::trim, letters::get, letters::delete, letters::redrive, letters::redrive_all,
-        store::pause, store::resume, store::stats, runs::list, metrics, healthz,
+        store::pause, store::resume, store::stats, runs::list, metrics, healthz, alert,
     ),
     components(schemas(Problem, view::Call)),
     security(("token" = [])),
     modifiers(&Token, &Problems)
 )]
 struct Document;
+
+/// The document, with the requests that the service itself makes.
+#[derive(Serialize)]
+struct WholeDocument {
+    #[serde(flatten)]
+    document: openapi::OpenApi,
+    webhooks: BTreeMap<&'static str, PathItem>,
+}
+
+impl WholeDocument {
+    fn new() -> Self {
+        let mut document = Document::openapi();
+        let mut alert = document.paths.paths.remove(ALERT).unwrap_or_default();
+        if let Some(operation) = &mut alert.post {
+            // The problems are those of the service.
+            operation.responses.responses.retain(|status, _| status.starts_with('2'));
+        }
+        Self { document, webhooks: [("alert", alert)].into() }
+    }
+}
+
+/// The place of alerts among the paths, from which they become a webhook.
+const ALERT: &str = "alert";
+
+/// An alert.
+///
+/// It is sent to `alerts.url` of the configuration. `Idempotency-Key` and `webhook-id` are the same
+/// for all attempts to send it. If a secret is configured, `webhook-signature` and
+/// `webhook-timestamp` are as in Standard Webhooks. Responses with a status of 2xx accept an alert.
+#[utoipa::path(post, path = "alert", operation_id = "receive_alert", tag = "alerts", security(()),
+    params(
+        ("webhook-id" = String, Header, description = "The idempotency key"),
+        ("webhook-attempt" = u32, Header, description = "The number of the attempt to send the alert"),
+    ),
+    request_body = AlertBody,
+    responses((status = 200, description = "The alert is accepted"))
+)]
+#[allow(dead_code, reason = "it describes a request of the service")]
+fn alert() {}
 
 /// Adds the scheme of the tokens.
 struct Token;
@@ -156,7 +197,7 @@ pub(crate) fn router(app: App, gate: Arc<Gate>, limits: &Limits) -> Router {
 async fn document() -> impl IntoResponse {
     static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| {
         // It has only keys that JSON allows.
-        Document::openapi().to_json().unwrap_or_default().into()
+        serde_json::to_vec(&WholeDocument::new()).unwrap_or_default().into()
     });
     ([(CONTENT_TYPE, "application/json")], DOCUMENT.clone())
 }

@@ -78,7 +78,7 @@ impl Caller {
             Ok(place) => place,
             Err(after) => return (own::put_off(after), None),
         };
-        let called = self.call(&target, delivery).await;
+        let called = self.call(&Message::of(&target, delivery)).await;
         match &called {
             Err(Fault::Receiver(ReceiverFault::TimedOut(_))) => place.note(false),
             Ok(_) | Err(Fault::Receiver(_)) => place.note(true),
@@ -94,11 +94,22 @@ impl Caller {
         (verdict, status)
     }
 
+    /// Makes one attempt to call a target that belongs to no timer.
+    pub(crate) async fn send(&self, target: &Target, id: &str, attempt: u32) -> Verdict {
+        let message = Message { target, id: id.to_owned(), attempt, headers: &[] };
+        match self.call(&message).await {
+            Ok(response) => verdict::of(&response, &self.final_statuses, now()),
+            Err(Fault::Refused(refusal)) => Verdict::Fail(refusal.to_string()),
+            Err(fault) => Verdict::Retry(fault.to_string()),
+        }
+    }
+
     /// Sends the request. Redirects are not followed.
-    async fn call(&self, target: &Target, delivery: &Delivery) -> Result<Response<Bytes>, Fault> {
+    async fn call(&self, message: &Message<'_>) -> Result<Response<Bytes>, Fault> {
+        let target = message.target;
         let limit = target.time_limit.unwrap_or(self.time_limit);
         let end = Instant::now() + limit;
-        let request = self.request(target, delivery, now())?;
+        let request = self.request(message, now())?;
         let route = timeout_at(end, self.guard.route(target)).await;
         let silent = |_| OwnFault::Resolver {
             host: target.host.to_string(),
@@ -124,26 +135,25 @@ impl Caller {
 
     fn request(
         &self,
-        target: &Target,
-        delivery: &Delivery,
+        message: &Message<'_>,
         now: SystemTime,
     ) -> Result<Request<Full<Bytes>>, Fault> {
-        let id = insert::key(delivery);
+        let Message { target, id, attempt, headers } = message;
         let since = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let secret = self.secret(target)?;
-        let signature = secret.map(|secret| secret.sign(&id, since, &target.body));
-        let id = own_value("webhook-id", id)?;
+        let signature = secret.map(|secret| secret.sign(id, since, &target.body));
+        let id = own_value("webhook-id", id.clone())?;
         let mut own = vec![
             (HeaderName::from_static("idempotency-key"), id.clone()),
             (HeaderName::from_static("webhook-id"), id),
             (HeaderName::from_static("webhook-timestamp"), since.into()),
-            (HeaderName::from_static("webhook-attempt"), delivery.attempt.into()),
+            (HeaderName::from_static("webhook-attempt"), (*attempt).into()),
         ];
         if let Some(signature) = signature {
             let name = "webhook-signature";
             own.push((HeaderName::from_static(name), own_value(name, signature)?));
         }
-        let of_timer = delivery.headers.iter().map(|(name, value)| (&**name, &**value));
+        let of_timer = headers.iter().map(|(name, value)| (&**name, &**value));
         Ok(target.request(of_timer, own))
     }
 
@@ -154,6 +164,23 @@ impl Caller {
             (None, Some(name)) => Err(OwnFault::Secret(name.to_owned())),
             (secret, _) => Ok(secret),
         }
+    }
+}
+
+/// A call to make, and how its receiver recognises it.
+struct Message<'a> {
+    target: &'a Target,
+    /// The idempotency key.
+    id: String,
+    attempt: u32,
+    /// The headers of the timer.
+    headers: &'a [(String, String)],
+}
+
+impl<'a> Message<'a> {
+    fn of(target: &'a Target, delivery: &'a Delivery) -> Self {
+        let (attempt, headers) = (delivery.attempt, &delivery.headers);
+        Self { target, id: insert::key(delivery), attempt, headers }
     }
 }
 

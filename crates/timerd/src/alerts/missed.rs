@@ -1,0 +1,213 @@
+//! [`MissedRuns`], which finds repeating timers that have not run in time: their planned time and a
+//! grace have passed without a successful run.
+//!
+//! ```text
+//!   an attempt without success ──► watched by the instance that made it ──┐
+//!   no attempt ──► among the overdue timers, which one instance searches ─┴─► reported ──► alert
+//! ```
+//!
+//! The planned time of a timer stays the same until it has run, was given up, or was skipped. The
+//! number of rows that a round reads is bounded, whatever the store holds.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, reason = "planned times are times of day")]
+
+use super::alert::Alert;
+use super::reported::Reported;
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+use tourbillon_durable::text::{parse_position, show_position};
+use tourbillon_durable::{Attempt, DurableError, DurableTimer, DurableTimers, Outcome, TimerState};
+
+/// The bounds of the time between two rounds.
+const INTERVALS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
+
+/// The maximum number of runs that are watched. Others are watched after their next attempt.
+const MAX_WATCHED: usize = 10_000;
+
+/// The maximum number of skipped runs between two rounds.
+const MAX_SKIPPED: usize = 1000;
+
+/// The number of watched timers that a round reads.
+const WATCHED: usize = 100;
+
+/// The number of overdue timers that a round reads.
+const OVERDUE: usize = 1000;
+
+/// The number of timers with a missed run that a round reads.
+const CHECKED: usize = 50;
+
+pub(super) struct MissedRuns {
+    grace: Duration,
+    seen: Mutex<Seen>,
+}
+
+/// The id of a timer, and the planned time of its run.
+type Run = (String, SystemTime);
+
+/// What this instance has seen of its own attempts.
+#[derive(Default)]
+struct Seen {
+    /// The planned times of runs that have not succeeded yet, by the id of the timer.
+    watched: HashMap<String, SystemTime>,
+    /// The runs that were skipped, with their planned times.
+    skipped: Vec<Run>,
+}
+
+impl MissedRuns {
+    pub(super) fn new(grace: Duration) -> Self {
+        Self { grace, seen: Mutex::default() }
+    }
+
+    /// Notes the end of an attempt.
+    pub(super) fn note(&self, attempt: &Attempt) {
+        let Seen { watched, skipped } = &mut *self.seen();
+        match attempt.outcome {
+            Outcome::Retry { .. }
+            | Outcome::Again { .. }
+            | Outcome::GivenBack
+            | Outcome::TooLate
+            | Outcome::Unanswered => {
+                if watched.len() < MAX_WATCHED || watched.contains_key(&attempt.id) {
+                    watched.insert(attempt.id.clone(), attempt.planned);
+                }
+            }
+            Outcome::Missed { .. } => {
+                watched.remove(&attempt.id);
+                if skipped.len() < MAX_SKIPPED {
+                    skipped.push((attempt.id.clone(), attempt.planned));
+                }
+            }
+            _ => drop(watched.remove(&attempt.id)),
+        }
+    }
+
+    /// Looks for missed runs periodically.
+    pub(super) async fn watch(&self, timers: &DurableTimers, report: impl Fn(Alert)) -> ! {
+        loop {
+            tokio::time::sleep(self.interval()).await;
+            match self.round(timers, SystemTime::now()).await {
+                Ok(found) => found.into_iter().for_each(&report),
+                // The health check reports the store.
+                Err(error) => tracing::debug!(%error, "missed runs could not be looked for"),
+            }
+        }
+    }
+
+    fn interval(&self) -> Duration {
+        let [least, most] = INTERVALS;
+        (self.grace / 4).clamp(least, most)
+    }
+
+    /// Returns the missed runs that this instance has to report. While the store is paused, no run
+    /// is missed.
+    async fn round(
+        &self,
+        timers: &DurableTimers,
+        now: SystemTime,
+    ) -> Result<Vec<Alert>, DurableError> {
+        if timers.is_paused().await? {
+            return Ok(Vec::new());
+        }
+        let mut reported = Reported::read(timers).await?;
+        let (watched, skipped) = self.due(now);
+        let mut found = Vec::new();
+        for (id, _) in &watched {
+            if !reported.contains(id) {
+                found.extend(timers.get(id).await?.filter(|timer| self.is_missed(timer, now)));
+            }
+        }
+        let mut found: Vec<Alert> = found.iter().map(Alert::missed).collect();
+        found.extend(skipped.iter().map(|(id, planned)| Alert::skipped(id.clone(), *planned)));
+        let searches = reported.begin_search(now, self.interval());
+        if searches {
+            self.check(&mut reported, timers, now).await?;
+            found.extend(self.search(&mut reported, timers, now).await?);
+        }
+        let (before, mut is_full) = (reported.len(), false);
+        found.retain(|alert| {
+            let is_new = !reported.contains(alert.id());
+            let is_added = is_new && reported.add(alert.id(), alert.planned());
+            is_full |= is_new && !is_added;
+            is_added
+        });
+        if is_full {
+            tracing::warn!("more timers miss their runs than can be reported now");
+        }
+        let is_changed = searches || reported.len() != before;
+        if is_changed && !reported.write(timers).await? {
+            // Another instance was faster. The next round begins with its version.
+            return Ok(Vec::new());
+        }
+        self.forget(&watched, skipped.len());
+        Ok(found)
+    }
+
+    /// Forgets the runs that were missed but whose timers now wait for a later run.
+    async fn check(
+        &self,
+        reported: &mut Reported,
+        timers: &DurableTimers,
+        now: SystemTime,
+    ) -> Result<(), DurableError> {
+        for id in reported.next_to_check(CHECKED) {
+            let timer = timers.get(&id).await?;
+            if !timer.is_some_and(|timer| self.is_missed(&timer, now)) {
+                reported.remove(&id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Searches the next part of the overdue timers.
+    async fn search(
+        &self,
+        reported: &mut Reported,
+        timers: &DurableTimers,
+        now: SystemTime,
+    ) -> Result<Vec<Alert>, DurableError> {
+        let Some(until) = now.checked_sub(self.grace) else { return Ok(Vec::new()) };
+        let after = reported.position.as_deref().and_then(|text| parse_position(text).ok());
+        let page = timers.list_due(..=until, after, OVERDUE).await?;
+        reported.position = page.last().map(|timer| show_position(&timer.position()));
+        let missed = page.iter().filter(|timer| self.is_missed(timer, now));
+        Ok(missed.map(Alert::missed).collect())
+    }
+
+    /// Returns `true` if a timer repeats, is not paused, and has not run in time.
+    fn is_missed(&self, timer: &DurableTimer, now: SystemTime) -> bool {
+        let is_wanted = !matches!(
+            timer.state,
+            TimerState::Paused | TimerState::Pausing | TimerState::Cancelling
+        );
+        let late = now.duration_since(timer.planned);
+        is_wanted && timer.options.get_rule().is_some() && late.is_ok_and(|late| late >= self.grace)
+    }
+
+    /// Returns the watched runs whose grace has passed, and all skipped runs.
+    fn due(&self, now: SystemTime) -> (Vec<Run>, Vec<Run>) {
+        let seen = self.seen();
+        let is_due =
+            |planned: SystemTime| now.duration_since(planned).is_ok_and(|late| late >= self.grace);
+        let due = seen.watched.iter().filter(|(_, planned)| is_due(**planned));
+        let due = due.take(WATCHED).map(|(id, planned)| (id.clone(), *planned));
+        (due.collect(), seen.skipped.clone())
+    }
+
+    /// Forgets runs that a round has dealt with.
+    fn forget(&self, watched: &[Run], skipped: usize) {
+        let mut seen = self.seen();
+        for (id, planned) in watched {
+            // The timer may have begun another run meanwhile.
+            if seen.watched.get(id) == Some(planned) {
+                seen.watched.remove(id);
+            }
+        }
+        seen.skipped.drain(..skipped);
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
