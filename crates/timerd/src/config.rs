@@ -501,6 +501,33 @@ pub struct TokenHash {
     pub name: String,
     /// The SHA-256 of the token in hexadecimal digits, as `timerd token` prints it.
     pub sha256: String,
+    /// What the token may do, by default everything.
+    #[serde(default)]
+    pub role: Role,
+}
+
+/// What the holder of a token may do. Each role includes the roles before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Read everything.
+    Read,
+    /// Insert, update, move and cancel timers.
+    Schedule,
+    /// Pause, resume and run timers, pause the store, and redrive and delete dead letters.
+    #[default]
+    Operate,
+}
+
+impl Role {
+    /// Returns the name of the variant.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Schedule => "schedule",
+            Self::Operate => "operate",
+        }
+    }
 }
 
 /// The limits of requests.

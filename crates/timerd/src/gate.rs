@@ -10,6 +10,7 @@
 use super::config::Limits;
 use super::metrics::{REFUSED_TOKENS, REQUESTS};
 use super::problem::Problem;
+use super::rights::Holder;
 use super::serve::{Peer, Place};
 use super::tokens::Tokens;
 use axum::extract::{Extension, MatchedPath, Request, State};
@@ -91,21 +92,21 @@ impl Gate {
         }
     }
 
-    /// Returns the name of a token if it is valid and its rate allows another request.
+    /// Returns the holder of a token if it is valid and its rate allows another request.
     pub(crate) fn admit(
         &self,
         token: Option<&str>,
         door: Door,
         peer: &Peer,
         headers: &HeaderMap,
-    ) -> Result<&str, Problem> {
+    ) -> Result<&Holder, Problem> {
         let token = token.ok_or_else(unauthorized)?;
-        let Some(name) = self.tokens.name_of(token) else {
+        let Some(holder) = self.tokens.holder_of(token) else {
             return Err(self.wrong.refuse(door, peer, headers));
         };
         peer.becomes_known();
-        self.check_rate(name)?;
-        Ok(name)
+        self.check_rate(&holder.name)?;
+        Ok(holder)
     }
 
     /// Returns the mark that stands for a token in cookies.
@@ -113,9 +114,9 @@ impl Gate {
         self.tokens.mark_of(name).map(str::to_owned)
     }
 
-    /// Returns the name of the token with a mark, unless it was removed.
-    pub(crate) fn token_of(&self, mark: &str) -> Option<String> {
-        self.tokens.marked(mark).map(str::to_owned)
+    /// Returns the holder of the token with a mark, unless it was removed.
+    pub(crate) fn holder_of(&self, mark: &str) -> Option<Holder> {
+        self.tokens.marked(mark).cloned()
     }
 
     /// Returns the time limit of requests.
@@ -209,11 +210,14 @@ pub(crate) async fn count(path: Option<MatchedPath>, request: Request, next: Nex
 pub(crate) async fn pass(
     State(gate): State<Arc<Gate>>,
     Extension(peer): Extension<Peer>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
     match gate.admit(token(&request), Door::Api, &peer, request.headers()) {
-        Ok(_) => gate.serve(request, next).await,
+        Ok(holder) => {
+            request.extensions_mut().insert(holder.clone());
+            gate.serve(request, next).await
+        }
         Err(problem) => problem.into_response(),
     }
 }

@@ -21,6 +21,7 @@ mod metrics;
 mod page;
 mod probe;
 mod problem;
+mod rights;
 mod runs;
 mod serve;
 mod service;
@@ -34,7 +35,7 @@ pub use alerts::AlertError;
 pub use call::SecretError;
 pub use config::{
     AlertKind, AlertKinds, AlertSettings, Arguments, Config, ConfigError, DeadLetterBounds,
-    HistoryBounds, LISTEN, Limits, Page, PageKey, Ports, SecretTexts, TokenHash, Webhooks,
+    HistoryBounds, LISTEN, Limits, Page, PageKey, Ports, Role, SecretTexts, TokenHash, Webhooks,
 };
 pub use error::StartError;
 pub use guard::{ResolveError, Resolver, Resolving, TlsError, system_resolver};

@@ -12,6 +12,7 @@ use super::guard::{Guard, Resolver, system_resolver};
 use super::health::Health;
 use super::metrics;
 use super::page::{self, Sessions};
+use super::rights::Store;
 use super::runs::History;
 use super::serve::{Bounds, Listener, Served, serve};
 use super::tasks::{keep, stopped};
@@ -70,6 +71,7 @@ pub struct Service {
 /// The parts of the API and the page that a reload does not replace.
 struct Front {
     app: App,
+    timers: DurableTimers,
     sessions: Sessions,
     own_token: Option<OwnToken>,
     alerts: Option<Arc<Alerts>>,
@@ -155,8 +157,8 @@ impl Service {
         };
         let working = keep("worker", stops.clone(), move || work.clone().run());
         let working = tokio::spawn(working);
-        let app = App { timers, health, caller, history, metrics };
-        let front = Front { app, sessions, own_token, alerts, calls };
+        let app = App { timers: Store::new(&timers), health, caller, history, metrics };
+        let front = Front { app, timers, sessions, own_token, alerts, calls };
         let (served, serves) = watch::channel(front.served(rules));
         let serving = tokio::spawn(serving(listener, serves, stops));
         Ok(Self { address, front, served, stop, serving, working, alerting, background })
@@ -215,7 +217,7 @@ impl Service {
         }
         self.alerting.shutdown().await;
         self.background.shutdown().await;
-        let App { timers, health, caller, .. } = &self.front.app;
+        let Front { app: App { health, caller, .. }, timers, .. } = &self.front;
         caller.spans.end().await;
         // The health check may have been in the middle of a write.
         let _ = tokio::time::timeout(UNMARKED, health.unmark(timers)).await;
@@ -306,7 +308,7 @@ impl Front {
     /// Returns the routes of the API and the page, and their bounds.
     fn served(&self, Rules { tokens, limits, connections }: Rules) -> Served {
         let gate = Arc::new(Gate::new(tokens, &limits));
-        let web = page::web(&self.app);
+        let web = page::web(&self.app, &self.timers);
         let pages = page::router(web.clone(), Arc::clone(&gate), self.sessions.clone());
         let router = router(self.app.clone(), gate, &limits).merge(pages);
         let router = router.layer(from_fn_with_state(web, page::show_problems));

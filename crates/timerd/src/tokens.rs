@@ -3,7 +3,8 @@
 
 #![forbid(unsafe_code)]
 
-use super::config::TokenHash;
+use super::config::{Role, TokenHash};
+use super::rights::Holder;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hex::FromHexError;
@@ -26,7 +27,7 @@ pub(crate) struct Tokens(Vec<Token>);
 
 #[derive(Debug)]
 struct Token {
-    name: String,
+    holder: Holder,
     hash: Hash,
     /// Stands for the token in cookies.
     mark: String,
@@ -96,11 +97,11 @@ impl Tokens {
     /// Reads the hashes of a configuration.
     pub(crate) fn new(hashes: &[TokenHash]) -> Result<Self, TokenError> {
         let mut tokens = Self::default();
-        for TokenHash { name, sha256 } in hashes {
+        for TokenHash { name, sha256, role } in hashes {
             let mut hash = Hash::default();
             hex::decode_to_slice(sha256, &mut hash)
                 .map_err(|error| TokenError::Hash(name.clone(), error))?;
-            tokens.accept(name, hash)?;
+            tokens.accept(name, hash, *role)?;
         }
         Ok(tokens)
     }
@@ -109,7 +110,7 @@ impl Tokens {
         self.0.is_empty()
     }
 
-    /// Accepts another token.
+    /// Accepts another token, which may do everything.
     pub(crate) fn add(&mut self, name: &str, text: &str) -> Result<(), TokenError> {
         let token = trimmed(text);
         if token.is_empty() {
@@ -119,14 +120,14 @@ impl Tokens {
         if !token.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
             return Err(TokenError::Characters(name.to_owned()));
         }
-        self.accept(name, hash(token))?;
+        self.accept(name, hash(token), Role::Operate)?;
         if token.len() < SHORT {
             tracing::warn!(name, "the token is shorter than {SHORT} characters and can be guessed");
         }
         Ok(())
     }
 
-    fn accept(&mut self, name: &str, hash: Hash) -> Result<(), TokenError> {
+    fn accept(&mut self, name: &str, hash: Hash, role: Role) -> Result<(), TokenError> {
         if name.trim().is_empty() {
             return Err(TokenError::Unnamed);
         }
@@ -134,26 +135,27 @@ impl Tokens {
             return Err(TokenError::Known(name.to_owned()));
         }
         for token in &self.0 {
-            if token.name == name {
+            if *token.holder.name == *name {
                 return Err(TokenError::NameTwice(name.to_owned()));
             }
             if token.hash == hash {
-                return Err(TokenError::Same(token.name.clone(), name.to_owned()));
+                return Err(TokenError::Same(token.holder.name.to_string(), name.to_owned()));
             }
         }
         let mark = Sha256::new().chain_update("timerd mark\0").chain_update(hash).finalize();
-        self.0.push(Token { name: name.to_owned(), hash, mark: hex::encode(&mark[..16]) });
+        let holder = Holder { name: name.into(), role };
+        self.0.push(Token { holder, hash, mark: hex::encode(&mark[..16]) });
         Ok(())
     }
 
-    /// Returns the name of a token from a header or a form if it is accepted. The duration depends
+    /// Returns the holder of a token from a header or a form if it is accepted. The duration depends
     /// neither on the contents of the token nor on its position in the list.
-    pub(crate) fn name_of(&self, text: &str) -> Option<&str> {
+    pub(crate) fn holder_of(&self, text: &str) -> Option<&Holder> {
         let given = hash(trimmed(text));
         let mut found = None;
         for token in &self.0 {
             if bool::from(token.hash.ct_eq(&given)) {
-                found = Some(&*token.name);
+                found = Some(&token.holder);
             }
         }
         found
@@ -161,12 +163,12 @@ impl Tokens {
 
     /// Returns the mark that stands for a token in cookies.
     pub(crate) fn mark_of(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|token| token.name == name).map(|token| &*token.mark)
+        self.0.iter().find(|token| *token.holder.name == *name).map(|token| &*token.mark)
     }
 
-    /// Returns the name of the token with a mark.
-    pub(crate) fn marked(&self, mark: &str) -> Option<&str> {
-        self.0.iter().find(|token| token.mark == mark).map(|token| &*token.name)
+    /// Returns the holder of the token with a mark.
+    pub(crate) fn marked(&self, mark: &str) -> Option<&Holder> {
+        self.0.iter().find(|token| token.mark == mark).map(|token| &token.holder)
     }
 }
 
@@ -205,8 +207,16 @@ mod tests {
 
     const NAME: &str = "deploy";
 
+    fn token_hash(sha256: String) -> TokenHash {
+        TokenHash { name: NAME.to_owned(), sha256, role: Role::Read }
+    }
+
+    fn name_of<'a>(tokens: &'a Tokens, text: &str) -> Option<&'a str> {
+        tokens.holder_of(text).map(|holder| &*holder.name)
+    }
+
     fn of_hash(text: &str) -> Result<Tokens, TokenError> {
-        Tokens::new(&[TokenHash { name: NAME.to_owned(), sha256: hex::encode(hash(text)) }])
+        Tokens::new(&[token_hash(hex::encode(hash(text)))])
     }
 
     fn of_text(text: &str) -> Result<Tokens, TokenError> {
@@ -225,7 +235,7 @@ mod tests {
         }
         assert!(matches!(of_text("geheimer Schlüssel"), Err(TokenError::Characters(_))));
         let placeholder = "<64 hexadecimal digits, from `timerd token`>".to_owned();
-        let refused = Tokens::new(&[TokenHash { name: NAME.to_owned(), sha256: placeholder }]);
+        let refused = Tokens::new(&[token_hash(placeholder)]);
         assert!(matches!(refused, Err(TokenError::Hash(..))));
     }
 
@@ -238,8 +248,8 @@ mod tests {
         let same = tokens.add("other", "the first token");
         assert_eq!(same, Err(TokenError::Same(NAME.to_owned(), "other".to_owned())));
         tokens.add("other", "the second token").expect("another token");
-        assert_eq!(tokens.name_of("the first token"), Some(NAME));
-        assert_eq!(tokens.name_of("the second token"), Some("other"));
+        assert_eq!(name_of(&tokens, "the first token"), Some(NAME));
+        assert_eq!(name_of(&tokens, "the second token"), Some("other"));
     }
 
     #[test]
@@ -247,10 +257,10 @@ mod tests {
         for tokens in [of_text(" the first token\n"), of_hash("the first token")] {
             let tokens = tokens.expect("a token");
             for text in ["the first token", " the first token", "the first token\r\n"] {
-                assert_eq!(tokens.name_of(text), Some(NAME), "{text:?}");
+                assert_eq!(name_of(&tokens, text), Some(NAME), "{text:?}");
             }
             for text in ["", " ", "the  first token", "the first toke"] {
-                assert_eq!(tokens.name_of(text), None, "{text:?}");
+                assert_eq!(name_of(&tokens, text), None, "{text:?}");
             }
         }
     }
@@ -258,8 +268,8 @@ mod tests {
     #[test]
     fn a_new_token_is_accepted_by_its_hash() {
         let NewToken { text, sha256 } = NewToken::random().expect("a token");
-        let tokens = Tokens::new(&[TokenHash { name: NAME.to_owned(), sha256 }]);
-        assert_eq!(tokens.expect("tokens").name_of(&text), Some(NAME));
+        let tokens = Tokens::new(&[token_hash(sha256)]);
+        assert_eq!(name_of(&tokens.expect("tokens"), &text), Some(NAME));
         assert_ne!(NewToken::random().expect("another token").text, text);
     }
 }

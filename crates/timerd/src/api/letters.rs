@@ -6,6 +6,7 @@ use super::App;
 use super::view::{self, Letter};
 use crate::extract::{InPath, InQuery};
 use crate::problem::Problem;
+use crate::rights::{May, Operate};
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
@@ -137,11 +138,12 @@ pub(super) struct Deleted {
 ///
 /// Keeps the latest `most` letters, unless they are older than `age`. At least one of `most` and
 /// `age` is required.
-#[utoipa::path(delete, path = "/v1/dead-letters", operation_id = "trim_dead_letters",
+#[utoipa::path(delete, path = "/v1/dead-letters", security(("token" = ["operate"])), operation_id = "trim_dead_letters",
     tag = "dead letters", params(Kept), responses((status = 200, body = Deleted))
 )]
 pub(super) async fn trim(
     State(app): State<App>,
+    may: May<Operate>,
     InQuery(Kept { most, age }): InQuery<Kept>,
 ) -> Result<Json<Deleted>, Problem> {
     if most.is_none() && age.is_none() {
@@ -150,7 +152,7 @@ pub(super) async fn trim(
     let age = age.as_deref().map(parse_duration).transpose();
     let age = age.map_err(|why| Problem::invalid(format!("age: {why}")))?;
     let (most, age) = (most.unwrap_or(u64::MAX), age.unwrap_or(Duration::MAX));
-    Ok(Json(Deleted { deleted: app.timers.trim_dead_letters(most, age).await? }))
+    Ok(Json(Deleted { deleted: app.timers.change(&may).trim_dead_letters(most, age).await? }))
 }
 
 /// Shows a dead letter.
@@ -169,16 +171,17 @@ pub(super) async fn get(
 }
 
 /// Deletes a dead letter.
-#[utoipa::path(delete, path = "/v1/dead-letters/{number}", operation_id = "delete_dead_letter",
+#[utoipa::path(delete, path = "/v1/dead-letters/{number}", security(("token" = ["operate"])), operation_id = "delete_dead_letter",
     tag = "dead letters", params(("number" = u64, Path, description = "The number of the letter")),
     responses((status = 200, body = Done),
     (status = 404, body = Problem),
 ))]
 pub(super) async fn delete(
     State(app): State<App>,
+    may: May<Operate>,
     InPath(number): InPath<u64>,
 ) -> Result<Json<Done>, Problem> {
-    match app.timers.delete_dead_letter(number).await? {
+    match app.timers.change(&may).delete_dead_letter(number).await? {
         true => Ok(Json(Done { number, result: "deleted" })),
         false => Err(missing(number)),
     }
@@ -188,7 +191,7 @@ pub(super) async fn delete(
 ///
 /// The timer is due at once, with all its attempts.
 #[utoipa::path(post, path = "/v1/dead-letters/{number}/redrive",
-    operation_id = "redrive_dead_letter", tag = "dead letters",
+    security(("token" = ["operate"])), operation_id = "redrive_dead_letter", tag = "dead letters",
     params(("number" = u64, Path, description = "The number of the letter"), As),
     responses(
         (status = 200, body = Done),
@@ -198,12 +201,13 @@ pub(super) async fn delete(
 )]
 pub(super) async fn redrive(
     State(app): State<App>,
+    may: May<Operate>,
     InPath(number): InPath<u64>,
     InQuery(As { r#as }): InQuery<As>,
 ) -> Result<Json<Done>, Problem> {
     let done = match r#as {
-        Some(id) => app.timers.redrive_as(number, &id).await?,
-        None => app.timers.redrive(number).await?,
+        Some(id) => app.timers.change(&may).redrive_as(number, &id).await?,
+        None => app.timers.change(&may).redrive(number).await?,
     };
     match done {
         true => Ok(Json(Done { number, result: "redriven" })),
@@ -212,15 +216,20 @@ pub(super) async fn redrive(
 }
 
 /// Redrives a page of dead letters, oldest first.
-#[utoipa::path(post, path = "/v1/dead-letters/redrive", operation_id = "redrive_dead_letters",
+#[utoipa::path(post, path = "/v1/dead-letters/redrive", security(("token" = ["operate"])), operation_id = "redrive_dead_letters",
     tag = "dead letters", params(Which),
     responses((status = 200, body = Redriven))
 )]
 pub(super) async fn redrive_all(
     State(app): State<App>,
+    may: May<Operate>,
     InQuery(which): InQuery<Which>,
 ) -> Result<Json<Redriven>, Problem> {
-    let page = app.timers.redrive_dead_letters(which.after, which.limit.unwrap_or(100)).await?;
+    let page = app
+        .timers
+        .change(&may)
+        .redrive_dead_letters(which.after, which.limit.unwrap_or(100))
+        .await?;
     let (redriven, existing, unreadable) = (page.redriven, page.existing, page.unreadable);
     Ok(Json(Redriven { redriven, existing, unreadable, last: page.last }))
 }

@@ -15,6 +15,7 @@ use super::config::Limits;
 use super::gate::{Gate, pass};
 use super::health::Health;
 use super::problem::{PROBLEM, Problem};
+use super::rights::Store;
 use super::runs::History;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::middleware::from_fn_with_state;
@@ -28,15 +29,14 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
-use tourbillon_durable::DurableTimers;
-use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{self, Content, PathItem, Ref, RefOr};
 use utoipa::{Modify, OpenApi, ToSchema};
 
 /// The state of the handlers.
 #[derive(Clone)]
 pub(crate) struct App {
-    pub(crate) timers: DurableTimers,
+    pub(crate) timers: Store,
     pub(crate) health: Arc<Health>,
     pub(crate) caller: Arc<Caller>,
     pub(crate) history: History,
@@ -136,9 +136,14 @@ impl Modify for Problems {
         for item in document.paths.paths.values_mut() {
             let methods = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete];
             for operation in methods.into_iter().flatten() {
-                let (has_token, has_body) =
-                    (operation.security.is_none(), operation.request_body.is_some());
+                let is_open = operation.security == Some(vec![SecurityRequirement::default()]);
+                let (has_token, has_body) = (!is_open, operation.request_body.is_some());
                 let responses = &mut operation.responses.responses;
+                if has_token && operation.security.is_some() {
+                    let what = "The token has a role below the one that `security` names";
+                    let problem = RefOr::T(openapi::Response::new(what));
+                    responses.insert("403".to_owned(), problem);
+                }
                 for (status, what, of_token, of_body) in PROBLEMS {
                     if (has_token || !of_token) && (has_body || !of_body) {
                         let problem = || RefOr::T(openapi::Response::new(what));

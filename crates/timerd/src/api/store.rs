@@ -4,6 +4,7 @@
 
 use super::App;
 use crate::problem::Problem;
+use crate::rights::{May, Operate};
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
@@ -28,17 +29,23 @@ pub(super) async fn stats(State(app): State<App>) -> Result<Json<StatsView>, Pro
 ///
 /// No service that uses the store begins an attempt until the store is resumed. Running attempts
 /// continue.
-#[utoipa::path(post, path = "/v1/pause", operation_id = "pause_store", tag = "store",
+#[utoipa::path(post, path = "/v1/pause", security(("token" = ["operate"])), operation_id = "pause_store", tag = "store",
     responses((status = 200, body = Paused)))]
-pub(super) async fn pause(State(app): State<App>) -> Result<Json<Paused>, Problem> {
-    Ok(Json(Paused { store: Switch::Pause.store(&app.timers).await? }))
+pub(super) async fn pause(
+    State(app): State<App>,
+    may: May<Operate>,
+) -> Result<Json<Paused>, Problem> {
+    Ok(Json(Paused { store: Switch::Pause.store(app.timers.change(&may)).await? }))
 }
 
 /// Resumes the store.
 ///
 /// Overdue timers are called oldest first.
-#[utoipa::path(post, path = "/v1/resume", operation_id = "resume_store", tag = "store",
+#[utoipa::path(post, path = "/v1/resume", security(("token" = ["operate"])), operation_id = "resume_store", tag = "store",
     responses((status = 200, body = Paused)))]
-pub(super) async fn resume(State(app): State<App>) -> Result<Json<Paused>, Problem> {
-    Ok(Json(Paused { store: Switch::Resume.store(&app.timers).await? }))
+pub(super) async fn resume(
+    State(app): State<App>,
+    may: May<Operate>,
+) -> Result<Json<Paused>, Problem> {
+    Ok(Json(Paused { store: Switch::Resume.store(app.timers.change(&may)).await? }))
 }

@@ -8,6 +8,7 @@ use super::view::{self, Timer};
 use crate::call::{INSERT, numbered};
 use crate::extract::{InBody, InPath, InQuery};
 use crate::problem::Problem;
+use crate::rights::{May, Operate, Schedule};
 use crate::target::Target;
 use crate::trace;
 use crate::webhook::Webhook;
@@ -91,7 +92,7 @@ pub(super) struct Timers {
 /// and `existing` is `update` by default, which keeps a pause. Of several requests with the same
 /// tag, only one succeeds. With `If-None-Match: *`, the timer is inserted only if the id is free. A
 /// repeated request is answered with `kept` here as well.
-#[utoipa::path(put, path = "/v1/timers/{id}", operation_id = "put_timer", tag = "timers",
+#[utoipa::path(put, path = "/v1/timers/{id}", security(("token" = ["schedule"])), operation_id = "put_timer", tag = "timers",
     params(
         ("id" = String, Path, description = "The id of the timer"),
         ("If-Match" = Option<String>, Header, nullable = false, description = "Tags of the timer, or `*` for any timer"),
@@ -108,6 +109,7 @@ pub(super) struct Timers {
 )]
 pub(super) async fn put(
     State(app): State<App>,
+    may: May<Schedule>,
     InPath(id): InPath<String>,
     condition: Condition,
     headers: HeaderMap,
@@ -126,14 +128,15 @@ pub(super) async fn put(
     let options = numbered(options).map_err(|error| {
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("no random number: {error}"))
     })?;
-    let insert = |options| app.timers.insert(&id, payload.clone(), when, options);
+    let timers = app.timers.change(&may);
+    let insert = |options| timers.insert(&id, payload.clone(), when, options);
     let inserted = match &condition {
         Condition::Any | Condition::New => insert(options).await.map_err(DurableError::from),
         Condition::Over(tags) => {
             let over = async |number: Option<String>| {
                 Ok(insert(options.clone().only_over(INSERT, number.as_deref())).await?)
             };
-            tags.change(&app.timers, &id, over).await
+            tags.change(timers, &id, over).await
         }
     };
     let inserted = match inserted {
@@ -261,7 +264,7 @@ pub(super) async fn list(
 /// Cancels a timer.
 ///
 /// A running attempt continues, but is not retried.
-#[utoipa::path(delete, path = "/v1/timers/{id}", operation_id = "cancel_timer", tag = "timers",
+#[utoipa::path(delete, path = "/v1/timers/{id}", security(("token" = ["schedule"])), operation_id = "cancel_timer", tag = "timers",
     params(
         ("id" = String, Path, description = "The id of the timer"),
         ("If-Match" = Option<String>, Header, nullable = false, description = "Tags of the timer, or `*` for any timer"),
@@ -275,17 +278,19 @@ pub(super) async fn list(
 )]
 pub(super) async fn cancel(
     State(app): State<App>,
+    may: May<Schedule>,
     InPath(id): InPath<String>,
     condition: Condition,
 ) -> Result<Json<Done>, Problem> {
+    let timers = app.timers.change(&may);
     let cancelled = match condition {
-        Condition::Any => app.timers.cancel(&id).await?,
+        Condition::Any => timers.cancel(&id).await?,
         Condition::New => return Err(Problem::invalid("if-none-match: expected if-match")),
         Condition::Over(tags) => {
             let only = async |number: Option<String>| {
-                app.timers.cancel_only(&id, INSERT, number.as_deref()).await
+                timers.cancel_only(&id, INSERT, number.as_deref()).await
             };
-            tags.change(&app.timers, &id, only).await?
+            tags.change(timers, &id, only).await?
         }
     };
     let result = match cancelled {
@@ -300,7 +305,7 @@ pub(super) async fn cancel(
 ///
 /// The webhook is called at the new time only, with all its attempts. If the timer repeats, this
 /// moves its next delivery. The `ETag` does not change.
-#[utoipa::path(post, path = "/v1/timers/{id}/move", operation_id = "move_timer", tag = "timers",
+#[utoipa::path(post, path = "/v1/timers/{id}/move", security(("token" = ["schedule"])), operation_id = "move_timer", tag = "timers",
     params(("id" = String, Path, description = "The id of the timer")),
     request_body = NewTime,
     responses(
@@ -311,10 +316,11 @@ pub(super) async fn cancel(
 )]
 pub(super) async fn move_to(
     State(app): State<App>,
+    may: May<Schedule>,
     InPath(id): InPath<String>,
     InBody(time): InBody<NewTime>,
 ) -> Result<Json<Done>, Problem> {
-    let moved = app.timers.reset(&id, time.read()?).await?;
+    let moved = app.timers.change(&may).reset(&id, time.read()?).await?;
     changed(&app, id, moved).await
 }
 
@@ -324,7 +330,7 @@ pub(super) async fn move_to(
 /// more, and its plan stays as it is. A timer that waits for a retry is retried now. A paused
 /// timer gets one call, and stays paused. A timer that is due already is unchanged. The `ETag`
 /// does not change.
-#[utoipa::path(post, path = "/v1/timers/{id}/run", operation_id = "run_timer", tag = "timers",
+#[utoipa::path(post, path = "/v1/timers/{id}/run", security(("token" = ["operate"])), operation_id = "run_timer", tag = "timers",
     params(("id" = String, Path, description = "The id of the timer")), responses(
     (status = 200, body = Done),
     (status = 404, body = Problem),
@@ -332,25 +338,27 @@ pub(super) async fn move_to(
 ))]
 pub(super) async fn run(
     State(app): State<App>,
+    may: May<Operate>,
     InPath(id): InPath<String>,
 ) -> Result<Json<Done>, Problem> {
-    let found = app.timers.run_now(&id).await?;
+    let found = app.timers.change(&may).run_now(&id).await?;
     changed(&app, id, found).await
 }
 
 /// Pauses a timer.
 ///
 /// A running attempt continues. No new attempt begins until the timer is resumed.
-#[utoipa::path(post, path = "/v1/timers/{id}/pause", operation_id = "pause_timer", tag = "timers",
+#[utoipa::path(post, path = "/v1/timers/{id}/pause", security(("token" = ["operate"])), operation_id = "pause_timer", tag = "timers",
     params(("id" = String, Path, description = "The id of the timer")), responses(
     (status = 200, body = Done),
     (status = 404, body = Problem),
 ))]
 pub(super) async fn pause(
     State(app): State<App>,
+    may: May<Operate>,
     InPath(id): InPath<String>,
 ) -> Result<Json<Done>, Problem> {
-    let found = Switch::Pause.timer(&app.timers, &id).await?;
+    let found = Switch::Pause.timer(app.timers.change(&may), &id).await?;
     changed(&app, id, found).await
 }
 
@@ -358,16 +366,17 @@ pub(super) async fn pause(
 ///
 /// If the timer is overdue, its webhook is called at once, or skipped according to the option
 /// `misfire`.
-#[utoipa::path(post, path = "/v1/timers/{id}/resume", operation_id = "resume_timer", tag = "timers",
+#[utoipa::path(post, path = "/v1/timers/{id}/resume", security(("token" = ["operate"])), operation_id = "resume_timer", tag = "timers",
     params(("id" = String, Path, description = "The id of the timer")), responses(
     (status = 200, body = Done),
     (status = 404, body = Problem),
 ))]
 pub(super) async fn resume(
     State(app): State<App>,
+    may: May<Operate>,
     InPath(id): InPath<String>,
 ) -> Result<Json<Done>, Problem> {
-    let found = Switch::Resume.timer(&app.timers, &id).await?;
+    let found = Switch::Resume.timer(app.timers.change(&may), &id).await?;
     changed(&app, id, found).await
 }
 

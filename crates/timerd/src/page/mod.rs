@@ -7,9 +7,11 @@ mod session;
 mod webhook;
 
 use super::api::{App, no_such_method};
+use super::config::Role;
 use super::extract::InForm;
 use super::gate::{Door, Gate, within};
 use super::problem::Problem;
+use super::rights::Holder;
 use super::serve::Peer;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Extension, Request, State};
@@ -26,6 +28,7 @@ pub(crate) use session::Sessions;
 use std::sync::Arc;
 use std::time::Duration;
 use timers_web::{FormToken, TimersWeb};
+use tourbillon_durable::DurableTimers;
 use tourbillon_durable::text::printable;
 
 /// The maximum length of a form in bytes.
@@ -63,9 +66,9 @@ struct Click {
 }
 
 /// Returns the page of the timers of the service.
-pub(crate) fn web(app: &App) -> TimersWeb {
+pub(crate) fn web(app: &App, timers: &DurableTimers) -> TimersWeb {
     let health = Arc::clone(&app.health);
-    TimersWeb::new(&app.timers)
+    TimersWeb::new(timers)
         .name("timerd")
         .log(app.history.log())
         .activity(app.history.activity())
@@ -86,6 +89,7 @@ pub(crate) fn router(web: TimersWeb, gate: Arc<Gate>, sessions: Sessions) -> Rou
     Router::new()
         .route("/logout", post(logout))
         .merge(pages.web.pages())
+        .layer(from_fn(check_role))
         .method_not_allowed_fallback(no_such_method)
         .layer(from_fn_with_state(pages.clone(), enter))
         .merge(of_strangers)
@@ -112,12 +116,31 @@ async fn enter(
         };
     };
     peer.becomes_known();
-    if let Err(problem) = pages.gate.check_rate(&session.token) {
+    if let Err(problem) = pages.gate.check_rate(&session.holder.name) {
         return problem.into_response();
     }
     request.extensions_mut().insert(FormToken::new(&*session.csrf));
+    request.extensions_mut().insert(session.holder.clone());
     request.extensions_mut().insert(session);
     pages.gate.serve(request, next).await
+}
+
+/// Refuses forms that the role of the session's token does not allow.
+async fn check_role(
+    Extension(holder): Extension<Holder>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let needed = match (request.method(), request.uri().path()) {
+        (&Method::GET | &Method::HEAD, _) | (_, "/logout") => Role::Read,
+        (_, "/cancel") => Role::Schedule,
+        // Forms that are new in the page as well.
+        _ => Role::Operate,
+    };
+    match holder.check(needed) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
 }
 
 fn too_old() -> Problem {
@@ -161,8 +184,8 @@ async fn login(
     headers: HeaderMap,
     InForm(Login { token, to }): InForm<Login>,
 ) -> Response {
-    let name = match pages.gate.admit(Some(&token), Door::Page, &peer, &headers) {
-        Ok(name) => name,
+    let holder = match pages.gate.admit(Some(&token), Door::Page, &peer, &headers) {
+        Ok(holder) => holder,
         Err(problem) => {
             let mut response = pages.log_in(Some(problem.detail()), &to);
             *response.status_mut() = problem.status();
@@ -170,7 +193,7 @@ async fn login(
         }
     };
     // The token is known, unless it was removed at this moment.
-    let mark = pages.gate.mark_of(name).unwrap_or_default();
+    let mark = pages.gate.mark_of(&holder.name).unwrap_or_default();
     match pages.sessions.begin(&headers, &mark) {
         Ok(cookie) => (cookie, Redirect::to(own_address(&to).unwrap_or("/"))).into_response(),
         Err(error) => {

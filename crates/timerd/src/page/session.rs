@@ -8,6 +8,7 @@
 
 use crate::config::{Arguments, Page};
 use crate::gate::Gate;
+use crate::rights::Holder;
 use crate::tokens;
 use axum_extra::extract::cookie::{Cookie, Key, SameSite, SignedCookieJar};
 use http::HeaderMap;
@@ -35,8 +36,8 @@ pub(crate) struct Sessions {
 /// The session of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Session {
-    /// The name of its token.
-    pub(super) token: String,
+    /// The holder of its token, with its present role.
+    pub(super) holder: Holder,
     /// The secret of the forms, which other sites cannot read.
     pub(super) csrf: String,
 }
@@ -81,8 +82,8 @@ impl Sessions {
         let (mark, begun, csrf) = (parts.next()?, parts.next()?, parts.next()?);
         let begun = Duration::from_secs(begun.parse().ok()?);
         let is_valid = begun <= now() + SKEW && now() < begun + MAX_AGE;
-        let token = gate.token_of(mark).filter(|_| is_valid)?;
-        Some(Session { token, csrf: csrf.to_owned() })
+        let holder = gate.holder_of(mark).filter(|_| is_valid)?;
+        Some(Session { holder, csrf: csrf.to_owned() })
     }
 
     /// Makes a browser forget its session.

@@ -24,6 +24,7 @@ mod postgres_server;
 mod program;
 mod receiver;
 mod reuse;
+mod roles;
 #[allow(dead_code, reason = "these tests use a part")]
 #[path = "../../../durable/tests/common/sentinels.rs"]
 mod sentinels;

@@ -50,7 +50,12 @@ impl<'a> Browser<'a> {
 }
 
 /// Posts a form, and returns the status, the location and the cookie of the response.
-async fn form(api: &Api, cookie: &str, path: &str, fields: &str) -> (u16, String, String) {
+pub(crate) async fn form(
+    api: &Api,
+    cookie: &str,
+    path: &str,
+    fields: &str,
+) -> (u16, String, String) {
     let reply = api.post_form(path, fields, cookie).await;
     let header = |name| {
         let value = reply.headers.get(name).map(|value| value.to_str().unwrap());
