@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::audit::{Asked, Audit, Details};
 use super::config::Limits;
 use super::metrics::{REFUSED_TOKENS, REQUESTS};
 use super::problem::Problem;
@@ -46,6 +47,7 @@ pub(crate) struct Gate {
     wrong: Wrong,
     places: Arc<Semaphore>,
     timeout: Duration,
+    audit: Arc<Audit>,
 }
 
 /// The limits on wrong tokens, which strangers send.
@@ -57,7 +59,7 @@ struct Wrong {
 }
 
 /// The part of the service that receives a token.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Door {
     Api,
     Page,
@@ -65,7 +67,7 @@ pub(crate) enum Door {
 
 impl Door {
     /// Returns the name of the door, for logs and labels.
-    fn label(self) -> &'static str {
+    pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Api => "api",
             Self::Page => "page",
@@ -74,7 +76,7 @@ impl Door {
 }
 
 impl Gate {
-    pub(crate) fn new(tokens: Tokens, limits: &Limits) -> Self {
+    pub(crate) fn new(tokens: Tokens, limits: &Limits, audit: Arc<Audit>) -> Self {
         for door in [Door::Api, Door::Page] {
             counter!(REFUSED_TOKENS, "door" => door.label()).increment(0);
         }
@@ -89,6 +91,7 @@ impl Gate {
             },
             places: Arc::new(Semaphore::new(limits.concurrent_requests.get())),
             timeout: limits.timeout,
+            audit,
         }
     }
 
@@ -130,14 +133,26 @@ impl Gate {
         checked.map_err(|until| too_many("too many requests with this token", &until))
     }
 
-    /// Serves a request within the limits of concurrency and time. The request keeps its place
-    /// until its response is sent.
-    pub(crate) async fn serve(&self, request: Request, next: Next) -> Response {
+    /// Serves a request within the limits of concurrency and time, and records it unless it only
+    /// reads. The request keeps its place until its response is sent.
+    pub(crate) async fn serve(
+        &self,
+        holder: &Holder,
+        door: Door,
+        peer: &Peer,
+        request: Request,
+        next: Next,
+    ) -> Response {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
             let detail = "too many concurrent requests";
             return Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).after(1).into_response();
         };
+        let asked = Asked::new(holder, door, peer, &request);
         let mut response = within(self.timeout, request, next).await;
+        if let Some(asked) = asked {
+            let details = response.extensions_mut().remove::<Details>().unwrap_or_default();
+            self.audit.record(asked, response.status(), details);
+        }
         response.extensions_mut().insert(Place::new(place));
         response
     }
@@ -149,11 +164,7 @@ impl Wrong {
         counter!(REFUSED_TOKENS, "door" => label).increment(1);
         self.unreported.fetch_add(1, Relaxed);
         if self.warnings.check().is_ok() {
-            let forwarded = headers.get("x-forwarded-for");
-            // Escaped, because a stranger may have written it.
-            let forwarded = forwarded.map(|value| format!("{value:?}"));
-            let forwarded: Option<String> =
-                forwarded.map(|text| text.chars().take(LOGGED).collect());
+            let forwarded = forwarded(headers);
             let (peer, count) = (peer.address(), self.unreported.swap(0, Relaxed));
             tracing::warn!(door = label, %peer, forwarded, count, "wrong tokens were refused");
         }
@@ -162,6 +173,13 @@ impl Wrong {
             Err(until) => too_many("too many wrong tokens", &until),
         }
     }
+}
+
+/// Returns the addresses that a proxy may have added. They are escaped, because a stranger may have
+/// written them.
+pub(crate) fn forwarded(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get("x-forwarded-for")?;
+    Some(format!("{value:?}").chars().take(LOGGED).collect())
 }
 
 fn unauthorized() -> Problem {
@@ -216,7 +234,7 @@ pub(crate) async fn pass(
     match gate.admit(token(&request), Door::Api, &peer, request.headers()) {
         Ok(holder) => {
             request.extensions_mut().insert(holder.clone());
-            gate.serve(request, next).await
+            gate.serve(holder, Door::Api, &peer, request, next).await
         }
         Err(problem) => problem.into_response(),
     }

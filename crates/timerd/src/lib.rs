@@ -9,6 +9,7 @@
 
 mod alerts;
 mod api;
+mod audit;
 mod call;
 mod config;
 mod error;

@@ -4,6 +4,7 @@
 
 use super::alerts::Alerts;
 use super::api::{App, router};
+use super::audit::Audit;
 use super::call::{Caller, POOLED, Secrets, Spans};
 use super::config::{Arguments, Config, DeadLetterBounds, Limits};
 use super::error::StartError;
@@ -157,7 +158,8 @@ impl Service {
         };
         let working = keep("worker", stops.clone(), move || work.clone().run());
         let working = tokio::spawn(working);
-        let app = App { timers: Store::new(&timers), health, caller, history, metrics };
+        let audit = Arc::new(Audit::new());
+        let app = App { timers: Store::new(&timers), health, caller, history, audit, metrics };
         let front = Front { app, timers, sessions, own_token, alerts, calls };
         let (served, serves) = watch::channel(front.served(rules));
         let serving = tokio::spawn(serving(listener, serves, stops));
@@ -307,7 +309,7 @@ impl Rules {
 impl Front {
     /// Returns the routes of the API and the page, and their bounds.
     fn served(&self, Rules { tokens, limits, connections }: Rules) -> Served {
-        let gate = Arc::new(Gate::new(tokens, &limits));
+        let gate = Arc::new(Gate::new(tokens, &limits, Arc::clone(&self.app.audit)));
         let web = page::web(&self.app, &self.timers);
         let pages = page::router(web.clone(), Arc::clone(&gate), self.sessions.clone());
         let router = router(self.app.clone(), gate, &limits).merge(pages);

@@ -4,11 +4,12 @@
 
 use super::App;
 use super::view::{self, Letter};
+use crate::audit::Details;
 use crate::extract::{InPath, InQuery};
 use crate::problem::Problem;
 use crate::rights::{May, Operate};
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use tourbillon_durable::text::parse_duration;
@@ -145,14 +146,18 @@ pub(super) async fn trim(
     State(app): State<App>,
     may: May<Operate>,
     InQuery(Kept { most, age }): InQuery<Kept>,
-) -> Result<Json<Deleted>, Problem> {
+) -> Result<(Extension<Details>, Json<Deleted>), Problem> {
     if most.is_none() && age.is_none() {
         return Err(Problem::invalid("expected most, age or both"));
     }
     let age = age.as_deref().map(parse_duration).transpose();
     let age = age.map_err(|why| Problem::invalid(format!("age: {why}")))?;
     let (most, age) = (most.unwrap_or(u64::MAX), age.unwrap_or(Duration::MAX));
-    Ok(Json(Deleted { deleted: app.timers.change(&may).trim_dead_letters(most, age).await? }))
+    let deleted = app.timers.change(&may).trim_dead_letters(most, age).await?;
+    Ok((
+        Extension(Details { count: Some(deleted), ..Details::default() }),
+        Json(Deleted { deleted }),
+    ))
 }
 
 /// Shows a dead letter.
@@ -224,14 +229,15 @@ pub(super) async fn redrive_all(
     State(app): State<App>,
     may: May<Operate>,
     InQuery(which): InQuery<Which>,
-) -> Result<Json<Redriven>, Problem> {
+) -> Result<(Extension<Details>, Json<Redriven>), Problem> {
     let page = app
         .timers
         .change(&may)
         .redrive_dead_letters(which.after, which.limit.unwrap_or(100))
         .await?;
     let (redriven, existing, unreadable) = (page.redriven, page.existing, page.unreadable);
-    Ok(Json(Redriven { redriven, existing, unreadable, last: page.last }))
+    let details = Details { count: Some(redriven), ..Details::default() };
+    Ok((Extension(details), Json(Redriven { redriven, existing, unreadable, last: page.last })))
 }
 
 fn missing(number: u64) -> Problem {

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod audit;
 mod condition;
 mod letters;
 mod runs;
@@ -10,6 +11,7 @@ mod timer;
 mod view;
 
 use super::alerts::AlertBody;
+use super::audit::Audit;
 use super::call::Caller;
 use super::config::Limits;
 use super::gate::{Gate, pass};
@@ -40,6 +42,7 @@ pub(crate) struct App {
     pub(crate) health: Arc<Health>,
     pub(crate) caller: Arc<Caller>,
     pub(crate) history: History,
+    pub(crate) audit: Arc<Audit>,
     pub(crate) metrics: PrometheusHandle,
 }
 
@@ -51,7 +54,8 @@ pub(crate) struct App {
         timer::put, timer::get, timer::list, timer::cancel, timer::move_to, timer::run, timer::pause,
         timer::resume,
         letters::list, letters::trim, letters::get, letters::delete, letters::redrive, letters::redrive_all,
-        store::pause, store::resume, store::stats, runs::list, metrics, healthz, alert,
+        store::pause, store::resume, store::stats, runs::list, audit::list, metrics,
+        healthz, alert,
     ),
     components(schemas(Problem, view::Call)),
     security(("token" = [])),
@@ -186,6 +190,7 @@ pub(crate) fn router(app: App, gate: Arc<Gate>, limits: &Limits) -> Router {
         .route("/v1/resume", post(store::resume))
         .route("/v1/stats", get(store::stats))
         .route("/v1/runs", get(runs::list))
+        .route("/v1/audit", get(audit::list))
         .route("/metrics", get(metrics))
         .method_not_allowed_fallback(no_such_method)
         .layer(from_fn_with_state(gate, pass))

@@ -7,6 +7,7 @@ mod session;
 mod webhook;
 
 use super::api::{App, no_such_method};
+use super::audit::Details;
 use super::config::Role;
 use super::extract::InForm;
 use super::gate::{Door, Gate, within};
@@ -14,12 +15,13 @@ use super::problem::Problem;
 use super::rights::Holder;
 use super::serve::Peer;
 use axum::Router;
+use axum::body::to_bytes;
 use axum::extract::{DefaultBodyLimit, Extension, Request, State};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::post;
 use axum_extra::extract::cookie::SignedCookieJar;
-use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
 use http::{HeaderMap, Method, StatusCode};
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -31,8 +33,11 @@ use timers_web::{FormToken, TimersWeb};
 use tourbillon_durable::DurableTimers;
 use tourbillon_durable::text::printable;
 
+/// The maximum length in bytes of the form for the token.
+const MAX_LOGIN_BYTES: usize = 8192;
+
 /// The maximum length of a form in bytes.
-const MAX_FORM_BYTES: usize = 8192;
+const MAX_FORM_BYTES: usize = 65_536;
 
 /// How long the form for the token may take to arrive. It comes from strangers and takes no place.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -89,12 +94,13 @@ pub(crate) fn router(web: TimersWeb, gate: Arc<Gate>, sessions: Sessions) -> Rou
     Router::new()
         .route("/logout", post(logout))
         .merge(pages.web.pages())
+        .layer(from_fn(note_change))
         .layer(from_fn(check_role))
         .method_not_allowed_fallback(no_such_method)
         .layer(from_fn_with_state(pages.clone(), enter))
         .merge(of_strangers)
         .merge(pages.web.files())
-        .layer(DefaultBodyLimit::max(MAX_FORM_BYTES))
+        .layer(DefaultBodyLimit::max(MAX_LOGIN_BYTES))
         .with_state(pages)
 }
 
@@ -120,9 +126,10 @@ async fn enter(
         return problem.into_response();
     }
     request.extensions_mut().insert(FormToken::new(&*session.csrf));
-    request.extensions_mut().insert(session.holder.clone());
+    let holder = session.holder.clone();
+    request.extensions_mut().insert(holder.clone());
     request.extensions_mut().insert(session);
-    pages.gate.serve(request, next).await
+    pages.gate.serve(&holder, Door::Page, &peer, request, next).await
 }
 
 /// Refuses forms that the role of the session's token does not allow.
@@ -141,6 +148,29 @@ async fn check_role(
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }
+}
+
+/// Notes the fields of a form and the number of its changes in the response.
+async fn note_change(request: Request, next: Next) -> Response {
+    if matches!(*request.method(), Method::GET | Method::HEAD) {
+        return next.run(request).await;
+    }
+    let (parts, body) = request.into_parts();
+    let Ok(form) = to_bytes(body, MAX_FORM_BYTES).await else {
+        let detail = format!("a form has at most {MAX_FORM_BYTES} bytes");
+        return Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail).into_response();
+    };
+    let noted = String::from_utf8_lossy(&form).into_owned();
+    let mut response = next.run(Request::from_parts(parts, form.into())).await;
+    let count = response.headers().get(LOCATION).and_then(|to| changed(to.to_str().ok()?));
+    response.extensions_mut().insert(Details { count, form: noted });
+    response
+}
+
+/// Returns the number of changes in an address that reports them, such as `dead?done=Redrive.3.0`.
+fn changed(address: &str) -> Option<u64> {
+    let (_, done) = address.split_once("done=")?;
+    done.split('.').nth(1)?.parse().ok()
 }
 
 fn too_old() -> Problem {

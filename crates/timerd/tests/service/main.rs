@@ -4,6 +4,7 @@
 
 mod alerts;
 mod api;
+mod audit;
 mod bench;
 mod browser;
 mod calls;
