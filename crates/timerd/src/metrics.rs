@@ -35,6 +35,9 @@ pub(crate) const ALERTS: &str = "timerd_alerts_total";
 /// The state of the store.
 pub(crate) const USABLE: &str = "timerd_store_usable";
 
+/// The receivers of webhooks.
+const RECEIVERS: &str = "timerd_receivers";
+
 /// The version of the service.
 const BUILD: &str = "timerd_build_info";
 
@@ -54,10 +57,23 @@ const COUNTERS: [(&str, &str); 7] = [
 ];
 
 /// The gauges, and their descriptions.
-const GAUGES: [(&str, &str); 2] = [
+const GAUGES: [(&str, &str); 3] = [
     (USABLE, "1 if the store replies and accepts writes, otherwise 0."),
+    (
+        RECEIVERS,
+        "Hosts and ports that were called lately and are remembered, and those of them whose \
+         deliveries are held back.",
+    ),
     (BUILD, "Always 1, with the version of the service."),
 ];
+
+/// Sets the number of receivers that are remembered, and the number of those that are held back.
+pub(crate) fn set_receivers([remembered, held]: [usize; 2]) {
+    for (state, count) in [("remembered", remembered), ("held", held)] {
+        // There are a few thousand at most.
+        gauge!(RECEIVERS, "state" => state).set(u32::try_from(count).unwrap_or(u32::MAX));
+    }
+}
 
 /// The fate of an alert.
 #[derive(Clone, Copy)]
@@ -115,6 +131,7 @@ fn describe() {
     for task in ["alerts", "missed_runs"] {
         counter!(RESTARTED, "task" => task).increment(0);
     }
+    set_receivers([0, 0]);
     gauge!(BUILD, "version" => env!("CARGO_PKG_VERSION")).set(1);
 }
 

@@ -311,7 +311,12 @@ impl Front {
     fn served(&self, Rules { tokens, limits, connections }: Rules) -> Served {
         let gate = Arc::new(Gate::new(tokens, &limits, Arc::clone(&self.app.audit)));
         let web = page::web(&self.app, &self.timers);
-        let pages = page::router(web.clone(), Arc::clone(&gate), self.sessions.clone());
+        let pages = page::router(
+            web.clone(),
+            Arc::clone(&self.app.caller),
+            Arc::clone(&gate),
+            self.sessions.clone(),
+        );
         let router = router(self.app.clone(), gate, &limits).merge(pages);
         let router = router.layer(from_fn_with_state(web, page::show_problems));
         let router = router.layer(from_fn(count));

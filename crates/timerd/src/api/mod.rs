@@ -5,6 +5,7 @@
 mod audit;
 mod condition;
 mod letters;
+mod receivers;
 mod runs;
 mod store;
 mod timer;
@@ -16,6 +17,7 @@ use super::call::Caller;
 use super::config::Limits;
 use super::gate::{Gate, pass};
 use super::health::Health;
+use super::metrics::set_receivers;
 use super::problem::{PROBLEM, Problem};
 use super::rights::Store;
 use super::runs::History;
@@ -54,7 +56,7 @@ pub(crate) struct App {
         timer::put, timer::get, timer::list, timer::cancel, timer::move_to, timer::run, timer::pause,
         timer::resume,
         letters::list, letters::trim, letters::get, letters::delete, letters::redrive, letters::redrive_all,
-        store::pause, store::resume, store::stats, runs::list, audit::list, metrics,
+        store::pause, store::resume, store::stats, runs::list, audit::list, receivers::list, metrics,
         healthz, alert,
     ),
     components(schemas(Problem, view::Call)),
@@ -191,6 +193,7 @@ pub(crate) fn router(app: App, gate: Arc<Gate>, limits: &Limits) -> Router {
         .route("/v1/stats", get(store::stats))
         .route("/v1/runs", get(runs::list))
         .route("/v1/audit", get(audit::list))
+        .route("/v1/receivers", get(receivers::list))
         .route("/metrics", get(metrics))
         .method_not_allowed_fallback(no_such_method)
         .layer(from_fn_with_state(gate, pass))
@@ -223,6 +226,7 @@ pub(crate) async fn no_such_method() -> Problem {
     (status = 200, body = String, content_type = "text/plain"),
 ))]
 async fn metrics(State(app): State<App>) -> impl IntoResponse {
+    set_receivers(app.caller.count_receivers());
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics.render())
 }
 

@@ -20,7 +20,8 @@ use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 pub(crate) use insert::{INSERT, number, numbered};
 use own::OwnFaults;
-use places::Places;
+use places::{CallEnd, Places};
+pub(crate) use places::{MAX_REMEMBERED, ReceiverState};
 pub(crate) use pool::POOLED;
 use pool::Pool;
 use signature::Secret;
@@ -28,10 +29,13 @@ pub use signature::SecretError;
 pub(crate) use signature::Secrets;
 pub(crate) use spans::Spans;
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::{Instant, timeout_at};
 use tourbillon_durable::{Delivery, Options, Verdict};
+
+/// How long the receivers are shown as they were.
+const SHOWN: Duration = Duration::from_secs(1);
 
 pub(crate) struct Caller {
     guard: Guard,
@@ -41,6 +45,8 @@ pub(crate) struct Caller {
     time_limit: Duration,
     faults: OwnFaults,
     places: Arc<Places>,
+    /// The receivers as they were last shown.
+    shown: Mutex<Option<(Instant, Arc<[ReceiverState]>)>>,
     pub(crate) spans: Spans,
     /// The statuses that prevent a retry.
     final_statuses: BTreeSet<u16>,
@@ -57,6 +63,7 @@ impl Caller {
             time_limit: settings.timeout,
             faults: OwnFaults::default(),
             places: Arc::new(Places::new(settings.each())),
+            shown: Mutex::default(),
             spans,
             final_statuses: settings.final_statuses.clone(),
             options: settings.options(),
@@ -80,8 +87,9 @@ impl Caller {
         };
         let called = self.call(&Message::of(&target, delivery)).await;
         match &called {
-            Err(Fault::Receiver(ReceiverFault::TimedOut(_))) => place.note(false),
-            Ok(_) | Err(Fault::Receiver(_)) => place.note(true),
+            Err(Fault::Receiver(ReceiverFault::TimedOut(_))) => place.note(CallEnd::TimedOut),
+            Ok(response) if response.status().is_success() => place.note(CallEnd::Succeeded),
+            Ok(_) | Err(Fault::Receiver(_)) => place.note(CallEnd::Failed),
             Err(Fault::Own(_) | Fault::Refused(_)) => {}
         }
         let status = called.as_ref().ok().map(Response::status);
@@ -119,6 +127,26 @@ impl Caller {
         let sent = timeout_at(end, self.pool.send(&self.guard, &route, request)).await;
         let answer = sent.map_err(|_| ReceiverFault::TimedOut(limit))??;
         Ok(answer.read_until(end.min(Instant::now() + pool::DRAIN_TIMEOUT)).await)
+    }
+
+    /// Returns what was known of the receivers of webhooks at most a second ago. However often this
+    /// is asked, calls are not delayed.
+    pub(crate) fn receivers(&self) -> Arc<[ReceiverState]> {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*shown {
+            Some((at, states)) if at.elapsed() < SHOWN => Arc::clone(states),
+            _ => {
+                let states: Arc<[ReceiverState]> = self.places.states().into();
+                *shown = Some((Instant::now(), Arc::clone(&states)));
+                states
+            }
+        }
+    }
+
+    /// Returns the number of receivers that are remembered, and the number of those whose
+    /// deliveries are held back.
+    pub(crate) fn count_receivers(&self) -> [usize; 2] {
+        self.places.count()
     }
 
     /// Returns the default options of timers.

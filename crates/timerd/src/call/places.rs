@@ -35,9 +35,12 @@ const MAX_STEP: Duration = Duration::from_millis(20);
 /// The number of consecutive calls without a timely response that reduce a receiver to one place.
 const SILENT: u32 = 3;
 
-/// The number of remembered receivers. Beyond it, idle receivers are forgotten, because timers can
-/// name any number of receivers.
-const MAX_REMEMBERED: usize = 4096;
+/// The number of remembered receivers. Beyond it, the receiver is forgotten that has had no call for
+/// the longest time, because timers can name any number of receivers.
+pub(crate) const MAX_REMEMBERED: usize = 4096;
+
+/// The number of calls to a receiver whose durations are remembered.
+const MAX_DURATIONS: usize = 100;
 
 #[derive(Debug)]
 pub(crate) struct Places {
@@ -61,6 +64,44 @@ struct Receiver {
     silent: u32,
     /// The return time of the last delivery that was given back.
     last_return: Instant,
+    /// The time of the last call.
+    used: Instant,
+    calls: u64,
+    failures: u64,
+    /// The durations of the latest calls in milliseconds, oldest first.
+    millis: VecDeque<u32>,
+    /// Since when deliveries are held back, and when this was last noticed.
+    held: Option<(Instant, Instant)>,
+}
+
+/// How a call has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallEnd {
+    /// The receiver has accepted the delivery.
+    Succeeded,
+    /// The receiver has refused the delivery or the connection.
+    Failed,
+    /// The receiver has not responded in time.
+    TimedOut,
+}
+
+/// What is known of a receiver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ReceiverState {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    /// The number of calls in progress.
+    pub(crate) calling: usize,
+    /// The number of calls that have ended.
+    pub(crate) calls: u64,
+    /// The number of calls that were refused or not answered.
+    pub(crate) failures: u64,
+    /// The duration that 99 of the latest 100 calls do not exceed.
+    pub(crate) p99: Option<Duration>,
+    /// How long deliveries have been held back, and `true` if the receiver gets one call at a time.
+    pub(crate) held: Option<(Duration, bool)>,
+    /// The time since the last call began.
+    pub(crate) idle: Duration,
 }
 
 /// A place for one call, which becomes free when it is dropped.
@@ -85,6 +126,7 @@ impl Places {
             let mut all = self.lock();
             let receiver = all.entry(key.clone()).or_insert_with(Receiver::new);
             let most = receiver.most(self.each);
+            receiver.used = Instant::now();
             if receiver.calling < most && receiver.waiting.is_empty() {
                 receiver.calling += 1;
                 return Ok(Place::new(self, key));
@@ -119,8 +161,30 @@ impl Places {
             // If this delivery no longer waits, the place is dropped here, which passes it on.
             drop(waiting.send(Place::new(self, key.clone())));
         } else if all.len() > MAX_REMEMBERED {
-            all.retain(|_, receiver| receiver.calling > 0);
+            let idle = all.iter().filter(|(_, receiver)| receiver.calling == 0);
+            let oldest = idle.min_by_key(|(_, receiver)| receiver.used).map(|(key, _)| key.clone());
+            oldest.map(|key| all.remove(&key));
         }
+    }
+
+    /// Returns what is known of the receivers, first those whose deliveries are held back, and
+    /// those with the latest call first.
+    pub(crate) fn states(&self) -> Vec<ReceiverState> {
+        let now = Instant::now();
+        let all = self.lock();
+        let mut states: Vec<_> =
+            all.iter().map(|(key, receiver)| receiver.state(key, now)).collect();
+        drop(all);
+        states.sort_by_key(|state| (state.held.is_none(), state.idle));
+        states
+    }
+
+    /// Returns the number of receivers that are remembered, and the number of those whose
+    /// deliveries are held back.
+    pub(crate) fn count(&self) -> [usize; 2] {
+        let (all, now) = (self.lock(), Instant::now());
+        let held = all.values().filter(|receiver| receiver.held_for(now).is_some()).count();
+        [all.len(), held]
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Receiver>> {
@@ -133,14 +197,25 @@ impl Place {
         Self { places: Arc::clone(places), key, begun: Instant::now() }
     }
 
-    /// Records the duration of the call, and whether its receiver responded in time.
-    pub(crate) fn note(&self, responded: bool) {
-        let took = self.begun.elapsed();
+    /// Records the duration of the call and how it has ended.
+    pub(crate) fn note(&self, end: CallEnd) {
+        let (took, responded) = (self.begun.elapsed(), end != CallEnd::TimedOut);
         let mut all = self.places.lock();
         let Some(receiver) = all.get_mut(&self.key) else { return };
         let is_first = receiver.average.is_zero() || (responded && receiver.silent >= SILENT);
         receiver.average = if is_first { took } else { (receiver.average * 7 + took) / 8 };
+        if !responded && receiver.silent.saturating_add(1) >= SILENT {
+            receiver.hold();
+        } else if responded && receiver.silent >= SILENT {
+            receiver.held = None;
+        }
         receiver.silent = if responded { 0 } else { receiver.silent.saturating_add(1) };
+        receiver.calls += 1;
+        receiver.failures += u64::from(end != CallEnd::Succeeded);
+        receiver.millis.push_back(took.as_millis().try_into().unwrap_or(u32::MAX));
+        if receiver.millis.len() > MAX_DURATIONS {
+            receiver.millis.pop_front();
+        }
     }
 }
 
@@ -152,13 +227,55 @@ impl Drop for Place {
 
 impl Receiver {
     fn new() -> Self {
-        let (calling, waiting, last_return) = (0, VecDeque::new(), Instant::now());
-        Self { calling, waiting, average: Duration::ZERO, silent: 0, last_return }
+        let now = Instant::now();
+        Self {
+            calling: 0,
+            waiting: VecDeque::new(),
+            average: Duration::ZERO,
+            silent: 0,
+            last_return: now,
+            used: now,
+            calls: 0,
+            failures: 0,
+            millis: VecDeque::new(),
+            held: None,
+        }
     }
 
     /// Returns the maximum number of concurrent calls.
     fn most(&self, each: usize) -> usize {
         if self.silent >= SILENT { 1 } else { each }
+    }
+
+    /// Notes that deliveries are held back.
+    fn hold(&mut self) {
+        let now = Instant::now();
+        let since = self.held_for(now).map_or(now, |held| now - held);
+        self.held = Some((since, now));
+    }
+
+    /// Returns how long deliveries have been held back. A delivery that is held back comes again
+    /// within a minute, so a minute without one ends this.
+    fn held_for(&self, now: Instant) -> Option<Duration> {
+        let (since, last) = self.held?;
+        let is_held = self.silent >= SILENT || now - last <= MAX_WAIT;
+        is_held.then(|| now - since)
+    }
+
+    fn state(&self, (host, port): &Key, now: Instant) -> ReceiverState {
+        let mut millis: Vec<u32> = self.millis.iter().copied().collect();
+        millis.sort_unstable();
+        let p99 = millis.get((millis.len() * 99).div_ceil(100).saturating_sub(1));
+        ReceiverState {
+            host: host.to_string(),
+            port: *port,
+            calling: self.calling,
+            calls: self.calls,
+            failures: self.failures,
+            p99: p99.map(|millis| Duration::from_millis((*millis).into())),
+            held: self.held_for(now).map(|held| (held, self.silent >= SILENT)),
+            idle: now - self.used,
+        }
     }
 
     fn is_quick(&self) -> bool {
@@ -169,6 +286,7 @@ impl Receiver {
     /// no sooner than a call takes, and within a minute. If more deliveries wait than can be called
     /// in a minute, the rest are spread over the second half of the minute.
     fn wait(&mut self, each: usize) -> Duration {
+        self.hold();
         let (now, places) = (Instant::now(), u32::try_from(self.most(each)).unwrap_or(u32::MAX));
         let step = (self.average / places).min(MAX_STEP);
         let mut wait = self.last_return.saturating_duration_since(now) + step;
@@ -229,7 +347,7 @@ mod tests {
             let waiting = places.enter(&quick);
             let called = async {
                 tokio::time::sleep(Duration::from_millis(5)).await;
-                place.note(true);
+                place.note(CallEnd::Succeeded);
                 drop(place);
             };
             let (next, ()) = tokio::join!(waiting, called);
@@ -253,11 +371,11 @@ mod tests {
         for _ in 0..SILENT {
             let place = places.enter(&target).await.expect("a place");
             tokio::time::advance(Duration::from_secs(10)).await;
-            place.note(false);
+            place.note(CallEnd::TimedOut);
         }
         let mut held = all_of(&places, &target).await;
         assert_eq!(held.len(), 1);
-        held.remove(0).note(true);
+        held.remove(0).note(CallEnd::Succeeded);
         assert_eq!(all_of(&places, &target).await.len(), 8);
     }
 
@@ -265,12 +383,12 @@ mod tests {
     /// minute after the receiver is quick again.
     #[tokio::test(start_paused = true)]
     async fn deliveries_come_back_one_after_another() {
-        for (each, responded) in [(16, true), (16, false)] {
+        for (each, end) in [(16, CallEnd::Succeeded), (16, CallEnd::TimedOut)] {
             let (places, target) = (places(each), target("slow.example"));
             for _ in 0..SILENT {
                 let place = places.enter(&target).await.expect("a place");
                 tokio::time::advance(Duration::from_secs(2)).await;
-                place.note(responded);
+                place.note(end);
             }
             let _held = all_of(&places, &target).await;
             let mut seconds = [0; 61];
@@ -285,14 +403,63 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn the_state_of_a_receiver_is_that_of_its_calls() {
+        let (places, target) = (places(2), target("example.org"));
+        for number in 1..=200 {
+            let place = places.enter(&target).await.expect("a place");
+            tokio::time::advance(Duration::from_millis(number)).await;
+            let is_failure = number % 4 == 0;
+            place.note(if is_failure { CallEnd::Failed } else { CallEnd::Succeeded });
+        }
+        let state = |places: &Places| places.states().remove(0);
+        let found = state(&places);
+        assert_eq!((&*found.host, found.port, found.calling), ("example.org", 80, 0));
+        assert_eq!((found.calls, found.failures), (200, 50));
+        assert_eq!(found.p99, Some(Duration::from_millis(199)), "of the latest calls");
+        assert_eq!(found.held, None);
+        assert_eq!(places.count(), [1, 0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_receiver_is_held_while_its_deliveries_are_put_off() {
+        let (places, target) = (places(1), target("example.org"));
+        let held = |places: &Places| places.states().remove(0).held;
+        let place = places.enter(&target).await.expect("a place");
+        places.enter(&target).await.expect_err("there is no place");
+        tokio::time::advance(Duration::from_secs(40)).await;
+        places.enter(&target).await.expect_err("there is no place");
+        let seconds = |places| held(places).map(|(held, is_silent)| (held.as_secs(), is_silent));
+        assert_eq!(seconds(&places), Some((40, false)));
+        drop(place);
+        tokio::time::advance(Duration::from_secs(50)).await;
+        assert_eq!(seconds(&places), Some((90, false)));
+        tokio::time::advance(Duration::from_secs(11)).await;
+        assert_eq!(held(&places), None);
+        for _ in 0..SILENT {
+            places.enter(&target).await.expect("a place").note(CallEnd::TimedOut);
+        }
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        assert_eq!(seconds(&places), Some((3600, true)), "until it responds");
+        assert_eq!(places.count(), [1, 1]);
+        places.enter(&target).await.expect("a place").note(CallEnd::Failed);
+        assert_eq!(places.count(), [1, 0], "it has responded");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn receivers_are_remembered_up_to_a_number() {
         let places = places(1);
         let held = places.enter(&target("held.example")).await.expect("a place");
-        for number in 0..3 * MAX_REMEMBERED {
+        let latest = MAX_REMEMBERED + 1000;
+        for number in 0..=latest {
             let place = places.enter(&target(&format!("{number}.example"))).await;
-            place.expect("a place").note(true);
+            place.expect("a place").note(CallEnd::Succeeded);
             assert!(places.lock().len() <= MAX_REMEMBERED + 1);
+            tokio::time::advance(Duration::from_millis(1)).await;
         }
+        let hosts: Vec<String> = places.states().into_iter().map(|state| state.host).collect();
+        assert_eq!(hosts[0], format!("{latest}.example"));
+        assert!(hosts.contains(&format!("{}.example", latest - MAX_REMEMBERED / 2)));
+        assert!(!hosts.contains(&"0.example".to_owned()), "the least recently used went");
         assert!(places.enter(&target("held.example")).await.is_err(), "a call in progress counts");
         drop(held);
     }

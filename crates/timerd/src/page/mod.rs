@@ -3,11 +3,13 @@
 
 #![forbid(unsafe_code)]
 
+mod receivers;
 mod session;
 mod webhook;
 
 use super::api::{App, no_such_method};
 use super::audit::Details;
+use super::call::Caller;
 use super::config::Role;
 use super::extract::InForm;
 use super::gate::{Door, Gate, within};
@@ -19,7 +21,7 @@ use axum::body::to_bytes;
 use axum::extract::{DefaultBodyLimit, Extension, Request, State};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Redirect, Response};
-use axum::routing::post;
+use axum::routing::{get, post};
 use axum_extra::extract::cookie::SignedCookieJar;
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
 use http::{HeaderMap, Method, StatusCode};
@@ -84,7 +86,12 @@ pub(crate) fn web(app: &App, timers: &DurableTimers) -> TimersWeb {
 }
 
 /// Returns the routes of the page.
-pub(crate) fn router(web: TimersWeb, gate: Arc<Gate>, sessions: Sessions) -> Router {
+pub(crate) fn router(
+    web: TimersWeb,
+    caller: Arc<Caller>,
+    gate: Arc<Gate>,
+    sessions: Sessions,
+) -> Router {
     let limit = LOGIN_TIMEOUT.min(gate.timeout());
     let pages = Pages { web, gate, sessions };
     let of_strangers = Router::new()
@@ -93,6 +100,7 @@ pub(crate) fn router(web: TimersWeb, gate: Arc<Gate>, sessions: Sessions) -> Rou
         .method_not_allowed_fallback(no_such_method);
     Router::new()
         .route("/logout", post(logout))
+        .route("/receivers", get(receivers::show).layer(Extension(caller)))
         .merge(pages.web.pages())
         .layer(from_fn(note_change))
         .layer(from_fn(check_role))

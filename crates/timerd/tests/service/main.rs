@@ -24,6 +24,7 @@ mod page;
 mod postgres_server;
 mod program;
 mod receiver;
+mod receivers;
 mod reuse;
 mod roles;
 #[allow(dead_code, reason = "these tests use a part")]

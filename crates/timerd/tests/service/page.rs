@@ -22,7 +22,7 @@ impl<'a> Browser<'a> {
         Self { api, cookie }
     }
 
-    async fn page(&self, path: &str) -> String {
+    pub(crate) async fn page(&self, path: &str) -> String {
         let reply = self.api.send_with("GET", path, "", "cookie", &self.cookie).await;
         assert_eq!(reply.status, 200, "{reply:?}");
         let policy = reply.headers["content-security-policy"].to_str().unwrap();
