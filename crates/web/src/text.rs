@@ -1,31 +1,11 @@
-//! Text for people: texts of strangers, times, durations and numbers.
+//! Times and durations for people.
 
 #![forbid(unsafe_code)]
 
 use jiff::Timestamp;
 use jiff::fmt::friendly::SpanPrinter;
 use std::time::{Duration, SystemTime};
-
-/// The characters that [`str::escape_debug`] escapes although they are visible.
-const VISIBLE: [char; 3] = ['"', '\'', '\\'];
-
-/// Returns the text with invisible characters escaped, so that an id or an error cannot change the
-/// direction of the text around it, or look like another one.
-pub(crate) fn visible(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    // Each part ends with such a character, except the last.
-    for part in text.split_inclusive(VISIBLE) {
-        let plain = part.trim_end_matches(VISIBLE);
-        shown.extend(plain.escape_debug());
-        shown.push_str(&part[plain.len()..]);
-    }
-    shown
-}
-
-/// Returns a time as RFC 3339 in UTC, with milliseconds.
-pub(crate) fn machine_time(time: SystemTime) -> String {
-    formatted(time, "%Y-%m-%dT%H:%M:%S%.3fZ")
-}
+use tourbillon_durable::text::parse_time;
 
 /// Returns a time in UTC for people, such as `2026-11-29 03:00:00 UTC`.
 pub(crate) fn utc(time: SystemTime) -> String {
@@ -81,32 +61,9 @@ pub(crate) fn millis(millis: u64) -> String {
     }
 }
 
-/// Returns a number with its thousands set apart, such as `12,345`.
-pub(crate) fn number(number: u64) -> String {
-    let digits = number.to_string();
-    let mut shown = String::new();
-    for (place, digit) in digits.char_indices() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            shown.push(',');
-        }
-        shown.push(digit);
-    }
-    shown
-}
-
-/// Returns a number with its noun, such as `1 timer` or `2 timers`.
-pub(crate) fn counted(count: u64, noun: &str) -> String {
-    match count {
-        1 => format!("1 {noun}"),
-        _ => format!("{} {noun}s", number(count)),
-    }
-}
-
 /// Parses a time in UTC as a field of a form sends it, such as `2026-11-29T03:00`.
 pub(crate) fn parse_field(text: &str) -> Option<SystemTime> {
-    let local = text.parse::<jiff::civil::DateTime>().ok()?;
-    let time = local.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
-    Some(time.timestamp().into())
+    parse_time(&format!("{text}[UTC]")).ok()
 }
 
 /// Writes a time for a field of a form.
@@ -117,18 +74,6 @@ pub(crate) fn show_field(time: SystemTime) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn invisible_characters_are_escaped() {
-        for (text, shown) in [
-            ("order 7/ü \"tea\" it's a\\b", "order 7/ü \"tea\" it's a\\b"),
-            ("a\nb", "a\\nb"),
-            ("\u{202e}txt.exe", "\\u{202e}txt.exe"),
-            ("u\u{308}ber", "u\u{308}ber"),
-        ] {
-            assert_eq!(visible(text), shown);
-        }
-    }
 
     #[test]
     fn times_are_shown_in_their_largest_unit() {
@@ -147,12 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_their_thousands_set_apart() {
-        for (value, shown) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
-            assert_eq!(number(value), shown);
-        }
-        assert_eq!(counted(1, "timer"), "1 timer");
-        assert_eq!(counted(12_000, "timer"), "12,000 timers");
+    fn milliseconds_have_two_or_three_digits() {
         assert_eq!(millis(40), "40 ms");
         assert_eq!(millis(1250), "1.2 s");
         assert_eq!(millis(95_000), "1 min");
@@ -162,7 +102,6 @@ mod tests {
     fn a_field_holds_a_time_in_utc() {
         let time = parse_field("2026-11-29T03:00").unwrap();
         assert_eq!(utc(time), "2026-11-29 03:00:00 UTC");
-        assert_eq!(machine_time(time), "2026-11-29T03:00:00.000Z");
         assert_eq!(show_field(time), "2026-11-29T03:00");
         assert_eq!(parse_field("tomorrow"), None);
     }

@@ -185,6 +185,39 @@ pub type Opening<'a> =
     Pin<Box<dyn Future<Output = Result<DurableTimers, DurableError>> + Send + 'a>>;
 
 /// The arguments that name a store.
+///
+/// # Examples
+///
+/// A program that inserts a timer with the arguments of its command line:
+///
+/// ```
+/// use clap::Parser;
+/// use tourbillon_durable::text::{Settings, StoreArguments, show_time};
+///
+/// #[derive(Parser)]
+/// struct Arguments {
+///     #[command(flatten)]
+///     store: StoreArguments,
+///     #[command(flatten)]
+///     settings: Settings,
+/// }
+///
+/// # let file = std::env::temp_dir().join(format!("tourbillon-text-{}", std::process::id()));
+/// # let path = file.to_str().ok_or("not UTF-8")?;
+/// # let line = ["program", "--store", path, "--at", "2090-01-01T09:00[Europe/Berlin]"];
+/// let arguments = Arguments::parse_from(line);
+/// let address = arguments.store.store.as_ref().ok_or("expected --store")?.parse()?;
+/// let (when, options) = arguments.settings.read()?;
+/// pollster::block_on(async {
+///     let timers = arguments.store.open(&address).await?;
+///     timers.insert("order 7", "unpaid", when, options).await?;
+///     let timer = timers.get("order 7").await?.ok_or("there is no timer")?;
+///     assert_eq!(show_time(timer.due), "2090-01-01T08:00:00.000Z");
+///     Ok::<(), Box<dyn std::error::Error>>(())
+/// })?;
+/// # std::fs::remove_file(&file)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Args, Clone, Debug)]
 pub struct StoreArguments {
     /// The store: a file, `redis://…`, `rediss://…`, `cluster:URL,URL`, `sentinel:MASTER,URL,URL`

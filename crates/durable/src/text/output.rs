@@ -36,6 +36,28 @@ fn is_invisible(character: char) -> bool {
     matches!(character.general_category(), Control | Format | LineSeparator | ParagraphSeparator)
 }
 
+/// Returns a number with its thousands set apart.
+///
+/// # Examples
+///
+/// ```
+/// use tourbillon_durable::text::grouped;
+///
+/// assert_eq!([0, 999, 1_234_567].map(grouped), ["0", "999", "1,234,567"]);
+/// ```
+#[must_use]
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut shown = String::new();
+    for (place, digit) in digits.char_indices() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    shown
+}
+
 /// Returns a number with its noun, such as `1 timer` or `2 timers`.
 ///
 /// # Examples
@@ -44,12 +66,12 @@ fn is_invisible(character: char) -> bool {
 /// use tourbillon_durable::text::counted;
 ///
 /// assert_eq!(counted(1, "dead letter"), "1 dead letter");
-/// assert_eq!(counted(0, "dead letter"), "0 dead letters");
+/// assert_eq!(counted(12_000, "dead letter"), "12,000 dead letters");
 /// ```
 #[must_use]
 pub fn counted(number: u64, noun: &str) -> String {
     match number {
         1 => format!("1 {noun}"),
-        _ => format!("{number} {noun}s"),
+        _ => format!("{} {noun}s", grouped(number)),
     }
 }

@@ -6,7 +6,6 @@ use crate::model::options::{Existing, Options, When};
 use crate::model::rule::Misfire;
 use crate::text::error::TextError;
 use crate::text::time::{parse_backoff, parse_duration, parse_time};
-use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use std::error::Error;
 use std::fmt;
@@ -14,58 +13,72 @@ use std::time::Duration;
 
 /// The time and the delivery options of a timer. Times are RFC 3339, and durations have units
 /// (`90s`, `1h 30m`, `7d`).
-#[derive(Args, Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "arguments", derive(clap::Args))]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = Schedule))]
 pub struct Settings {
     /// The time, such as `2030-01-01T09:00:00Z` or `2030-01-01T09:00[Europe/Berlin]`
-    #[arg(long, help_heading = "Time", value_name = "TIME")]
+    #[cfg_attr(feature = "arguments", arg(long, help_heading = "Time", value_name = "TIME"))]
     pub at: Option<String>,
     /// The delay from now
-    #[arg(long, help_heading = "Time", value_name = "DURATION")]
+    #[cfg_attr(feature = "arguments", arg(long, help_heading = "Time", value_name = "DURATION"))]
     pub after: Option<String>,
     /// How often the timer repeats, at least `1s` apart
-    #[arg(long, help_heading = "Time", value_name = "DURATION")]
+    #[cfg_attr(feature = "arguments", arg(long, help_heading = "Time", value_name = "DURATION"))]
     pub every: Option<String>,
     /// The cron expression of a repeating timer, such as `0 9 * * *`
-    #[arg(long, help_heading = "Time", value_name = "EXPRESSION")]
+    #[cfg_attr(feature = "arguments", arg(long, help_heading = "Time", value_name = "EXPRESSION"))]
     pub cron: Option<String>,
     /// The time zone of the cron expression, such as `Europe/Berlin`, by default UTC
-    #[arg(long, help_heading = "Time")]
+    #[cfg_attr(feature = "arguments", arg(long, help_heading = "Time"))]
     pub zone: Option<String>,
     /// The treatment of missed occurrences. `once` (the default) makes up for all of them with one
     /// delivery, and a duration skips occurrences that are later than this
-    #[arg(long, help_heading = "Time", value_name = "once|DURATION")]
+    #[cfg_attr(
+        feature = "arguments",
+        arg(long, help_heading = "Time", value_name = "once|DURATION")
+    )]
     pub misfire: Option<String>,
     /// The maximum number of attempts, by default 8 or, in the service, as configured
-    #[arg(long, help_heading = "Delivery")]
+    #[cfg_attr(feature = "arguments", arg(long, help_heading = "Delivery"))]
     pub attempts: Option<u32>,
     /// The first and the longest wait between attempts, by default `1s..10m` or, in the service, as
     /// configured
-    #[arg(long, help_heading = "Delivery", value_name = "DURATION..DURATION")]
+    #[cfg_attr(
+        feature = "arguments",
+        arg(long, help_heading = "Delivery", value_name = "DURATION..DURATION")
+    )]
     pub backoff: Option<String>,
     /// How soon another worker takes over if a worker dies, from `1s` to `1d`, by default `15s`
-    #[arg(long, help_heading = "Delivery", value_name = "DURATION")]
+    #[cfg_attr(
+        feature = "arguments",
+        arg(long, help_heading = "Delivery", value_name = "DURATION")
+    )]
     pub lease: Option<String>,
     /// How long after its planned time an undelivered timer becomes a dead letter
-    #[arg(long, help_heading = "Delivery", value_name = "DURATION")]
+    #[cfg_attr(
+        feature = "arguments",
+        arg(long, help_heading = "Delivery", value_name = "DURATION")
+    )]
     pub time_to_live: Option<String>,
     /// The action if a timer with this id exists
-    #[arg(long, help_heading = "Delivery", value_enum)]
+    #[cfg_attr(feature = "arguments", arg(long, help_heading = "Delivery", value_enum))]
     pub existing: Option<ExistingName>,
 }
 
 /// The new time of a timer that is moved.
-#[derive(Args, Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "arguments", derive(clap::Args))]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct NewTime {
     /// The time, such as `2030-01-01T09:00:00Z` or `2030-01-01T09:00[Europe/Berlin]`
-    #[arg(long, value_name = "TIME")]
+    #[cfg_attr(feature = "arguments", arg(long, value_name = "TIME"))]
     pub at: Option<String>,
     /// The delay from now
-    #[arg(long, value_name = "DURATION")]
+    #[cfg_attr(feature = "arguments", arg(long, value_name = "DURATION"))]
     pub after: Option<String>,
 }
 
@@ -95,7 +108,8 @@ impl NewTime {
 }
 
 /// The action if a timer with this id exists.
-#[derive(Clone, Copy, Debug, Deserialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[cfg_attr(feature = "arguments", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = Existing))]

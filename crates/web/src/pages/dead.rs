@@ -7,12 +7,12 @@ use crate::forms::Form;
 use crate::pages::query::{Asked, Listed, to};
 use crate::read::letters::{Filter, page};
 use crate::read::{self, BUDGET, STEP};
-use crate::text::{counted, number, visible};
 use crate::view::frame::{Menu, Page};
 use crate::view::parts::{Question, address, address_of, hidden_token, pager, pill, table, time};
 use crate::visit::Visit;
 use axum::response::{Html, IntoResponse, Response};
 use maud::{Markup, html};
+use tourbillon_durable::text::{counted, grouped, printable};
 use tourbillon_durable::{DeadLetter, DurableError, DurableTimers};
 
 impl Listed {
@@ -43,7 +43,7 @@ fn view(visit: &Visit, listed: &Listed, page: &read::Page<DeadLetter, u64>, all:
     let count = page.rows.len() as u64;
     let words = match listed.is_filtered() {
         _ if before.is_none() && after.is_none() => counted(count, "dead letter"),
-        false => format!("{} of {}", number(count), counted(all.max(count), "dead letter")),
+        false => format!("{} of {}", grouped(count), counted(all.max(count), "dead letter")),
         true => format!("{} on this page", counted(count, "dead letter")),
     };
     let frame = Page { title: "Dead letters", entry: Menu::DeadLetters, is_live: true };
@@ -66,7 +66,7 @@ fn view(visit: &Visit, listed: &Listed, page: &read::Page<DeadLetter, u64>, all:
             }
             @if page.is_cut {
                 p.quiet {
-                    "The search for this page stopped after " (number(BUDGET as u64)) " dead \
+                    "The search for this page stopped after " (grouped(BUDGET as u64)) " dead \
                      letters. There may be more."
                 }
             }
@@ -96,7 +96,7 @@ fn nothing(listed: &Listed) -> Markup {
 /// The letters, each with a box to select it.
 fn letters(visit: &Visit, letters: &[DeadLetter]) -> Markup {
     let row = |letter: &DeadLetter| {
-        let (name, number) = (visible(&letter.id), letter.number.to_string());
+        let (name, number) = (printable(&letter.id), letter.number.to_string());
         vec![
             html! {
                 label.select {
@@ -106,8 +106,8 @@ fn letters(visit: &Visit, letters: &[DeadLetter]) -> Markup {
             },
             html! {
                 a.id href={ "letter?number=" (number) } { (name) }
-                span.quiet.summary { (visible(&visit.describe(&letter.payload).summary)) }
-                @if !letter.error.is_empty() { span.error.is-dead { (visible(&letter.error)) } }
+                span.quiet.summary { (printable(&visit.describe(&letter.payload).summary)) }
+                @if !letter.error.is_empty() { span.error.is-dead { (printable(&letter.error)) } }
             },
             time(visit, letter.died),
             html! { (letter.attempts) },

@@ -5,7 +5,6 @@
 use crate::failure::Failure;
 use crate::pages::query::Asked;
 use crate::pages::timer::{latest, options, payload};
-use crate::text::visible;
 use crate::view::frame::{Menu, Page};
 use crate::view::parts::{hidden_token, link, moment, pill};
 use crate::view::runs::runs;
@@ -14,6 +13,7 @@ use axum::response::Html;
 use maud::html;
 use serde::Deserialize;
 use tourbillon_durable::DeadReason;
+use tourbillon_durable::text::printable;
 
 #[derive(Deserialize)]
 pub(super) struct Letter {
@@ -29,7 +29,7 @@ pub(super) async fn show(
     let missing = || Failure::missing(format!("there is no dead letter {number} any more"));
     let letter = found.ok_or_else(missing)?;
     let log = latest(&visit.site, &letter.id).await?;
-    let name = visible(&letter.id);
+    let name = printable(&letter.id);
     let page = Page { title: &name, entry: Menu::DeadLetters, is_live: true };
     let main = html! {
         div.title {
@@ -44,7 +44,7 @@ pub(super) async fn show(
         }
         section.banner.is-dead {
             h2 { (reason(letter.reason)) }
-            @if !letter.error.is_empty() { p { (visible(&letter.error)) } }
+            @if !letter.error.is_empty() { p { (printable(&letter.error)) } }
         }
         div.columns {
             section.card aria-labelledby="letter" {

@@ -9,7 +9,7 @@ use crate::activity::{Hour, MINUTES, Minute};
 use crate::failure::Failure;
 use crate::read::horizon::{Count, Horizon, QUARTER};
 use crate::site::TimersWeb;
-use crate::text::{clock, counted, duration, millis, number, show_field, visible};
+use crate::text::{clock, duration, millis, show_field};
 use crate::view::chart::{Bar, bars, lines};
 use crate::view::frame::{Menu, Page};
 use crate::view::parts::{address, hidden_token, hour, pill, table, time};
@@ -19,6 +19,7 @@ use axum::response::{Html, IntoResponse, Response};
 use http::HeaderName;
 use maud::{Markup, html};
 use std::time::Duration;
+use tourbillon_durable::text::{counted, grouped, printable};
 use tourbillon_durable::{DeadLetter, Stats};
 
 /// The number of newest runs of the log that are counted.
@@ -120,8 +121,8 @@ fn tiles(stats: &Stats, failing: Count) -> Markup {
 /// Returns a number, with a plus sign if it is a minimum.
 fn least(count: Count) -> String {
     match count.is_least {
-        true => format!("{}+", number(count.timers)),
-        false => number(count.timers),
+        true => format!("{}+", grouped(count.timers)),
+        false => grouped(count.timers),
     }
 }
 
@@ -166,7 +167,7 @@ impl Calls {
             None => "Calls of all processes, from the log.".to_owned(),
             Some(oldest) => format!(
                 "The newest {} calls in the log, which go back to {} UTC.",
-                number(RUNS as u64),
+                grouped(RUNS as u64),
                 clock(oldest)
             ),
         };
@@ -189,7 +190,7 @@ impl Calls {
         };
         let (p50, p99) = (quantile(0.5), quantile(0.99));
         let words =
-            format!("{} in the last hour, {} failed", counted(calls, "call"), number(failures));
+            format!("{} in the last hour, {} failed", counted(calls, "call"), grouped(failures));
         let late = match lateness.is_empty() {
             true => "No lateness was measured in the last hour".to_owned(),
             false => {
@@ -210,7 +211,7 @@ impl Calls {
                 figure.card {
                     figcaption {
                         h2 { "Calls per minute" }
-                        p { (words) ", peak " (number(most)) " per minute" }
+                        p { (words) ", peak " (grouped(most)) " per minute" }
                     }
                     (bars(&words, &self.bars()))
                     (self.axis())
@@ -265,8 +266,8 @@ impl Calls {
             };
             vec![
                 html! { (ago) " min ago" },
-                html! { (number(minute.calls)) },
-                html! { (number(minute.failures)) },
+                html! { (grouped(minute.calls)) },
+                html! { (grouped(minute.failures)) },
                 late(0.5),
                 late(0.99),
             ]
@@ -352,10 +353,10 @@ fn quarter_address(horizon: &Horizon, place: u32) -> String {
 fn details(visit: &Visit, horizon: &Horizon, letters: &[DeadLetter]) -> Markup {
     let row = |letter: &DeadLetter| {
         vec![
-            html! { a.id href={ "letter?number=" (letter.number) } { (visible(&letter.id)) } },
+            html! { a.id href={ "letter?number=" (letter.number) } { (printable(&letter.id)) } },
             time(visit, letter.died),
             pill("is-dead", letter.reason.name()),
-            html! { span.error.is-dead { (visible(&letter.error)) } },
+            html! { span.error.is-dead { (printable(&letter.error)) } },
         ]
     };
     let dead: Vec<_> = letters.iter().map(row).collect();

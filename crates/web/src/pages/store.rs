@@ -10,6 +10,7 @@ use crate::view::parts::{Question, address_of};
 use crate::visit::Visit;
 use axum::response::{Html, Response};
 use serde::Deserialize;
+use tourbillon_durable::text::Switch;
 
 /// The subject of a button. It is in the address and not in the form, because browsers change line
 /// feeds in forms.
@@ -37,35 +38,33 @@ pub(super) async fn ask_to_pause(visit: Visit) -> Html<String> {
 /// Pauses a timer or the store.
 pub(super) async fn pause(
     visit: Visit,
-    Asked(Subject { id }): Asked<Subject>,
+    subject: Asked<Subject>,
     form: Form,
 ) -> Result<Response, Failure> {
-    let Some(id) = id else {
-        visit.site.timers.pause().await?;
-        return Ok(to("overview"));
-    };
-    let found = visit.site.timers.pause_timer(&id).await?;
-    switched(&id, found, &form)
+    switch(Switch::Pause, &visit, subject, &form).await
 }
 
 /// Resumes a timer or the store.
 pub(super) async fn resume(
     visit: Visit,
-    Asked(Subject { id }): Asked<Subject>,
+    subject: Asked<Subject>,
     form: Form,
 ) -> Result<Response, Failure> {
-    let Some(id) = id else {
-        visit.site.timers.resume().await?;
-        return Ok(to("overview"));
-    };
-    let found = visit.site.timers.resume_timer(&id).await?;
-    switched(&id, found, &form)
+    switch(Switch::Resume, &visit, subject, &form).await
 }
 
-/// Leads back from a timer that was paused or resumed, if there is one.
-fn switched(id: &str, found: bool, form: &Form) -> Result<Response, Failure> {
-    match found {
-        true => Ok(to(form.back().unwrap_or(&address_of(id)))),
+async fn switch(
+    switch: Switch,
+    visit: &Visit,
+    Asked(Subject { id }): Asked<Subject>,
+    form: &Form,
+) -> Result<Response, Failure> {
+    let Some(id) = id else {
+        switch.store(&visit.site.timers).await?;
+        return Ok(to("overview"));
+    };
+    match switch.timer(&visit.site.timers, &id).await? {
+        true => Ok(to(form.back().unwrap_or(&address_of(&id)))),
         false => Err(Failure::missing(format!("there is no timer {id:?}"))),
     }
 }

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::forms::Form;
 use crate::pages::query::{Asked, Timer, to};
 use crate::site::TimersWeb;
-use crate::text::{duration, visible};
+use crate::text::duration;
 use crate::view::frame::{Menu, Page};
 use crate::view::parts::{Question, address, address_of, moment, pill, table, time};
 use crate::view::runs::runs;
@@ -16,6 +16,7 @@ use axum::response::{Html, Response};
 use maud::{Markup, html};
 use std::time::{Duration, SystemTime};
 use tourbillon::scheduler::Calendar;
+use tourbillon_durable::text::printable;
 use tourbillon_durable::{
     Cancelled, DeadLetter, DurableTimer, LoggedAttempt, Misfire, Options, Rule, TimerState,
 };
@@ -38,7 +39,7 @@ pub(super) async fn show(
     let log = latest(&visit.site, &id).await?;
     let mut letters = visit.site.timers.newest_dead_letters(None, SEARCHED).await?;
     letters.retain(|letter| letter.id == id);
-    let name = visible(&id);
+    let name = printable(&id);
     let page = Page { title: &name, entry: Menu::Timers, is_live: true };
     let main = html! {
         div.title {
@@ -86,7 +87,7 @@ fn dead(visit: &Visit, letters: &[DeadLetter]) -> Markup {
             html! { a href={ "letter?number=" (letter.number) } { "Dead letter " (letter.number) } },
             time(visit, letter.died),
             pill("is-dead", letter.reason.name()),
-            html! { span.error.is-dead { (visible(&letter.error)) } },
+            html! { span.error.is-dead { (printable(&letter.error)) } },
         ]
     };
     let rows: Vec<_> = letters.iter().map(row).collect();
@@ -106,7 +107,7 @@ fn facts(visit: &Visit, timer: &DurableTimer) -> Markup {
         @if !timer.error.is_empty() {
             section.banner.is-failing {
                 h2 { "The last attempt failed" }
-                p { (visible(&timer.error)) }
+                p { (printable(&timer.error)) }
             }
         }
         div.columns {
@@ -158,19 +159,19 @@ pub(super) fn payload(visit: &Visit, payload: &[u8], options: &Options) -> Marku
     html! {
         section.card aria-labelledby="payload" {
             h2 #payload { "Payload" }
-            p.wide { (visible(&described.summary)) }
+            p.wide { (printable(&described.summary)) }
             dl {
                 @for (name, value) in &described.fields {
-                    dt { (visible(name)) } dd { (visible(value)) }
+                    dt { (printable(name)) } dd { (printable(value)) }
                 }
                 @if !names.is_empty() {
-                    dt { "Headers of the timer" } dd { (visible(&names.join(", "))) }
+                    dt { "Headers of the timer" } dd { (printable(&names.join(", "))) }
                 }
                 dt { "Size" } dd { (payload.len()) " bytes" }
             }
             @if !described.body.is_empty() {
                 pre tabindex="0" aria-label="Body" {
-                    @for line in described.body.lines() { (visible(line)) "\n" }
+                    @for line in described.body.lines() { (printable(line)) "\n" }
                 }
             }
         }
@@ -225,7 +226,7 @@ pub(super) async fn ask_to_cancel(
 ) -> Result<Html<String>, Failure> {
     let timer = visit.site.timers.get(&id).await?;
     let timer = timer.ok_or_else(|| Failure::missing(format!("there is no timer {id:?}")))?;
-    let name = visible(&id);
+    let name = printable(&id);
     let text = match timer.is_running() {
         true => {
             "The attempt that is running continues, but no other follows. The timer and its \

@@ -5,9 +5,8 @@
 use crate::failure::Failure;
 use crate::pages::query::{Asked, Listed};
 use crate::read::horizon::{is_failing, waits};
-use crate::read::walk::{Order, Walk, is_by_id, parse_position, show_position};
+use crate::read::walk::{Order, Walk, is_by_id};
 use crate::read::{self, BUDGET};
-use crate::text::{counted, number};
 use crate::view::frame::{Menu, Page};
 use crate::view::parts::{address, pager};
 use crate::view::timers::timers;
@@ -15,6 +14,7 @@ use crate::visit::Visit;
 use axum::response::Html;
 use maud::{Markup, html};
 use std::time::{Duration, SystemTime};
+use tourbillon_durable::text::{counted, grouped, parse_position, show_position};
 use tourbillon_durable::{DurableTimer, ListPosition, Stats, TimerState};
 
 /// The longest lease. A running timer is due at the end of its lease.
@@ -142,7 +142,7 @@ pub(super) async fn show(
         shown.keeps(timer) && timer.id.starts_with(&listed.q) && is_in_range(timer)
     };
     let walk = Walk { timers: store, order, from, until, keep: &keep };
-    let page = walk.page(listed.place(parse_position)?).await?;
+    let page = walk.page(listed.place(|text| parse_position(text).ok())?).await?;
     Ok(Html(view(&visit, &listed, shown, &stats, &page).into_string()))
 }
 
@@ -168,7 +168,7 @@ fn view(
     let is_whole = before.is_none() && after.is_none();
     let words = match total {
         _ if is_whole => counted(count, "timer"),
-        Some(total) => format!("{} of {}", number(count), counted(total.max(count), "timer")),
+        Some(total) => format!("{} of {}", grouped(count), counted(total.max(count), "timer")),
         None => format!("{} on this page", counted(count, "timer")),
     };
     let first = address("timers", &listed.filter());
@@ -189,7 +189,7 @@ fn view(
             }
             @if page.is_cut {
                 p.quiet {
-                    "The search for this page stopped after " (number(BUDGET as u64)) " timers. \
+                    "The search for this page stopped after " (grouped(BUDGET as u64)) " timers. \
                      There may be more."
                 }
             }
@@ -210,7 +210,7 @@ fn tabs(current: Shown, listed: &Listed, stats: &Stats) -> Markup {
             @for shown in Shown::ALL {
                 a href=(to(shown)) aria-current=[(shown == current).then_some("page")] {
                     (shown.tab())
-                    @if let Some(total) = shown.total(stats) { " " span.quiet { (number(total)) } }
+                    @if let Some(total) = shown.total(stats) { " " span.quiet { (grouped(total)) } }
                 }
             }
         }

@@ -5,7 +5,7 @@
 use crate::read::{BUDGET, Page, ROWS, STEP, Where};
 use std::collections::VecDeque;
 use std::ops::Bound;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 use tourbillon_durable::{DurableError, DurableTimer, DurableTimers, ListPosition, TimerState};
 
 /// How far back a page looks for the rows before a position, in seconds. The store cannot read
@@ -174,17 +174,4 @@ impl Walk<'_> {
 pub(crate) async fn is_by_id(timers: &DurableTimers) -> Result<bool, DurableError> {
     let sample = timers.list(None, STEP).await?;
     Ok(sample.is_sorted_by(|one, other| one.id < other.id))
-}
-
-/// Writes a position for an address.
-pub(crate) fn show_position(position: &ListPosition) -> String {
-    let millis = position.due().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-    format!("{millis}.{}", position.id())
-}
-
-/// Reads a position in an address.
-pub(crate) fn parse_position(text: &str) -> Option<ListPosition> {
-    let (millis, id) = text.split_once('.')?;
-    let due = UNIX_EPOCH.checked_add(Duration::from_millis(millis.parse().ok()?))?;
-    Some(ListPosition::new(due, id))
 }

@@ -4,10 +4,10 @@
 
 use crate::failure::Failure;
 use crate::site::TimersWeb;
-use crate::text::visible;
 use crate::view::parts::hidden_token;
 use crate::visit::Visit;
 use maud::{DOCTYPE, Markup, html};
+use tourbillon_durable::text::printable;
 
 /// The skeleton of a page.
 pub(crate) struct Frame<'a> {
@@ -93,7 +93,7 @@ impl Page<'_> {
                 }
             }
             @if let Some(trouble) = visit.site.trouble() {
-                p.banner.is-dead role="alert" { (visible(&trouble)) }
+                p.banner.is-dead role="alert" { (printable(&trouble)) }
             }
             main #main tabindex="-1" data-live[self.is_live] { (main) }
             footer {
@@ -116,7 +116,7 @@ pub(crate) fn failure(visit: &Visit, failure: &Failure) -> Markup {
         &html! {
             div.message {
                 h1 { (failure.title()) }
-                p role="alert" { (visible(&failure.detail)) }
+                p role="alert" { (printable(&failure.detail)) }
                 p { a.button href="overview" { "Go to the overview" } }
             }
         },

@@ -3,10 +3,11 @@
 #![forbid(unsafe_code)]
 
 use crate::forms::{BACK, FIELD};
-use crate::text::{clock, machine_time, relative, utc, visible};
+use crate::text::{clock, relative, utc};
 use crate::visit::Visit;
 use maud::{Markup, html};
 use std::time::SystemTime;
+use tourbillon_durable::text::{printable, show_time};
 
 /// Returns an address with a query. Values that are empty are left out.
 pub(crate) fn address(path: &str, query: &[(&str, &str)]) -> String {
@@ -26,7 +27,7 @@ pub(crate) fn address_of(id: &str) -> String {
 /// A time as its distance from now.
 pub(crate) fn time(visit: &Visit, time: SystemTime) -> Markup {
     html! {
-        time datetime=(machine_time(time)) title=(utc(time)) data-shown="relative" {
+        time datetime=(show_time(time)) title=(utc(time)) data-shown="relative" {
             (relative(time, visit.now))
         }
     }
@@ -36,18 +37,18 @@ pub(crate) fn time(visit: &Visit, time: SystemTime) -> Markup {
 pub(crate) fn moment(visit: &Visit, at: SystemTime) -> Markup {
     html! {
         (time(visit, at)) " "
-        time.quiet datetime=(machine_time(at)) data-shown="date" { (utc(at)) }
+        time.quiet datetime=(show_time(at)) data-shown="date" { (utc(at)) }
     }
 }
 
 /// A time of the day.
 pub(crate) fn hour(at: SystemTime) -> Markup {
-    html! { time datetime=(machine_time(at)) title=(utc(at)) data-shown="clock" { (clock(at)) } }
+    html! { time datetime=(show_time(at)) title=(utc(at)) data-shown="clock" { (clock(at)) } }
 }
 
 /// A link to the page of a timer.
 pub(crate) fn link(id: &str) -> Markup {
-    html! { a.id href=(address_of(id)) { (visible(id)) } }
+    html! { a.id href=(address_of(id)) { (printable(id)) } }
 }
 
 /// A state or an outcome, in a colour.
@@ -70,7 +71,7 @@ pub(crate) fn button(visit: &Visit, action: &str, verb: &str, of: &str) -> Marku
     html! {
         form method="post" action=(action) {
             (hidden_token(visit))
-            button aria-label={ (verb) " " (visible(of)) } { (verb) }
+            button aria-label={ (verb) " " (printable(of)) } { (verb) }
         }
     }
 }

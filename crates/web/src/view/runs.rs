@@ -3,12 +3,13 @@
 #![forbid(unsafe_code)]
 
 use crate::activity::is_failure;
-use crate::text::{counted, millis, utc, visible};
+use crate::text::{millis, utc};
 use crate::view::parts::{pill, table, time};
 use crate::visit::Visit;
 use maud::{Markup, html};
 use std::time::{Duration, SystemTime};
 use tourbillon_durable::LoggedAttempt;
+use tourbillon_durable::text::{counted, printable};
 
 /// The number of runs in the strip.
 const STRIP: usize = 30;
@@ -76,7 +77,7 @@ fn history(visit: &Visit, runs: &[LoggedAttempt]) -> Markup {
             html! { @if let Some(status) = run.status { (status) } @else { span.quiet { "–" } } },
             html! { (took(run.duration)) },
             html! { (took(lateness(run))) },
-            html! { @if run.error.is_empty() { span.quiet { "–" } } @else { span.error { (visible(&run.error)) } } },
+            html! { @if run.error.is_empty() { span.quiet { "–" } } @else { span.error { (printable(&run.error)) } } },
         ]
     };
     let rows: Vec<_> = runs.iter().map(row).collect();

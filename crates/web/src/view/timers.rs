@@ -3,10 +3,11 @@
 #![forbid(unsafe_code)]
 
 use crate::read::horizon::is_failing;
-use crate::text::{duration, visible};
+use crate::text::duration;
 use crate::view::parts::{ACTIONS, address, button, link, pill, table, time};
 use crate::visit::Visit;
 use maud::{Markup, html};
+use tourbillon_durable::text::printable;
 use tourbillon_durable::{DurableTimer, Rule, TimerState};
 
 /// A table of timers.
@@ -15,8 +16,8 @@ pub(crate) fn timers(visit: &Visit, caption: &str, timers: &[DurableTimer]) -> M
         vec![
             html! {
                 (link(&timer.id))
-                span.quiet.summary { (visible(&visit.describe(&timer.payload).summary)) }
-                @if !timer.error.is_empty() { span.error { (visible(&timer.error)) } }
+                span.quiet.summary { (printable(&visit.describe(&timer.payload).summary)) }
+                @if !timer.error.is_empty() { span.error { (printable(&timer.error)) } }
             },
             state(visit, timer),
             due(visit, timer),
