@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod change;
 mod dead;
 mod files;
 mod letter;
@@ -26,7 +27,7 @@ pub(crate) fn routes() -> Router<Arc<TimersWeb>> {
         .route("/overview", get(overview::show))
         .route("/timers", get(timers::show))
         .route("/timer", get(timer::show))
-        .route("/cancel", get(timer::ask_to_cancel).post(timer::cancel))
+        .route("/cancel", get(change::ask_to_cancel).post(change::cancel))
         .route("/dead", get(dead::show))
         .route("/letters", post(dead::change))
         .route("/letter", get(letter::show))
