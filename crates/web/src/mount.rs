@@ -5,7 +5,7 @@
 use crate::failure::Failure;
 use crate::pages;
 use crate::site::TimersWeb;
-use crate::view::frame::{Frame, failure};
+use crate::view::frame::{Frame, Menu, Page, failure};
 use crate::visit::Visit;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
@@ -15,6 +15,7 @@ use http::HeaderValue;
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
+use http::request::Parts;
 use maud::{PreEscaped, html};
 use std::sync::Arc;
 
@@ -60,6 +61,39 @@ impl TimersWeb {
             main #main { (PreEscaped(main.into())) }
         };
         let mut response = Html(frame.around(&body).into_string()).into_response();
+        self.protect(&mut response);
+        response
+    }
+
+    /// Returns a page with content of the host in the frame of the other pages, for a request to an
+    /// address of the host one level below the root, such as a [link](Self::link). `main` is HTML
+    /// and is not escaped. A form in it carries the token of the session, if the host uses one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use axum::Router;
+    /// use axum::extract::{Request, State};
+    /// use axum::response::Response;
+    /// use axum::routing::get;
+    /// use timers_web::TimersWeb;
+    ///
+    /// async fn receivers(State(web): State<TimersWeb>, request: Request) -> Response {
+    ///     let (parts, _) = request.into_parts();
+    ///     web.page_in_menu(&parts, "Receivers", "<h1>Receivers</h1>")
+    /// }
+    ///
+    /// fn app(web: TimersWeb) -> Router {
+    ///     let web = web.link("receivers", "Receivers");
+    ///     Router::new().route("/receivers", get(receivers)).merge(web.router()).with_state(web)
+    /// }
+    /// ```
+    pub fn page_in_menu(&self, parts: &Parts, title: &str, main: impl Into<String>) -> Response {
+        let visit = Visit::of(Arc::new(self.clone()), parts);
+        let address = parts.uri.path().rsplit('/').next().unwrap_or_default();
+        let page = Page { title, entry: Menu::Host(address), is_live: false };
+        let shown = page.with(&visit, &PreEscaped(main.into()));
+        let mut response = Html(shown.into_string()).into_response();
         self.protect(&mut response);
         response
     }

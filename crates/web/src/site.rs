@@ -19,8 +19,9 @@ timers.insert(\"order 7\", \"unpaid\", in_an_hour, Options::new()).await?;";
 /// The web page of a store of durable timers. Mount its [router](Self::router) in a server that
 /// uses [axum], at the root or below any prefix.
 ///
-/// The page has no authentication of its own. Everyone with access to it can read payloads and
-/// cancel timers, so wrap the router in the authentication layer of the host.
+/// The page has no authentication of its own. Everyone with access to it can read payloads and,
+/// without fewer [`Rights`](crate::Rights), cancel timers, so wrap the router in the authentication
+/// layer of the host.
 ///
 /// # Examples
 ///
@@ -49,6 +50,8 @@ pub struct TimersWeb {
     pub(crate) log_out: Option<String>,
     pub(crate) example: String,
     pub(crate) has_script: bool,
+    /// The addresses and texts of the host's entries of the menu.
+    pub(crate) links: Vec<(String, String)>,
     notice: Notice,
 }
 
@@ -70,6 +73,7 @@ impl TimersWeb {
             log_out: None,
             example: EXAMPLE.to_owned(),
             has_script: true,
+            links: Vec::new(),
             notice: Arc::new(|| None),
         }
     }
@@ -111,6 +115,14 @@ impl TimersWeb {
     /// when it receives the form. The address is relative to the root of the page.
     pub fn log_out(mut self, address: impl Into<String>) -> Self {
         self.log_out = Some(address.into());
+        self
+    }
+
+    /// Adds an entry to the menu that leads to a page of the host, which
+    /// [`page_in_menu`](Self::page_in_menu) can show in the same frame. The address is relative to
+    /// the root of the page, such as `receivers`.
+    pub fn link(mut self, address: impl Into<String>, text: impl Into<String>) -> Self {
+        self.links.push((address.into(), text.into()));
         self
     }
 

@@ -4,6 +4,7 @@
 
 use crate::description::Description;
 use crate::forms::FormToken;
+use crate::rights::Rights;
 use crate::site::TimersWeb;
 use axum::extract::FromRequestParts;
 use http::request::Parts;
@@ -11,10 +12,12 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// A request of the page: its site, the token of its forms, its time and its address.
+/// A request of the page: its site, the token of its forms, the rights of its visitor, its time and
+/// its address.
 pub(crate) struct Visit {
     pub(crate) site: Arc<TimersWeb>,
     pub(crate) token: Option<FormToken>,
+    pub(crate) rights: Rights,
     pub(crate) now: SystemTime,
     /// The address relative to the root of the page, to which forms lead back.
     pub(crate) address: String,
@@ -25,23 +28,27 @@ impl Visit {
     pub(crate) fn describe(&self, payload: &[u8]) -> Description {
         (self.site.describe)(payload)
     }
+
+    #[allow(clippy::disallowed_methods, reason = "a page shows how far away times are")]
+    pub(crate) fn of(site: Arc<TimersWeb>, parts: &Parts) -> Self {
+        let address = parts.uri.path_and_query().map_or("", |address| address.as_str());
+        Self {
+            site,
+            token: parts.extensions.get().cloned(),
+            rights: Rights::of(&parts.extensions),
+            now: SystemTime::now(),
+            address: address.trim_start_matches('/').to_owned(),
+        }
+    }
 }
 
 impl FromRequestParts<Arc<TimersWeb>> for Visit {
     type Rejection = Infallible;
 
-    #[allow(clippy::disallowed_methods, reason = "a page shows how far away times are")]
     async fn from_request_parts(
         parts: &mut Parts,
         site: &Arc<TimersWeb>,
     ) -> Result<Self, Infallible> {
-        let token = parts.extensions.get::<FormToken>().cloned();
-        let address = parts.uri.path_and_query().map_or("", |address| address.as_str());
-        Ok(Self {
-            site: Arc::clone(site),
-            token,
-            now: SystemTime::now(),
-            address: address.trim_start_matches('/').to_owned(),
-        })
+        Ok(Self::of(Arc::clone(site), parts))
     }
 }

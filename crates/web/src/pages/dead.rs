@@ -61,7 +61,7 @@ fn view(visit: &Visit, listed: &Listed, page: &read::Page<DeadLetter, u64>, all:
                 form method="post" action=(address("letters", &listed.filter())) {
                     (hidden_token(visit))
                     section.card.list { (letters(visit, &page.rows)) }
-                    (buttons(listed))
+                    @if visit.rights.can_operate() { (buttons(listed)) }
                 }
             }
             @if page.is_cut {
@@ -93,17 +93,18 @@ fn nothing(listed: &Listed) -> Markup {
     }
 }
 
-/// The letters, each with a box to select it.
+/// The letters, each with a box to select it if the visitor may change letters.
 fn letters(visit: &Visit, letters: &[DeadLetter]) -> Markup {
+    let can_select = visit.rights.can_operate();
     let row = |letter: &DeadLetter| {
         let (name, number) = (printable(&letter.id), letter.number.to_string());
-        vec![
-            html! {
-                label.select {
-                    input type="checkbox" name="number" value=(number);
-                    span.unseen { "Select " (name) }
-                }
-            },
+        let select = html! {
+            label.select {
+                input type="checkbox" name="number" value=(number);
+                span.unseen { "Select " (name) }
+            }
+        };
+        let mut cells = vec![
             html! {
                 a.id href={ "letter?number=" (number) } { (name) }
                 span.quiet.summary { (printable(&visit.describe(&letter.payload).summary)) }
@@ -112,10 +113,15 @@ fn letters(visit: &Visit, letters: &[DeadLetter]) -> Markup {
             time(visit, letter.died),
             html! { (letter.attempts) },
             pill("is-dead", letter.reason.name()),
-        ]
+        ];
+        if can_select {
+            cells.insert(0, select);
+        }
+        cells
     };
     let rows: Vec<_> = letters.iter().map(row).collect();
-    table("Dead letters, newest first", &["Select", "Timer", "Died", "Attempts", "Reason"], &rows)
+    let titles = ["Select", "Timer", "Died", "Attempts", "Reason"];
+    table("Dead letters, newest first", &titles[usize::from(!can_select)..], &rows)
 }
 
 fn buttons(listed: &Listed) -> Markup {

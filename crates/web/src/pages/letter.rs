@@ -35,11 +35,13 @@ pub(super) async fn show(
         div.title {
             h1.id { (name) }
             (pill("is-dead", "dead"))
-            form.answers method="post" action="letters" {
-                (hidden_token(&visit))
-                input type="hidden" name="number" value=(number);
-                button.primary name="do" value="redrive" aria-label={ "Redrive " (name) } { "Redrive" }
-                button.danger name="do" value="delete" aria-label={ "Delete " (name) "…" } { "Delete…" }
+            @if visit.rights.can_operate() {
+                form.answers method="post" action="letters" {
+                    (hidden_token(&visit))
+                    input type="hidden" name="number" value=(number);
+                    button.primary name="do" value="redrive" aria-label={ "Redrive " (name) } { "Redrive" }
+                    button.danger name="do" value="delete" aria-label={ "Delete " (name) "…" } { "Delete…" }
+                }
             }
         }
         section.banner.is-dead {

@@ -12,27 +12,34 @@ mod store;
 mod timer;
 mod timers;
 
+use crate::rights;
 use crate::site::TimersWeb;
 use axum::Router;
 use axum::extract::OriginalUri;
+use axum::middleware::from_fn;
 use axum::response::Response;
 use axum::routing::{get, post};
 use query::to;
 use std::sync::Arc;
 
-/// Returns the routes of the pages.
+/// Returns the routes of the pages, by the rights that they need.
 pub(crate) fn routes() -> Router<Arc<TimersWeb>> {
-    Router::new()
+    let to_read = Router::new()
         .route("/", get(root))
         .route("/overview", get(overview::show))
         .route("/timers", get(timers::show))
         .route("/timer", get(timer::show))
-        .route("/cancel", get(change::ask_to_cancel).post(change::cancel))
         .route("/dead", get(dead::show))
+        .route("/letter", get(letter::show));
+    let to_schedule = Router::new()
+        .route("/cancel", get(change::ask_to_cancel).post(change::cancel))
+        .route_layer(from_fn(rights::to_schedule));
+    let to_operate = Router::new()
         .route("/letters", post(dead::change))
-        .route("/letter", get(letter::show))
         .route("/pause", get(store::ask_to_pause).post(store::pause))
         .route("/resume", post(store::resume))
+        .route_layer(from_fn(rights::to_operate));
+    to_read.merge(to_schedule).merge(to_operate)
 }
 
 /// Returns the routes of the files that pages load.

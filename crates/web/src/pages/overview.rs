@@ -75,7 +75,8 @@ pub(super) async fn show(visit: Visit) -> Result<Response, Failure> {
 /// The button that pauses the store, after a question, or resumes it.
 fn pause(visit: &Visit, stats: &Stats) -> Markup {
     html! {
-        @if stats.store_paused {
+        @if !visit.rights.can_operate() {
+        } @else if stats.store_paused {
             form method="post" action="resume" {
                 (hidden_token(visit))
                 button.primary { "Resume the store" }

@@ -72,7 +72,7 @@ fn actions(visit: &Visit, timer: &DurableTimer) -> Markup {
     html! {
         div.answers {
             (switch(visit, timer))
-            @if timer.state != TimerState::Cancelling {
+            @if visit.rights.can_schedule() && timer.state != TimerState::Cancelling {
                 a.button.danger href=(address("cancel", &[("id", &timer.id)])) { "Cancel…" }
             }
         }

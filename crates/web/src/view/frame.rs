@@ -52,17 +52,21 @@ impl Frame<'_> {
 
 /// The entries of the menu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Menu {
+pub(crate) enum Menu<'a> {
     Overview,
     Timers,
     DeadLetters,
+    /// The page of the host with this address.
+    Host(&'a str),
+    /// No entry, for an error.
+    Nothing,
 }
 
 /// A page of the site.
 pub(crate) struct Page<'a> {
     pub(crate) title: &'a str,
     /// The entry of the menu that the page belongs to.
-    pub(crate) entry: Menu,
+    pub(crate) entry: Menu<'a>,
     /// `true` if the script may refresh the page.
     pub(crate) is_live: bool,
 }
@@ -79,6 +83,9 @@ impl Page<'_> {
                     (self.link(Menu::Overview, "overview", "Overview"))
                     (self.link(Menu::Timers, "timers", "Timers"))
                     (self.link(Menu::DeadLetters, "dead", "Dead letters"))
+                    @for (address, text) in &visit.site.links {
+                        (self.link(Menu::Host(address), address, text))
+                    }
                 }
                 form.search role="search" method="get" action="timers" {
                     label.unseen for="search" { "Timer id, or the beginning of one" }
@@ -102,7 +109,7 @@ impl Page<'_> {
         })
     }
 
-    fn link(&self, entry: Menu, address: &str, text: &str) -> Markup {
+    fn link(&self, entry: Menu<'_>, address: &str, text: &str) -> Markup {
         let current = (self.entry == entry).then_some("page");
         html! { a href=(address) aria-current=[current] { (text) } }
     }
@@ -110,7 +117,7 @@ impl Page<'_> {
 
 /// An error.
 pub(crate) fn failure(visit: &Visit, failure: &Failure) -> Markup {
-    let page = Page { title: failure.title(), entry: Menu::Overview, is_live: false };
+    let page = Page { title: failure.title(), entry: Menu::Nothing, is_live: false };
     page.with(
         visit,
         &html! {

@@ -65,6 +65,7 @@ pub(crate) fn repeats(timer: &DurableTimer) -> String {
 pub(crate) fn switch(visit: &Visit, timer: &DurableTimer) -> Markup {
     let to = |path| address(path, &[("id", &timer.id)]);
     match timer.state {
+        _ if !visit.rights.can_operate() => html! {},
         TimerState::Paused | TimerState::Pausing => {
             button(visit, &to("resume"), "Resume", &timer.id)
         }

@@ -1,11 +1,10 @@
 //! The protection of forms, and what single buttons do.
 
 use super::bench::{Bench, HOUR, post};
-use axum::Router;
-use axum::extract::Request;
 use axum::http::StatusCode;
-use axum::middleware::{Next, from_fn};
-use timers_web::FormToken;
+use axum::{Extension, Router};
+use std::time::SystemTime;
+use timers_web::{FormToken, Rights};
 use tourbillon_durable::{Options, TimerState};
 
 async fn bench() -> Bench {
@@ -49,11 +48,7 @@ async fn a_form_of_another_site_is_refused() {
 #[tokio::test]
 async fn a_form_carries_the_token_of_the_host() {
     let bench = bench().await;
-    let session = async |mut request: Request, next: Next| {
-        request.extensions_mut().insert(FormToken::new("the token"));
-        next.run(request).await
-    };
-    let router: Router = bench.web.router().layer(from_fn(session));
+    let router: Router = bench.web.router().layer(Extension(FormToken::new("the token")));
     let page = super::bench::get(&router, "/timer?id=a%0Ab").await.text;
     assert!(page.contains(r#"name="form_token" value="the token""#), "{page}");
     let own = [("sec-fetch-site", "same-origin")];
@@ -100,4 +95,44 @@ async fn what_cannot_be_undone_is_asked_first() {
     assert!(bench.page("overview").await.contains("The store is paused."));
     assert_eq!(bench.post("resume", "").await.location(), "overview");
     assert!(!bench.page("overview").await.contains("The store is paused."));
+}
+
+#[tokio::test]
+async fn a_visitor_changes_only_what_the_host_allows() {
+    let bench = bench().await;
+    bench.insert([("dies".to_owned(), SystemTime::UNIX_EPOCH)]).await;
+    let options = Options::new().attempts(1);
+    bench.timers.insert("died", "", SystemTime::UNIX_EPOCH, options).await.unwrap();
+    bench.deliver(2, |_| Err("410 Gone".to_owned())).await;
+    let schedule = ["cancel?id=a%0Ab"];
+    let operate = ["pause?id=a%0Ab", "resume?id=a%0Ab", "pause", "resume", "letters"];
+    let buttons =
+        [">Cancel…<", ">Pause<", ">Redrive<", ">Delete…<", "checkbox", ">Pause the store…<"];
+    for (rights, schedules, operates) in [
+        (Rights::none(), false, false),
+        (Rights::none().schedule(true), true, false),
+        (Rights::none().operate(true), false, true),
+    ] {
+        let router: Router = bench.web.router().layer(Extension(rights));
+        for (forms, is_allowed) in [(&schedule[..], schedules), (&operate, operates)] {
+            for form in forms.iter().filter(|_| !is_allowed) {
+                let own = [("sec-fetch-site", "same-origin")];
+                let reply = post(&router, &format!("/{form}"), "do=delete&number=1", &own).await;
+                assert_eq!(reply.status, StatusCode::FORBIDDEN, "{form}");
+                assert!(reply.text.contains("<h1>Forbidden</h1>"), "{}", reply.text);
+                assert!(reply.text.contains("you may look at this page, but not"), "{form}");
+            }
+        }
+        let mut seen = String::new();
+        for page in ["overview", "timers", "timer?id=a%0Ab", "dead", "letter?number=1"] {
+            let reply = super::bench::get(&router, &format!("/{page}")).await;
+            assert_eq!(reply.status, StatusCode::OK, "{page}");
+            seen += reply.text.split("<main").nth(1).unwrap();
+        }
+        for button in buttons {
+            let is_shown = if button == ">Cancel…<" { schedules } else { operates };
+            assert_eq!(seen.contains(button), is_shown, "{rights:?}: {button}");
+        }
+    }
+    assert_eq!(state(&bench).await, Some(TimerState::Resting));
 }

@@ -1,9 +1,10 @@
 //! The page in a host: below a prefix, with and without the script, with pages of the host.
 
 use super::bench::{Bench, HOUR, get};
-use axum::Router;
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use timers_web::Description;
+use axum::{Extension, Router, routing};
+use timers_web::{Description, FormToken, TimersWeb};
 use tourbillon_durable::Options;
 
 #[tokio::test]
@@ -100,4 +101,30 @@ async fn the_host_describes_payloads_and_warns() {
     assert!(page.contains(">key<") && !page.contains("secret"), "{page}");
     let own = bench.web.page("/", "Log in", "<h1>Who are you?</h1>");
     assert!(own.headers().contains_key("content-security-policy"));
+}
+
+#[tokio::test]
+async fn a_page_of_the_host_stands_in_the_menu() {
+    let bench = Bench::new();
+    let web = bench.web.clone().link("receivers", "Receivers").log_out("leave");
+    let receivers = async |State(web): State<TimersWeb>, request: Request| {
+        let (parts, _) = request.into_parts();
+        web.page_in_menu(&parts, "Receivers", "<h1>None yet</h1>")
+    };
+    let pages = Router::new().route("/receivers", routing::get(receivers)).merge(web.router());
+    let token = Extension(FormToken::new("the token"));
+    let pages = Router::new().nest("/admin", pages.layer(token).with_state(web));
+    let link = r#"<a href="receivers">Receivers</a>"#;
+    assert!(get(&pages, "/admin/overview").await.text.contains(link));
+    let own = get(&pages, "/admin/receivers").await;
+    for text in [
+        r#"<a href="receivers" aria-current="page">Receivers</a>"#,
+        r#"<a href="overview">Overview</a>"#,
+        "<title>Receivers – timers</title>",
+        "<h1>None yet</h1>",
+        r#"name="form_token" value="the token""#,
+    ] {
+        assert!(own.text.contains(text), "{text} is not in {}", own.text);
+    }
+    assert!(own.headers.contains_key("content-security-policy"));
 }
