@@ -12,11 +12,19 @@ use tourbillon_durable::DurableError;
 pub(crate) struct Failure {
     pub(crate) status: StatusCode,
     pub(crate) detail: String,
+    /// The address and the text of the link that leads on.
+    pub(crate) back: (String, &'static str),
 }
 
 impl Failure {
     pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self { status, detail: detail.into() }
+        let back = ("overview".to_owned(), "Go to the overview");
+        Self { status, detail: detail.into(), back }
+    }
+
+    /// Sets where the page of the error leads to.
+    pub(crate) fn back_to(self, address: String, text: &'static str) -> Self {
+        Self { back: (address, text), ..self }
     }
 
     pub(crate) fn invalid(detail: impl Into<String>) -> Self {
@@ -33,15 +41,22 @@ impl Failure {
     }
 
     pub(crate) fn title(&self) -> &'static str {
-        self.status.canonical_reason().unwrap_or("Error")
+        match self.status {
+            StatusCode::CONFLICT => "Not at this moment",
+            status => status.canonical_reason().unwrap_or("Error"),
+        }
     }
 }
 
 impl From<DurableError> for Failure {
     fn from(error: DurableError) -> Self {
         let status = match error {
-            DurableError::IdLength { .. } | DurableError::Option(_) => StatusCode::BAD_REQUEST,
-            DurableError::Exists | DurableError::NotPaused => StatusCode::CONFLICT,
+            DurableError::IdLength { .. }
+            | DurableError::Option(_)
+            | DurableError::BeyondRange { .. } => StatusCode::BAD_REQUEST,
+            DurableError::Exists | DurableError::NotPaused | DurableError::Running => {
+                StatusCode::CONFLICT
+            }
             DurableError::ReadOnly(_)
             | DurableError::Locked(_)
             | DurableError::Unreachable(_)

@@ -62,8 +62,14 @@ async function refresh(main) {
   return true;
 }
 
+// Fills in the reader's zone where a form has none of the reader's choice.
+function fillZones(part) {
+  for (const field of part.querySelectorAll("input[data-zone]")) field.value = zone;
+}
+
 function prepare(main) {
   localise(main);
+  fillZones(main);
   selectAll(main);
 }
 

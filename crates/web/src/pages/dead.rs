@@ -264,11 +264,14 @@ fn ask_to_delete(visit: &Visit, form: &Form) -> Result<Response, Failure> {
     let letters = counted(numbers.len() as u64, "dead letter");
     let question = Question {
         title: &format!("Delete {letters}?"),
-        text: "Their payloads and errors are deleted with them, and they can no longer be \
-               redriven. This cannot be undone.",
+        text: html! {
+            "Their payloads and errors are deleted with them, and they can no longer be redriven. \
+             This cannot be undone."
+        },
         action: "letters",
         fields: &fields,
         yes: &format!("Delete {letters}"),
+        is_final: true,
         no: form.back().unwrap_or("dead"),
     };
     Ok(asked(visit, &question))
@@ -310,10 +313,11 @@ fn ask_to_go_on(
     };
     let question = Question {
         title,
-        text,
+        text: html! { (text) },
         action: &address("letters", &listed.filter()),
         fields: &[("do", all), ("sure", "yes"), ("end", end)],
         yes: &format!("{} them", deed.verb()),
+        is_final: deed == Deed::Delete,
         no: &address("dead", &listed.filter()),
     };
     asked(visit, &question)

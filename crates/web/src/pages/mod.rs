@@ -32,9 +32,11 @@ pub(crate) fn routes() -> Router<Arc<TimersWeb>> {
         .route("/dead", get(dead::show))
         .route("/letter", get(letter::show));
     let to_schedule = Router::new()
+        .route("/move", get(change::ask_to_move).post(change::move_to))
         .route("/cancel", get(change::ask_to_cancel).post(change::cancel))
         .route_layer(from_fn(rights::to_schedule));
     let to_operate = Router::new()
+        .route("/run", get(change::ask_to_run).post(change::run))
         .route("/letters", post(dead::change))
         .route("/pause", get(store::ask_to_pause).post(store::pause))
         .route("/resume", post(store::resume))

@@ -32,6 +32,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
 #[derive(Deserialize)]
 pub(super) struct Timer {
     pub(super) id: String,
+    /// The outcome of the last form.
+    #[serde(default)]
+    pub(super) done: String,
 }
 
 /// The query of a list.

@@ -9,6 +9,7 @@ use crate::view::frame::{Menu, Page};
 use crate::view::parts::{Question, address_of};
 use crate::visit::Visit;
 use axum::response::{Html, Response};
+use maud::html;
 use serde::Deserialize;
 use tourbillon_durable::text::Switch;
 
@@ -24,11 +25,14 @@ pub(super) struct Subject {
 pub(super) async fn ask_to_pause(visit: Visit) -> Html<String> {
     let question = Question {
         title: "Pause the store?",
-        text: "No worker begins an attempt until the store is resumed. Running attempts \
-               continue. Timers that become due in the meantime are called late.",
+        text: html! {
+            "No worker begins an attempt until the store is resumed. Running attempts continue. \
+             Timers that become due in the meantime are called late."
+        },
         action: "pause",
         fields: &[],
         yes: "Pause the store",
+        is_final: true,
         no: "overview",
     };
     let page = Page { title: question.title, entry: Menu::Overview, is_live: false };

@@ -7,9 +7,9 @@ use crate::pages::query::{Asked, Timer};
 use crate::site::TimersWeb;
 use crate::text::duration;
 use crate::view::frame::{Menu, Page};
-use crate::view::parts::{address, moment, pill, table, time};
+use crate::view::parts::{moment, pill, question, table, time};
 use crate::view::runs::runs;
-use crate::view::timers::{repeats, state, switch};
+use crate::view::timers::{repeats, run, state, switch};
 use crate::visit::Visit;
 use axum::response::Html;
 use maud::{Markup, html};
@@ -32,7 +32,7 @@ const NEXT: usize = 5;
 /// Shows a timer, which may be gone, and may have left dead letters.
 pub(super) async fn show(
     visit: Visit,
-    Asked(Timer { id }): Asked<Timer>,
+    Asked(Timer { id, done }): Asked<Timer>,
 ) -> Result<Html<String>, Failure> {
     let timer = visit.site.timers.get(&id).await?;
     let log = latest(&visit.site, &id).await?;
@@ -47,6 +47,13 @@ pub(super) async fn show(
                 Some(timer) => { (state(&visit, timer)) (actions(&visit, timer)) }
                 None => (pill("is-resting", "gone")),
             }
+        }
+        @match &*done {
+            "run" => p.banner.is-done role="status" {
+                "It runs as soon as a worker is free. The run is listed below once it has ended."
+            },
+            "moved" => p.banner.is-done role="status" { "The timer was moved." },
+            _ => {}
         }
         (dead(&visit, &letters))
         @match &timer {
@@ -71,9 +78,13 @@ pub(super) async fn latest(site: &TimersWeb, id: &str) -> Result<Vec<LoggedAttem
 fn actions(visit: &Visit, timer: &DurableTimer) -> Markup {
     html! {
         div.answers {
+            (run(visit, timer))
             (switch(visit, timer))
-            @if visit.rights.can_schedule() && timer.state != TimerState::Cancelling {
-                a.button.danger href=(address("cancel", &[("id", &timer.id)])) { "Cancel…" }
+            @if visit.rights.can_schedule() {
+                @if !timer.is_running() { (question("", "move", "Move", &timer.id)) }
+                @if timer.state != TimerState::Cancelling {
+                    (question("danger", "cancel", "Cancel", &timer.id))
+                }
             }
         }
     }

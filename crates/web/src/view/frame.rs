@@ -117,6 +117,7 @@ impl Page<'_> {
 
 /// An error.
 pub(crate) fn failure(visit: &Visit, failure: &Failure) -> Markup {
+    let (address, text) = &failure.back;
     let page = Page { title: failure.title(), entry: Menu::Nothing, is_live: false };
     page.with(
         visit,
@@ -124,7 +125,7 @@ pub(crate) fn failure(visit: &Visit, failure: &Failure) -> Markup {
             div.message {
                 h1 { (failure.title()) }
                 p role="alert" { (printable(&failure.detail)) }
-                p { a.button href="overview" { "Go to the overview" } }
+                p { a.button href=(address) { (text) } }
             }
         },
     )

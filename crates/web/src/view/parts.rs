@@ -76,6 +76,15 @@ pub(crate) fn button(visit: &Visit, action: &str, verb: &str, of: &str) -> Marku
     }
 }
 
+/// A link to the question before a change of a timer, such as *Run now…* of `order 7`.
+pub(crate) fn question(colour: &str, path: &str, verb: &str, id: &str) -> Markup {
+    html! {
+        a class={ "button " (colour) } href=(address(path, &[("id", id)])) aria-label={ (verb) " " (printable(id)) "…" } {
+            (verb) "…"
+        }
+    }
+}
+
 /// The title of a column of buttons, which is not shown.
 pub(crate) const ACTIONS: &str = "Actions";
 
@@ -120,11 +129,13 @@ pub(crate) fn pager(shown: &str, first: &str, before: Option<&str>, after: Optio
 /// A page that asks before something that cannot be undone.
 pub(crate) struct Question<'a> {
     pub(crate) title: &'a str,
-    pub(crate) text: &'a str,
+    pub(crate) text: Markup,
     pub(crate) action: &'a str,
     pub(crate) fields: &'a [(&'a str, &'a str)],
     /// The text of the button.
     pub(crate) yes: &'a str,
+    /// `true` if something is lost.
+    pub(crate) is_final: bool,
     /// The address of the page to go back to.
     pub(crate) no: &'a str,
 }
@@ -140,7 +151,7 @@ impl Question<'_> {
                     @for (name, value) in self.fields {
                         input type="hidden" name=(name) value=(value);
                     }
-                    button.danger { (self.yes) }
+                    button class=(if self.is_final { "danger" } else { "primary" }) { (self.yes) }
                     a.button href=(self.no) { "Back" }
                 }
             }

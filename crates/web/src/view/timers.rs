@@ -4,7 +4,7 @@
 
 use crate::read::horizon::is_failing;
 use crate::text::duration;
-use crate::view::parts::{ACTIONS, address, button, link, pill, table, time};
+use crate::view::parts::{ACTIONS, address, button, link, pill, question, table, time};
 use crate::visit::Visit;
 use maud::{Markup, html};
 use tourbillon_durable::text::printable;
@@ -22,7 +22,7 @@ pub(crate) fn timers(visit: &Visit, caption: &str, timers: &[DurableTimer]) -> M
             state(visit, timer),
             due(visit, timer),
             html! { span.quiet { (repeats(timer)) } },
-            switch(visit, timer),
+            html! { div.answers { (run(visit, timer)) (switch(visit, timer)) } },
         ]
     };
     let rows: Vec<_> = timers.iter().map(row).collect();
@@ -58,6 +58,15 @@ pub(crate) fn repeats(timer: &DurableTimer) -> String {
         Some(Rule::Every(interval)) => format!("every {}", duration(*interval)),
         Some(Rule::Cron { expression, zone }) => format!("{expression} {zone}"),
         Some(_) => "by an unknown rule".to_owned(),
+    }
+}
+
+/// The button that runs a timer now, after a question.
+pub(crate) fn run(visit: &Visit, timer: &DurableTimer) -> Markup {
+    html! {
+        @if visit.rights.can_operate() && !timer.is_running() {
+            (question("", "run", "Run now", &timer.id))
+        }
     }
 }
 

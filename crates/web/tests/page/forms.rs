@@ -3,8 +3,10 @@
 use super::bench::{Bench, HOUR, post};
 use axum::http::StatusCode;
 use axum::{Extension, Router};
-use std::time::SystemTime;
+use std::sync::Mutex;
+use std::time::{Duration, SystemTime};
 use timers_web::{FormToken, Rights};
+use tokio::sync::oneshot;
 use tourbillon_durable::{Options, TimerState};
 
 async fn bench() -> Bench {
@@ -21,8 +23,16 @@ async fn state(bench: &Bench) -> Option<TimerState> {
 async fn a_form_of_another_site_is_refused() {
     let bench = bench().await;
     let router = bench.web.router();
-    let forms =
-        ["pause?id=a%0Ab", "resume?id=a%0Ab", "cancel?id=a%0Ab", "pause", "resume", "letters"];
+    let forms = [
+        "run?id=a%0Ab",
+        "move?id=a%0Ab",
+        "pause?id=a%0Ab",
+        "resume?id=a%0Ab",
+        "cancel?id=a%0Ab",
+        "pause",
+        "resume",
+        "letters",
+    ];
     for form in forms {
         for headers in [
             &[][..],
@@ -104,10 +114,19 @@ async fn a_visitor_changes_only_what_the_host_allows() {
     let options = Options::new().attempts(1);
     bench.timers.insert("died", "", SystemTime::UNIX_EPOCH, options).await.unwrap();
     bench.deliver(2, |_| Err("410 Gone".to_owned())).await;
-    let schedule = ["cancel?id=a%0Ab"];
-    let operate = ["pause?id=a%0Ab", "resume?id=a%0Ab", "pause", "resume", "letters"];
-    let buttons =
-        [">Cancel…<", ">Pause<", ">Redrive<", ">Delete…<", "checkbox", ">Pause the store…<"];
+    let schedule = ["cancel?id=a%0Ab", "move?id=a%0Ab"];
+    let operate =
+        ["run?id=a%0Ab", "pause?id=a%0Ab", "resume?id=a%0Ab", "pause", "resume", "letters"];
+    let buttons = [
+        ">Cancel…<",
+        ">Move…<",
+        ">Run now…<",
+        ">Pause<",
+        ">Redrive<",
+        ">Delete…<",
+        "checkbox",
+        ">Pause the store…<",
+    ];
     for (rights, schedules, operates) in [
         (Rights::none(), false, false),
         (Rights::none().schedule(true), true, false),
@@ -130,9 +149,119 @@ async fn a_visitor_changes_only_what_the_host_allows() {
             seen += reply.text.split("<main").nth(1).unwrap();
         }
         for button in buttons {
-            let is_shown = if button == ">Cancel…<" { schedules } else { operates };
+            let is_shown =
+                if [">Cancel…<", ">Move…<"].contains(&button) { schedules } else { operates };
             assert_eq!(seen.contains(button), is_shown, "{rights:?}: {button}");
         }
     }
     assert_eq!(state(&bench).await, Some(TimerState::Resting));
+}
+
+#[tokio::test]
+async fn a_timer_is_run_after_a_question() {
+    let bench = bench().await;
+    let daily = Options::new().every(24 * HOUR);
+    bench.timers.insert("daily", "", HOUR, daily).await.unwrap();
+    bench.timers.insert("paused", "", HOUR, Options::new()).await.unwrap();
+    bench.timers.pause_timer("paused").await.unwrap();
+    for (id, effect) in [
+        ("a%0Ab", "and is not called then"),
+        ("daily", "It is called once more. Its plan stays as it is"),
+        ("paused", "It is called once, and stays paused."),
+    ] {
+        let link = format!(r#"href="run?id={id}""#);
+        for page in ["timers", "overview", &format!("timer?id={id}")] {
+            // The overview shows no paused timers.
+            let is_shown = page != "overview" || id != "paused";
+            assert_eq!(bench.page(page).await.contains(&link), is_shown, "{id} on {page}");
+        }
+        let question = bench.page(&format!("run?id={id}")).await;
+        assert!(question.contains(effect) && question.contains("cannot be taken"), "{question}");
+        let runs = bench.timers.stats().await.unwrap().overdue;
+        let after = bench.post(&format!("run?id={id}"), "").await;
+        assert_eq!(after.location(), format!("timer?id={id}&done=run"));
+        assert_eq!(bench.timers.stats().await.unwrap().overdue, runs + 1, "{id}");
+    }
+    let page = bench.page("timer?id=a%0Ab&done=run").await;
+    assert!(page.contains("It runs as soon as a worker is free."), "{page}");
+    bench.deliver(3, |_| Ok(())).await;
+    assert_eq!(state(&bench).await, None);
+    let daily = bench.timers.get("daily").await.unwrap().unwrap();
+    assert!(daily.due > bench.timers.stats().await.unwrap().now);
+    assert_eq!(bench.get("run?id=a%0Ab").await.status, StatusCode::NOT_FOUND);
+    assert_eq!(bench.post("run?id=a%0Ab", "").await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_timer_is_moved_to_a_time_in_a_zone_or_by_a_delay() {
+    let bench = bench().await;
+    let due = async || bench.timers.get("a\nb").await.unwrap().unwrap().due;
+    assert!(bench.page("timer?id=a%0Ab").await.contains(r#"href="move?id=a%0Ab""#));
+    let form = bench.page("move?id=a%0Ab").await;
+    assert!(form.contains(r#"name="zone" value="UTC" data-zone"#), "{form}");
+    let berlin = "at=2096-10-02T14:30&zone=Europe%2FBerlin&after=";
+    for (fields, seconds) in [
+        ("at=2096-10-02T12:30&zone=UTC&after=", 4_000_019_400),
+        (berlin, 4_000_019_400),
+        ("at=2096-10-02T12:30:07&zone=UTC", 4_000_019_407),
+    ] {
+        let reply = bench.post("move?id=a%0Ab", fields).await;
+        assert_eq!(reply.location(), "timer?id=a%0Ab&done=moved");
+        assert_eq!(due().await, SystemTime::UNIX_EPOCH + Duration::from_secs(seconds), "{fields}");
+    }
+    assert!(bench.page("timer?id=a%0Ab&done=moved").await.contains("The timer was moved."));
+    let before = bench.timers.stats().await.unwrap().now;
+    bench.post("move?id=a%0Ab", "at=&zone=UTC&after=1h+30m").await.location();
+    let moved = due().await.duration_since(before).unwrap();
+    assert!((HOUR * 3 / 2..2 * HOUR).contains(&moved), "{moved:?}");
+
+    // The form comes again with what was filled in.
+    let last = due().await;
+    for (fields, why) in [
+        ("at=&zone=UTC&after=", "time: missing (expected at or after)"),
+        ("at=2096-10-02T12:30&zone=UTC&after=1h", "at: cannot be combined with after"),
+        ("at=2096-10-02T12:30&zone=Berlin", "Berlin"),
+        ("after=90", "after: &quot;90&quot;"),
+    ] {
+        let reply = bench.post("move?id=a%0Ab", fields).await;
+        assert_eq!(reply.status, StatusCode::BAD_REQUEST, "{fields}");
+        assert!(reply.text.contains(why) && reply.text.contains("Move a\\nb"), "{}", reply.text);
+    }
+    let again = bench.post("move?id=a%0Ab", "after=90&zone=UTC").await.text;
+    assert!(again.contains(r#"name="after" value="90""#), "{again}");
+    assert_eq!(due().await, last, "nothing was moved");
+    assert_eq!(bench.post("move?id=gone", "after=1h").await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_running_timer_is_neither_run_nor_moved() {
+    let bench = bench().await;
+    bench.insert([("busy".to_owned(), SystemTime::UNIX_EPOCH)]).await;
+    let (begin, begun) = oneshot::channel::<()>();
+    let begin = Mutex::new(Some(begin));
+    let working = bench.timers.worker().run(move |_| {
+        begin.lock().unwrap().take();
+        std::future::pending::<Result<(), String>>()
+    });
+    let looking = async {
+        drop(begun.await);
+        let page = bench.page("timer?id=busy").await;
+        assert!(!page.contains("run?id=busy") && !page.contains("move?id=busy"), "{page}");
+        for change in ["run?id=busy", "move?id=busy"] {
+            for reply in [bench.get(change).await, bench.post(change, "after=1h").await] {
+                assert_eq!(reply.status, StatusCode::CONFLICT, "{change}");
+                for text in [
+                    "<h1>Not at this moment</h1>",
+                    "an attempt of the timer is running",
+                    r#"href="timer?id=busy">Go to the timer<"#,
+                ] {
+                    assert!(reply.text.contains(text), "{text} is not in {}", reply.text);
+                }
+            }
+        }
+    };
+    tokio::select! {
+        worked = working => worked.unwrap(),
+        () = looking => {}
+    }
 }
