@@ -116,7 +116,10 @@ fn facts(visit: &Visit, timer: &DurableTimer) -> Markup {
     html! {
         @if !timer.error.is_empty() {
             section.banner.is-failing {
-                h2 { "The last attempt failed" }
+                h2 { @match timer.attempts {
+                    0 => "The last attempt did not succeed, and does not count",
+                    _ => "The last attempt failed",
+                } }
                 p { (printable(&timer.error)) }
             }
         }

@@ -4,7 +4,7 @@
 
 use crate::failure::Failure;
 use crate::pages::query::{Asked, Listed};
-use crate::read::horizon::{is_failing, waits};
+use crate::read::horizon::waits;
 use crate::read::walk::{Order, Walk, is_by_id};
 use crate::read::{self, BUDGET};
 use crate::view::frame::{Menu, Page};
@@ -88,7 +88,7 @@ impl Shown {
             Self::All => true,
             Self::Overdue => timer.state != TimerState::Paused,
             Self::Running => timer.is_running(),
-            Self::Failing => is_failing(timer),
+            Self::Failing => timer.state == TimerState::Retrying,
             Self::Paused => timer.state == TimerState::Paused,
             Self::Resting => waits(timer),
         }
@@ -101,8 +101,8 @@ impl Shown {
             Self::Overdue => "No timer is overdue. The workers are keeping up.",
             Self::Running => "No attempt is running at this moment.",
             Self::Failing => {
-                "No timer is failing. A timer whose attempt fails is listed here until \
-                              an attempt succeeds, or until it becomes a dead letter."
+                "No timer is failing. A timer whose attempt has failed is listed here while it \
+                 waits for the next attempt."
             }
             Self::Paused => {
                 "No timer is paused. A paused timer is listed here until it is resumed."
@@ -132,7 +132,8 @@ pub(super) async fn show(
         !listed.q.is_empty() && stats.timers > BUDGET as u64 && is_by_id(store).await?;
     let order = match shown {
         _ if is_found_by_id => Order::Ids(listed.q.clone()),
-        Shown::Paused => Order::Paused,
+        Shown::Failing => Order::State(TimerState::Retrying),
+        Shown::Paused => Order::State(TimerState::Paused),
         _ => Order::Due,
     };
     let is_in_range = |timer: &DurableTimer| {

@@ -30,7 +30,7 @@ pub(crate) struct Horizon {
     /// The beginning of the first quarter.
     pub(crate) start: SystemTime,
     pub(crate) quarters: Vec<Count>,
-    /// The timers whose last attempt failed, among the timers that were counted one by one.
+    /// The timers that wait for a retry, among the timers that were counted one by one.
     pub(crate) failing: Count,
     /// The first of them.
     pub(crate) first_failing: Vec<DurableTimer>,
@@ -46,11 +46,6 @@ pub(crate) struct Count {
     pub(crate) timers: u64,
     /// `true` if there may be more, because not all timers were read.
     pub(crate) is_least: bool,
-}
-
-/// Returns `true` if the last attempt of a timer failed, and another one is to be made.
-pub(crate) fn is_failing(timer: &DurableTimer) -> bool {
-    !timer.error.is_empty() || (timer.attempts > 0 && !timer.is_running())
 }
 
 /// Returns `true` if a timer waits for its due time, for a retry, or for a worker.
@@ -129,7 +124,7 @@ impl Horizon {
         {
             quarter.timers += 1;
         }
-        if is_failing(&timer) {
+        if timer.state == TimerState::Retrying {
             self.failing.timers += 1;
             if self.first_failing.len() < SHOWN {
                 self.first_failing.push(timer);

@@ -28,8 +28,8 @@ pub(crate) struct Walk<'a> {
 pub(crate) enum Order {
     /// By due time.
     Due,
-    /// The paused timers by due time.
-    Paused,
+    /// The timers in a state by due time.
+    State(TimerState),
     /// By id, the timers whose ids begin with this.
     Ids(String),
 }
@@ -136,7 +136,7 @@ impl Walk<'_> {
     fn is_reached(&self, timer: &DurableTimer, position: &Position) -> bool {
         match self.order {
             Order::Ids(_) => *timer.id >= *position.id(),
-            Order::Due | Order::Paused => timer.position() >= *position,
+            Order::Due | Order::State(_) => timer.position() >= *position,
         }
     }
 
@@ -148,10 +148,10 @@ impl Walk<'_> {
                 let until = self.until.map_or(Bound::Unbounded, Bound::Excluded);
                 self.timers.list_due((from, until), after, STEP).await
             }
-            Order::Paused => {
+            Order::State(state) => {
                 let first = self.from.map(|from| Position::new(from, ""));
                 let after = after.max(first);
-                let mut step = self.timers.list_state(TimerState::Paused, after, STEP).await?;
+                let mut step = self.timers.list_state(*state, after, STEP).await?;
                 step.retain(|timer| self.until.is_none_or(|until| timer.due < until));
                 Ok(step)
             }

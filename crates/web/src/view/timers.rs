@@ -2,7 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-use crate::read::horizon::is_failing;
 use crate::text::duration;
 use crate::view::parts::{ACTIONS, address, button, link, pill, question, table, time};
 use crate::visit::Visit;
@@ -37,8 +36,9 @@ pub(crate) fn state(visit: &Visit, timer: &DurableTimer) -> Markup {
         TimerState::Pausing => pill("is-running", "running, then paused"),
         TimerState::Cancelling => pill("is-running", "running, then cancelled"),
         TimerState::Paused => pill("is-paused", "paused"),
-        _ if is_failing(timer) => pill("is-failing", &format!("{attempts} of {most} failed")),
+        TimerState::Retrying => pill("is-failing", &format!("{attempts} of {most} failed")),
         _ if timer.due <= visit.now => pill("is-late", "overdue"),
+        _ if !timer.error.is_empty() => pill("is-late", "postponed"),
         _ => pill("is-resting", "resting"),
     }
 }

@@ -3,7 +3,7 @@
 use super::bench::{Bench, HOUR, ids, link};
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
-use tourbillon_durable::Options;
+use tourbillon_durable::{Backoff, Event, Options, Verdict};
 
 /// Timers a second apart, and as many at one time.
 const SPREAD: u64 = 4000;
@@ -98,14 +98,49 @@ async fn each_state_has_its_list() {
         let page = bench.page(&format!("timers?show={state}")).await;
         assert_eq!(ids(&page), listed, "{state}");
     }
-    let backoff = tourbillon_durable::Backoff::new(HOUR, HOUR);
-    let failing = Options::new().backoff(backoff);
-    bench.timers.insert("failing", "", now, failing).await.unwrap();
-    bench.timers.cancel("late").await.unwrap();
-    bench.deliver(1, |_| Err("out of paper".to_owned())).await;
-    let page = bench.page("timers?show=failing").await;
-    assert_eq!(ids(&page), ["failing"]);
-    assert!(page.contains("out of paper") && page.contains("1 of 8 failed"), "{page}");
+}
+
+#[tokio::test]
+async fn failing_timers_are_found_behind_any_number_of_others() {
+    const FAILING: usize = 120;
+    let bench = Bench::new();
+    let (now, wait) = (SystemTime::UNIX_EPOCH, Backoff::new(HOUR, HOUR));
+    for number in 0..FAILING {
+        let (id, options) = (format!("f{number:03}"), Options::new().backoff(wait));
+        bench.timers.insert(&id, "", now, options).await.unwrap();
+    }
+    bench.deliver(FAILING, |_| Err("out of paper".to_owned())).await;
+    let soon = bench.timers.stats().await.unwrap().now + HOUR / 2;
+    bench.insert((0..6000).map(|number| (format!("o{number}"), soon))).await;
+    let first = bench.page("timers?show=failing").await;
+    assert!(first.contains("out of paper") && first.contains("1 of 8 failed"), "{first}");
+    assert!(!first.contains("The search for this page stopped"), "{first}");
+    let (mut found, last) = follow(&bench, first, "next").await;
+    assert_eq!(follow(&bench, last, "prev").await.0, found);
+    found.sort();
+    let expected: Vec<String> = (0..FAILING).map(|number| format!("f{number:03}")).collect();
+    assert_eq!(found, expected);
+}
+
+#[tokio::test]
+async fn a_postponed_attempt_is_no_failure() {
+    let bench = Bench::new();
+    bench.timers.insert("busy", "", SystemTime::UNIX_EPOCH, Options::new()).await.unwrap();
+    let (end, ends) = tokio::sync::oneshot::channel::<()>();
+    let end = std::sync::Mutex::new(Some(end));
+    let worker = bench.timers.worker().until(async { drop(ends.await) });
+    let worker = worker.observe(move |event| {
+        if matches!(event, Event::Attempt(_)) {
+            end.lock().unwrap().take();
+        }
+    });
+    let full = || Verdict::GiveBack { after: HOUR, error: Some("a full house".to_owned()) };
+    worker.run(move |_| async move { full() }).await.unwrap();
+    assert_eq!(ids(&bench.page("timers?show=failing").await), <[&str; 0]>::default());
+    let page = bench.page("timers").await;
+    assert!(page.contains(">postponed<") && page.contains("a full house"), "{page}");
+    let page = bench.page("timer?id=busy").await;
+    assert!(page.contains("did not succeed, and does not count"), "{page}");
 }
 
 #[tokio::test]
