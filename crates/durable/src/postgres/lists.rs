@@ -64,18 +64,19 @@ impl Operations {
         limit: usize,
     ) -> Result<Found, DurableError> {
         let (due, id, after) = bounded(&from);
-        // One more than the limit tells where the next page begins.
+        // One more than the limit tells where the next page begins. The timers of the keys are not
+        // joined, because the plan of a join could read all timers.
         let sql = format!(
             "WITH page AS (
-                SELECT due AS key_due, key.id AS key_id, row_number() OVER (ORDER BY due, key.id) AS place
+                SELECT due AS key_due, key.id AS key_id, row_number() OVER (ORDER BY due, key.id) AS place,
+                    (SELECT octet_length(payload) FROM tb.timers AS timer WHERE timer.id = key.id) AS size
                 FROM tb.keys($1, $2, $3, $4, $5, NULL) AS key),
             sized AS (
-                SELECT page.*, sum(octet_length(timer.payload) + 200) OVER (ORDER BY place)
-                    - octet_length(timer.payload) AS length
-                FROM page LEFT JOIN tb.timers AS timer ON timer.id = key_id)
+                SELECT page.*, sum(size + 200) OVER (ORDER BY place) - size AS length FROM page)
             SELECT record.id, {RECORD}, key_due, key_id, place, length < $6
-            FROM sized LEFT JOIN tb.records AS record ON record.id = key_id
-                AND record.key = key_due AND length < $6 AND place < $5
+            FROM sized LEFT JOIN LATERAL (
+                    SELECT * FROM tb.records AS found WHERE found.id = key_id LIMIT 1
+                ) AS record ON record.key = key_due AND length < $6 AND place < $5
             ORDER BY place"
         );
         let (until, longest) = (signed(until), limit_of(MAX_LIST_BYTES));
