@@ -32,8 +32,11 @@ const POLICY_OF_SCRIPT: &str = "default-src 'none'; style-src 'self'; script-src
 const MAX_FORM_BYTES: usize = 65_536;
 
 impl TimersWeb {
-    /// Returns the routes of the page. All of them are one level below the root, and their links
-    /// are relative, so they work below any prefix, even if a proxy removes it.
+    /// Returns the routes of the page. All links are relative, so they work below any prefix, even
+    /// if a proxy removes it.
+    ///
+    /// `timers/ID` and `dead-letters/NUMBER` lead to the page of a timer and of a dead letter, for
+    /// links in messages.
     pub fn router<S: Clone + Send + Sync + 'static>(&self) -> Router<S> {
         self.pages().merge(self.files())
     }

@@ -14,8 +14,9 @@ mod timers;
 
 use crate::rights;
 use crate::site::TimersWeb;
+use crate::view::parts::address_of;
 use axum::Router;
-use axum::extract::OriginalUri;
+use axum::extract::{OriginalUri, Path};
 use axum::middleware::from_fn;
 use axum::response::Response;
 use axum::routing::{get, post};
@@ -30,7 +31,9 @@ pub(crate) fn routes() -> Router<Arc<TimersWeb>> {
         .route("/timers", get(timers::show))
         .route("/timer", get(timer::show))
         .route("/dead", get(dead::show))
-        .route("/letter", get(letter::show));
+        .route("/letter", get(letter::show))
+        .route("/timers/{id}", get(by_id))
+        .route("/dead-letters/{number}", get(by_number));
     let to_schedule = Router::new()
         .route("/move", get(change::ask_to_move).post(change::move_to))
         .route("/cancel", get(change::ask_to_cancel).post(change::cancel))
@@ -47,6 +50,16 @@ pub(crate) fn routes() -> Router<Arc<TimersWeb>> {
 /// Returns the routes of the files that pages load.
 pub(crate) fn files() -> Router<Arc<TimersWeb>> {
     Router::new().route("/style.css", get(files::style)).route("/script.js", get(files::script))
+}
+
+/// Leads to a timer, from its address in the API of `timerd`.
+async fn by_id(Path(id): Path<String>) -> Response {
+    to(&format!("../{}", address_of(&id)))
+}
+
+/// Leads to a dead letter, from its address in the API of `timerd`.
+async fn by_number(Path(number): Path<u64>) -> Response {
+    to(&format!("../letter?number={number}"))
 }
 
 /// Leads to the overview, from an address that may end with a slash or not.

@@ -17,6 +17,11 @@ async fn the_page_works_below_any_prefix() {
         assert_eq!(get(&host, address).await.location(), leads_to, "{address}");
     }
     assert_eq!(bench.get("").await.location(), "overview");
+    for (address, leads_to) in
+        [("timers/a%2Fb%0A", "../timer?id=a%2Fb%0A"), ("dead-letters/7", "../letter?number=7")]
+    {
+        assert_eq!(bench.get(address).await.location(), leads_to, "{address}");
+    }
     for name in ["overview", "timers", "dead", "timer?id=a", "pause", "style.css", "script.js"] {
         let reply = get(&host, &format!("/admin/timers/{name}")).await;
         assert_eq!(reply.status, StatusCode::OK, "{name}");
