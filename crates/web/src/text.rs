@@ -5,7 +5,7 @@
 use jiff::Timestamp;
 use jiff::fmt::friendly::SpanPrinter;
 use std::time::{Duration, SystemTime};
-use tourbillon_durable::text::parse_time;
+use tourbillon_durable::text::{TextError, parse_time};
 
 /// Returns a time in UTC for people, such as `2026-11-29 03:00:00 UTC`.
 pub(crate) fn utc(time: SystemTime) -> String {
@@ -61,12 +61,15 @@ pub(crate) fn millis(millis: u64) -> String {
     }
 }
 
-/// Parses a time in UTC as a field of a form sends it, such as `2026-11-29T03:00`.
-pub(crate) fn parse_field(text: &str) -> Option<SystemTime> {
-    parse_time(&format!("{text}[UTC]")).ok()
+/// The time zone of the fields of a form, unless the script or the reader names another one.
+pub(crate) const ZONE: &str = "UTC";
+
+/// Parses a time in a zone as a field of a form sends it, such as `2026-11-29T03:00`.
+pub(crate) fn parse_field(text: &str, zone: &str) -> Result<SystemTime, TextError> {
+    parse_time(&format!("{text}[{zone}]"))
 }
 
-/// Writes a time for a field of a form.
+/// Writes a time in UTC for a field of a form.
 pub(crate) fn show_field(time: SystemTime) -> String {
     formatted(time, "%Y-%m-%dT%H:%M")
 }
@@ -99,10 +102,11 @@ mod tests {
     }
 
     #[test]
-    fn a_field_holds_a_time_in_utc() {
-        let time = parse_field("2026-11-29T03:00").unwrap();
+    fn a_field_holds_a_time_in_a_zone() {
+        let time = parse_field("2026-11-29T03:00", ZONE).unwrap();
+        assert_eq!(parse_field("2026-11-29T04:00", "Europe/Berlin"), Ok(time));
         assert_eq!(utc(time), "2026-11-29 03:00:00 UTC");
         assert_eq!(show_field(time), "2026-11-29T03:00");
-        assert_eq!(parse_field("tomorrow"), None);
+        assert!(parse_field("tomorrow", ZONE).is_err());
     }
 }

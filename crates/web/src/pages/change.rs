@@ -5,17 +5,15 @@
 use crate::failure::Failure;
 use crate::forms::Form;
 use crate::pages::query::{Asked, Timer, to};
+use crate::text::ZONE;
 use crate::view::frame::{Menu, Page};
-use crate::view::parts::{Question, address, address_of, hidden_token, moment, time};
+use crate::view::parts::{Question, address, address_of, hidden_token, moment, time, zone_field};
 use crate::visit::Visit;
 use axum::response::{Html, IntoResponse, Response};
 use http::StatusCode;
 use maud::{Markup, html};
 use tourbillon_durable::text::{NewTime, SettingsError, printable};
 use tourbillon_durable::{Cancelled, DurableError, DurableTimer, TimerState};
-
-/// The zone of a move, unless the script or the reader names another one.
-const ZONE: &str = "UTC";
 
 /// Returns a timer.
 async fn find(visit: &Visit, id: &str) -> Result<DurableTimer, Failure> {
@@ -85,7 +83,8 @@ fn effect_of_run(visit: &Visit, timer: &DurableTimer) -> Markup {
                 "It is called once more. Its plan stays as it is, and its next planned call is due "
                 (time(visit, timer.next.unwrap_or(timer.due))) "."
             }
-            _ => { "It is called now. It is due " (time(visit, timer.due)) ", and is not called then." }
+            _ if timer.due <= visit.now => "It is due already, and is called as soon as a worker is free.",
+            _ => { "It is called now instead of " (time(visit, timer.due)) "." }
         }
     }
 }
@@ -178,11 +177,8 @@ fn form_of_move(
             form.filter method="post" action=(address("move", &[("id", &timer.id)])) {
                 (hidden_token(visit))
                 label { span { "At" } input type="datetime-local" name="at" value=(times.at); }
-                label {
-                    span { "In the time zone" }
-                    input name="zone" value=(times.zone) data-zone[times.zone == ZONE];
-                }
-                label.wide {
+                (zone_field(times.zone, times.zone == ZONE))
+                label.line {
                     span { "Or after" }
                     input name="after" value=(times.after) placeholder="90s, 1h 30m or 7d";
                 }

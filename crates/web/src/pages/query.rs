@@ -4,8 +4,8 @@
 
 use crate::failure::Failure;
 use crate::read::Where;
-use crate::text::parse_field;
-use crate::view::parts::address;
+use crate::text::{ZONE, parse_field};
+use crate::view::parts::{address, zone_field};
 use axum::extract::{FromRequestParts, Query};
 use axum::response::{IntoResponse, Response};
 use http::header::LOCATION;
@@ -45,10 +45,12 @@ pub(super) struct Listed {
     pub(super) show: String,
     /// The beginning of ids.
     pub(super) q: String,
-    /// The beginning of a range of times, in UTC.
+    /// The beginning of a range of times.
     pub(super) from: String,
     /// The end of the range.
     pub(super) until: String,
+    /// The time zone of the range, or an empty text for UTC.
+    pub(super) zone: String,
     pub(super) before: String,
     pub(super) after: String,
     /// The outcome of the last form.
@@ -60,8 +62,10 @@ impl Listed {
     pub(super) fn range(&self) -> Result<(Option<SystemTime>, Option<SystemTime>), Failure> {
         let time = |name: &str, text: &str| match text {
             "" => Ok(None),
-            text => parse_field(text).map(Some).ok_or_else(|| {
-                Failure::invalid(format!("{name}: expected a time such as 2026-11-29T03:00"))
+            text => parse_field(text, self.zone()).map(Some).map_err(|error| {
+                Failure::invalid(format!(
+                    "{name}: expected a time such as 2026-11-29T03:00: {error}"
+                ))
             }),
         };
         Ok((time("from", &self.from)?, time("until", &self.until)?))
@@ -79,9 +83,19 @@ impl Listed {
         }
     }
 
+    fn zone(&self) -> &str {
+        if self.zone.is_empty() { ZONE } else { &self.zone }
+    }
+
     /// Returns the parts of the query that choose rows.
-    pub(super) fn filter(&self) -> [(&str, &str); 4] {
-        [("show", &self.show), ("q", &self.q), ("from", &self.from), ("until", &self.until)]
+    pub(super) fn filter(&self) -> [(&str, &str); 5] {
+        [
+            ("show", &self.show),
+            ("q", &self.q),
+            ("from", &self.from),
+            ("until", &self.until),
+            ("zone", &self.zone),
+        ]
     }
 
     /// The form that chooses rows of a list by their ids and times.
@@ -98,10 +112,11 @@ impl Listed {
                         [("from", "at or after", &self.from), ("until", "before", &self.until)]
                     {
                         label {
-                            span { (verb) " " (from) " (UTC)" }
+                            span { (verb) " " (from) }
                             input type="datetime-local" name=(name) value=(value);
                         }
                     }
+                    (zone_field(self.zone(), self.from.is_empty() && self.until.is_empty()))
                     button { "Show" }
                     @if self.is_filtered() {
                         a.button.plain href=(address(list, &[("show", &self.show)])) { "Clear" }
@@ -113,7 +128,7 @@ impl Listed {
 
     /// Returns `true` if rows are chosen by more than their state.
     pub(super) fn is_filtered(&self) -> bool {
-        self.filter()[1..].iter().any(|(_, value)| !value.is_empty())
+        self.filter()[1..4].iter().any(|(_, value)| !value.is_empty())
     }
 }
 

@@ -85,6 +85,16 @@ pub(crate) fn question(colour: &str, path: &str, verb: &str, id: &str) -> Markup
     }
 }
 
+/// The field for the time zone of other fields. The script fills in the reader's zone if `is_free`.
+pub(crate) fn zone_field(zone: &str, is_free: bool) -> Markup {
+    html! {
+        label {
+            span { "In the time zone" }
+            input name="zone" value=(zone) data-zone[is_free];
+        }
+    }
+}
+
 /// The title of a column of buttons, which is not shown.
 pub(crate) const ACTIONS: &str = "Actions";
 

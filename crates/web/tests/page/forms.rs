@@ -165,7 +165,7 @@ async fn a_timer_is_run_after_a_question() {
     bench.timers.insert("paused", "", HOUR, Options::new()).await.unwrap();
     bench.timers.pause_timer("paused").await.unwrap();
     for (id, effect) in [
-        ("a%0Ab", "and is not called then"),
+        ("a%0Ab", "It is called now instead of"),
         ("daily", "It is called once more. Its plan stays as it is"),
         ("paused", "It is called once, and stays paused."),
     ] {

@@ -24,7 +24,11 @@ async fn many() -> Bench {
 
 /// Follows links until there are no more, and returns the ids of all pages, in the order of the
 /// list.
-async fn follow(bench: &Bench, mut page: String, relation: &str) -> (Vec<String>, String) {
+pub(crate) async fn follow(
+    bench: &Bench,
+    mut page: String,
+    relation: &str,
+) -> (Vec<String>, String) {
     let mut all = Vec::new();
     loop {
         let rows: Vec<String> = ids(&page).into_iter().map(str::to_owned).collect();
@@ -75,6 +79,10 @@ async fn timers_are_found_by_their_due_time() {
     let (found, _) = follow(&bench, page, "next").await;
     let expected: Vec<String> = (1800..1860).map(|number| format!("order-{number:05}")).collect();
     assert_eq!(found, expected);
+    let there = "from=2096-10-02T14:30&until=2096-10-02T14:31&zone=Europe/Berlin";
+    let page = bench.page(&format!("timers?{there}&q=order")).await;
+    assert!(page.contains(r#"name="zone" value="Europe/Berlin">"#), "{page}");
+    assert_eq!(follow(&bench, page, "next").await.0, expected);
     let (herd, _) = follow(&bench, bench.page(&format!("timers?{range}")).await, "next").await;
     assert_eq!(herd.len() as u64, HERD + 60);
 }
