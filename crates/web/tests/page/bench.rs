@@ -1,10 +1,11 @@
-//! A store in a file, and a browser without a screen.
+//! A store, and a browser without a screen.
 
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 use timers_web::TimersWeb;
@@ -14,12 +15,15 @@ use tower::ServiceExt;
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
-/// A store in a file, which is removed at the end of the test.
+/// A store and its page.
 pub(crate) struct Bench {
     pub(crate) timers: DurableTimers,
     pub(crate) web: TimersWeb,
-    file: PathBuf,
+    /// The file of the store, which is removed once no bench uses it.
+    file: Option<Arc<File>>,
 }
+
+struct File(PathBuf);
 
 /// A response with its body.
 #[derive(Debug)]
@@ -36,9 +40,19 @@ impl Bench {
         let name = format!("timers-web-test-{}-{count}", std::process::id());
         let file = std::env::temp_dir().join(name);
         let timers = DurableTimers::open(&file).unwrap();
+        Self { file: Some(Arc::new(File(file))), ..Self::of(timers) }
+    }
+
+    /// Creates the page of a store on a server.
+    pub(crate) fn of(timers: DurableTimers) -> Self {
         let log = timers.attempt_log(LogBounds::new());
         let web = TimersWeb::new(&timers).log(&log);
-        Self { timers, web, file }
+        Self { timers, web, file: None }
+    }
+
+    /// Returns another page of the same store.
+    pub(crate) fn share(&self) -> Self {
+        Self { file: self.file.clone(), ..Self::of(self.timers.clone()) }
     }
 
     /// Inserts timers at once. Each has an id and a due time.
@@ -89,10 +103,10 @@ impl Bench {
     }
 }
 
-impl Drop for Bench {
+impl Drop for File {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.file);
-        let _ = std::fs::remove_file(format!("{}.history", self.file.display()));
+        let _ = std::fs::remove_file(&self.0);
+        let _ = std::fs::remove_file(format!("{}.history", self.0.display()));
     }
 }
 
@@ -124,6 +138,13 @@ async fn send(router: &Router, request: Request<Body>) -> Reply {
 }
 
 impl Reply {
+    /// Returns the number of rows that were read for the overview.
+    pub(crate) fn rows(&self) -> usize {
+        let timing = self.headers["server-timing"].to_str().unwrap();
+        let rows = timing.strip_prefix("rows;desc=\"").and_then(|rows| rows.strip_suffix('"'));
+        rows.unwrap().parse().unwrap()
+    }
+
     /// Returns the address that the reply redirects to.
     pub(crate) fn location(&self) -> &str {
         assert_eq!(self.status, StatusCode::SEE_OTHER, "{self:?}");
