@@ -1,8 +1,9 @@
 //! The page in headless Chromium, which ChromeDriver controls.
 //!
 //! If either program is missing, the tests report that and pass. With `BROWSER_TESTS=must` in the
-//! environment, they fail. Their screenshots are in `target/tmp`. If `AXE` names the file of
-//! axe-core, each page is checked by it.
+//! environment, they fail. Their screenshots are in `target/tmp`, and with `PICTURES=write` two of
+//! them become the pictures of the README of `timers-web`. If `AXE` names the file of axe-core, each
+//! page is checked by it.
 
 #![allow(clippy::disallowed_methods, reason = "a program is waited for")]
 
@@ -14,6 +15,7 @@ use axum::response::IntoResponse;
 use fantoccini::{Client, ClientBuilder, Locator};
 use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Value, json};
+use std::cell::Cell;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -22,6 +24,12 @@ use tourbillon_durable::{DurableTimers, Options};
 
 /// The number of timers in the store.
 const TIMERS: u32 = 10_000;
+
+/// The pictures in the README of the page.
+const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../web/docs");
+
+/// The time zone of the reader.
+const ZONE: &str = "Europe/Berlin";
 
 /// The size of a window.
 const DESKTOP: (u32, u32) = (1280, 900);
@@ -57,6 +65,7 @@ impl Driver {
         let port = free_port();
         let mut command = Command::new("chromedriver");
         let command = command.arg(format!("--port={port}")).stdout(Stdio::null());
+        command.env("TZ", ZONE);
         Some(Self { process: command.spawn().unwrap(), port })
     }
 
@@ -90,12 +99,15 @@ struct Operator<'a> {
     base: String,
     /// The end of the names of pictures.
     name: &'a str,
+    /// The number of clicks so far.
+    clicks: Cell<u32>,
 }
 
 impl<'a> Operator<'a> {
     /// Opens a page, and logs in.
     async fn at(browser: Client, bench: &Bench, page: &str, name: &'a str) -> Self {
-        let operator = Self { browser, base: format!("http://{}/", bench.service.address()), name };
+        let base = format!("http://{}/", bench.service.address());
+        let operator = Self { browser, base, name, clicks: Cell::new(0) };
         operator.open(page).await;
         operator.picture("login").await;
         operator.fill("token", TOKEN, "Log in").await;
@@ -119,9 +131,13 @@ impl<'a> Operator<'a> {
         let path = format!(
             "//*[self::button or self::a or self::summary][normalize-space()='{text}' or @aria-label='{text}']"
         );
-        let button = self.browser.wait().at_most(Duration::from_secs(20));
-        let button = button.for_element(Locator::XPath(&path)).await;
-        button.unwrap_or_else(|error| panic!("{text}: {error}")).click().await.unwrap();
+        self.click_on(Locator::XPath(&path)).await;
+    }
+
+    async fn click_on(&self, place: Locator<'_>) {
+        let button = self.browser.wait().at_most(Duration::from_secs(20)).for_element(place).await;
+        button.unwrap_or_else(|error| panic!("{place:?}: {error}")).click().await.unwrap();
+        self.clicks.set(self.clicks.get() + 1);
     }
 
     /// Waits until the page contains a text.
@@ -161,7 +177,12 @@ impl<'a> Operator<'a> {
             return [document.documentElement.scrollWidth, window.innerWidth, small]";
         let measured = self.browser.execute(measure, Vec::new()).await.unwrap();
         let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("timerd-{name}.png"));
-        std::fs::write(&file, self.browser.screenshot().await.unwrap()).unwrap();
+        let picture = self.browser.screenshot().await.unwrap();
+        std::fs::write(&file, &picture).unwrap();
+        let is_in_docs = ["overview-desktop-light", "timer-desktop-light"].contains(&&*name);
+        if is_in_docs && std::env::var("PICTURES").is_ok_and(|value| value == "write") {
+            std::fs::write(format!("{DOCS}/{page}.png"), &picture).unwrap();
+        }
         let [page, window] = [0, 1].map(|place| measured[place].as_u64().unwrap());
         assert!(page <= window, "{name}: {page} pixels in a window of {window}");
         assert_eq!(measured[2], json!([]), "{name}: targets of less than 24 pixels");
@@ -213,8 +234,10 @@ async fn fill_store(store: &Path, receiver: &Receiver) {
     let when = tourbillon_durable::When::ByRule;
     timers.insert("weekly-digest", payload.clone(), when, weekly).await.unwrap();
     timers.pause_timer("weekly-digest").await.unwrap();
-    let nightly = Options::new().cron("0 3 * * *", "Europe/Berlin");
-    timers.insert("nightly-report", payload, when, nightly).await.unwrap();
+    for look in LOOKS {
+        let nightly = Options::new().cron("0 3 * * *", "Europe/Berlin");
+        timers.insert(look.nightly, payload.clone(), when, nightly).await.unwrap();
+    }
 }
 
 /// Makes calls of each kind, so that there is something to see, and waits for the dead letters.
@@ -255,6 +278,54 @@ async fn receiver() -> Receiver {
     .await
 }
 
+/// A screen and its colours, with the timers that the operator in front of it changes.
+struct Look {
+    name: &'static str,
+    size: (u32, u32),
+    colours: Colours,
+    /// The timer that is run now.
+    order: &'static str,
+    /// The timer that is moved.
+    moved: &'static str,
+    /// The timer that is cancelled.
+    nightly: &'static str,
+}
+
+const LOOKS: [Look; 4] = [
+    Look {
+        name: "desktop-light",
+        size: DESKTOP,
+        colours: Colours::Light,
+        order: "order-00501-unpaid",
+        moved: "order-00601-unpaid",
+        nightly: "nightly-report",
+    },
+    Look {
+        name: "desktop-dark",
+        size: DESKTOP,
+        colours: Colours::Dark,
+        order: "order-00502-unpaid",
+        moved: "order-00602-unpaid",
+        nightly: "nightly-backup",
+    },
+    Look {
+        name: "phone-light",
+        size: PHONE,
+        colours: Colours::Light,
+        order: "order-00503-unpaid",
+        moved: "order-00603-unpaid",
+        nightly: "nightly-cleanup",
+    },
+    Look {
+        name: "phone-dark",
+        size: PHONE,
+        colours: Colours::Dark,
+        order: "order-00504-unpaid",
+        moved: "order-00604-unpaid",
+        nightly: "nightly-invoices",
+    },
+];
+
 #[tokio::test]
 async fn an_operators_day() {
     let Some(driver) = Driver::start() else { return };
@@ -263,34 +334,44 @@ async fn an_operators_day() {
     fill_store(&store, &receiver).await;
     let bench = Bench::at(store.to_str().unwrap(), allowing(receiver.port())).await;
     make_calls(&bench, &mut receiver).await;
-
-    // The link in the alert leads to the newest failure, through the login.
-    let browser = driver.browser(DESKTOP, Colours::Light).await;
-    let operator = Operator::at(browser, &bench, "dead", "desktop-light").await;
-    operator.mends_the_newest_failure(&bench, &mut receiver).await;
-    operator.looks_at_what_is_tried_again().await;
-    operator.looks_ahead().await;
-    operator.turns_pages().await;
-    operator.resumes_a_paused_timer(&bench).await;
-    operator.cancels_a_timer_after_a_question().await;
-    operator.browser.close().await.unwrap();
-    pictures(&driver, &bench).await;
+    for (day, look) in LOOKS.iter().enumerate() {
+        let letters = bench.api.letters(2).await;
+        let newest = letters.iter().filter_map(|letter| letter["number"].as_u64()).max().unwrap();
+        let browser = driver.browser(look.size, look.colours).await;
+        // The link in an alert leads to the newest failure, through the login.
+        let alert = format!("dead-letters/{newest}");
+        let operator = Operator::at(browser, &bench, &alert, look.name).await;
+        operator.mends_the_newest_failure(&bench, &mut receiver, day).await;
+        operator.looks_at_what_is_tried_again().await;
+        operator.looks_ahead().await;
+        operator.turns_pages().await;
+        operator.resumes_a_paused_timer(&bench).await;
+        operator.pauses_a_timer().await;
+        operator.runs_a_timer_now(look.order, &mut receiver).await;
+        operator.moves_a_timer(look.moved, &bench).await;
+        operator.asks_before_what_cannot_be_undone(look.nightly).await;
+        operator.goes_astray().await;
+        operator.browser.close().await.unwrap();
+    }
     bench.stop().await;
 }
 
 impl Operator<'_> {
-    async fn mends_the_newest_failure(&self, bench: &Bench, receiver: &mut Receiver) {
-        self.sees("Dead letters").await;
-        assert_eq!(self.ids().await, ["invoice-mail-7", "invoice-mail-6"]);
-        self.picture("dead").await;
-        self.click("invoice-mail-7").await;
+    /// Comes from an alert, and redrives the letter within four clicks, the login among them.
+    async fn mends_the_newest_failure(&self, bench: &Bench, receiver: &mut Receiver, day: usize) {
         self.sees("The handler gave up on it").await;
         self.sees("this mailbox has moved away").await;
         self.picture("letter").await;
         self.click("Redrive invoice-mail-7").await;
         assert_eq!(receiver.next().await.path, "/hooks/gone");
-        self.sees("Last 2 runs: 2 failed.").await;
+        assert!(self.clicks.get() <= 4, "{} clicks", self.clicks.get());
+        let runs = day + 2;
+        self.sees(&format!("Last {runs} runs: {runs} failed.")).await;
         bench.api.letters(2).await;
+        self.open("dead").await;
+        self.sees("Dead letters").await;
+        assert_eq!(self.ids().await, ["invoice-mail-7", "invoice-mail-6"]);
+        self.picture("dead").await;
     }
 
     async fn looks_at_what_is_tried_again(&self) {
@@ -311,10 +392,10 @@ impl Operator<'_> {
     async fn looks_ahead(&self) {
         self.click("Overview").await;
         self.sees("busiest at").await;
-        self.click("Timers").await;
-        self.click("Filter").await;
-        self.fill("q", "invoice-", "Show").await;
-        self.sees("invoice-000").await;
+        self.click_on(Locator::Css("figcaption p a")).await;
+        self.sees("50 timers on this page").await;
+        assert!(self.ids().await.iter().any(|id| id.starts_with("invoice-")));
+        self.picture("herd").await;
     }
 
     /// Turns pages of ten thousand timers, there and back.
@@ -331,7 +412,11 @@ impl Operator<'_> {
         assert_eq!(self.turned(&third).await, second);
     }
 
+    /// Finds a paused timer by the beginning of its id, and resumes it.
     async fn resumes_a_paused_timer(&self, bench: &Bench) {
+        self.finds("weekly").await;
+        assert_eq!(self.ids().await, ["weekly-digest"]);
+        self.sees("paused").await;
         self.open("timers?show=paused").await;
         assert_eq!(self.ids().await, ["weekly-digest"]);
         self.click("Resume weekly-digest").await;
@@ -340,44 +425,71 @@ impl Operator<'_> {
         assert_eq!(timer["state"], "resting");
     }
 
-    async fn cancels_a_timer_after_a_question(&self) {
-        self.open("timer?id=nightly-report").await;
+    /// Pauses the timer again, for the next operator.
+    async fn pauses_a_timer(&self) {
+        self.open("timer?id=weekly-digest").await;
+        self.click("Pause weekly-digest").await;
+        self.click("Resume weekly-digest").await;
+        self.click("Pause weekly-digest").await;
+        self.sees("paused").await;
+    }
+
+    /// Searches for the beginning of an id, from any page.
+    async fn finds(&self, beginning: &str) {
+        let field = self.browser.find(Locator::Css("#search")).await.unwrap();
+        field.send_keys(beginning).await.unwrap();
+        self.click("Find").await;
+        self.sees(beginning).await;
+    }
+
+    async fn runs_a_timer_now(&self, id: &str, receiver: &mut Receiver) {
+        self.finds(id).await;
+        self.click(id).await;
+        self.click(&format!("Run now {id}…")).await;
+        self.sees(&format!("Run {id} now?")).await;
+        self.picture("run").await;
+        self.click(&format!("Run {id} now")).await;
+        assert_eq!(receiver.next().await.path, "/hooks/orders?key=secret");
+        self.sees("Last 1 run: none failed.").await;
+    }
+
+    /// Moves a timer to a time in the reader's zone.
+    async fn moves_a_timer(&self, id: &str, bench: &Bench) {
+        self.open(&format!("timer?id={id}")).await;
+        self.click(&format!("Move {id}…")).await;
+        self.sees(&format!("Move {id}")).await;
+        self.picture("move").await;
+        // What is typed into such a field depends on the reader's country.
+        let script = "
+            const field = (name) => document.querySelector(`input[name=${name}]`);
+            field('at').value = '2096-10-02T14:30';
+            return field('zone').value";
+        assert_eq!(self.browser.execute(script, Vec::new()).await.unwrap(), json!(ZONE));
+        self.click("Move it").await;
+        self.sees("The timer was moved.").await;
+        let timer = bench.api.get(&format!("/v1/timers/{id}")).await.json(200);
+        assert_eq!(timer["due"], "2096-10-02T12:30:00.000Z");
+    }
+
+    async fn asks_before_what_cannot_be_undone(&self, id: &str) {
+        self.open("overview").await;
+        self.click("Pause the store…").await;
+        self.sees("Pause the store?").await;
+        self.picture("pause").await;
+        self.open(&format!("timer?id={id}")).await;
         self.click("Cancel…").await;
-        self.sees("Cancel nightly-report?").await;
+        self.sees(&format!("Cancel {id}?")).await;
         self.picture("cancel").await;
-        self.click("Cancel nightly-report").await;
+        self.click(&format!("Cancel {id}")).await;
         self.sees("The timer was cancelled.").await;
-        self.open("timer?id=nightly-report").await;
+        self.open(&format!("timer?id={id}")).await;
         self.sees("There is no such timer").await;
+    }
+
+    async fn goes_astray(&self) {
         self.open("nothing/here").await;
         self.sees("there is no such page").await;
         self.picture("error").await;
-    }
-}
-
-/// Takes pictures on a phone and in the dark.
-async fn pictures(driver: &Driver, bench: &Bench) {
-    for (size, colours, name) in [
-        (DESKTOP, Colours::Dark, "desktop-dark"),
-        (PHONE, Colours::Light, "phone-light"),
-        (PHONE, Colours::Dark, "phone-dark"),
-    ] {
-        let browser = driver.browser(size, colours).await;
-        let operator = Operator::at(browser, bench, "overview", name).await;
-        operator.sees("Due in the next 24 hours").await;
-        operator.picture("overview").await;
-        for (page, text, picture) in [
-            ("timers", "50 of", "timers"),
-            ("timers?show=failing", "sync-stock", "failing"),
-            ("timer?id=sync-stock", "Next runs", "timer"),
-            ("dead", "invoice-mail-7", "dead"),
-            ("pause", "Pause the store?", "pause"),
-        ] {
-            operator.open(page).await;
-            operator.sees(text).await;
-            operator.picture(picture).await;
-        }
-        operator.browser.close().await.unwrap();
     }
 }
 
@@ -390,7 +502,7 @@ async fn the_page_refreshes_itself_and_shows_local_times() {
     operator.sees("No timers yet").await;
     operator.picture("overview").await;
     operator.sees("Live").await;
-    operator.sees("Times are in ").await;
+    operator.sees(&format!("Times are in {ZONE}.")).await;
     let schedule = json!({ "after": "30d" });
     // An id with a line feed, which forms would change.
     bench.api.put("a%0Ab", "https://example.org/", schedule).await.json(201);
