@@ -14,7 +14,6 @@ use super::config::Role;
 use super::extract::InForm;
 use super::gate::{Door, Gate, within};
 use super::problem::Problem;
-use super::rights::Holder;
 use super::serve::Peer;
 use axum::Router;
 use axum::body::to_bytes;
@@ -31,7 +30,7 @@ use session::Session;
 pub(crate) use session::Sessions;
 use std::sync::Arc;
 use std::time::Duration;
-use timers_web::{FormToken, TimersWeb};
+use timers_web::{FormToken, Rights, TimersWeb};
 use tourbillon_durable::DurableTimers;
 use tourbillon_durable::text::printable;
 
@@ -82,6 +81,7 @@ pub(crate) fn web(app: &App, timers: &DurableTimers) -> TimersWeb {
         .example(EXAMPLE)
         .describe(webhook::describe)
         .notice(move || health.trouble())
+        .link("receivers", "Receivers")
         .log_out("logout")
 }
 
@@ -103,7 +103,6 @@ pub(crate) fn router(
         .route("/receivers", get(receivers::show).layer(Extension(caller)))
         .merge(pages.web.pages())
         .layer(from_fn(note_change))
-        .layer(from_fn(check_role))
         .method_not_allowed_fallback(no_such_method)
         .layer(from_fn_with_state(pages.clone(), enter))
         .merge(of_strangers)
@@ -135,27 +134,14 @@ async fn enter(
     }
     request.extensions_mut().insert(FormToken::new(&*session.csrf));
     let holder = session.holder.clone();
-    request.extensions_mut().insert(holder.clone());
+    request.extensions_mut().insert(rights_of(holder.role));
     request.extensions_mut().insert(session);
     pages.gate.serve(&holder, Door::Page, &peer, request, next).await
 }
 
-/// Refuses forms that the role of the session's token does not allow.
-async fn check_role(
-    Extension(holder): Extension<Holder>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let needed = match (request.method(), request.uri().path()) {
-        (&Method::GET | &Method::HEAD, _) | (_, "/logout") => Role::Read,
-        (_, "/cancel") => Role::Schedule,
-        // Forms that are new in the page as well.
-        _ => Role::Operate,
-    };
-    match holder.check(needed) {
-        Ok(()) => next.run(request).await,
-        Err(problem) => problem.into_response(),
-    }
+/// Returns what the page allows to the holder of a token.
+fn rights_of(role: Role) -> Rights {
+    Rights::none().schedule(role >= Role::Schedule).operate(role >= Role::Operate)
 }
 
 /// Notes the fields of a form and the number of its changes in the response.

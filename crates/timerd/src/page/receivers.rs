@@ -6,6 +6,7 @@ use super::Pages;
 use crate::call::{Caller, MAX_REMEMBERED, ReceiverState};
 use axum::extract::{Extension, State};
 use axum::response::Response;
+use http::request::Parts;
 use maud::{Markup, html};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +19,7 @@ const ROWS: usize = 100;
 pub(super) async fn show(
     State(pages): State<Pages>,
     Extension(caller): Extension<Arc<Caller>>,
+    request: Parts,
 ) -> Response {
     let states = caller.receivers();
     let main = html! {
@@ -35,7 +37,7 @@ pub(super) async fn show(
             }
         }
     };
-    pages.web.page("", "Receivers", main)
+    pages.web.page_in_menu(&request, "Receivers", main)
 }
 
 fn table(states: &[ReceiverState]) -> Markup {
