@@ -79,6 +79,7 @@ pub mod text;
 
 pub use api::copy::CopyProgress;
 pub use api::dead_letters::{DeadLetter, Redriven};
+pub use api::labels::BulkChange;
 pub use api::lists::ListPosition;
 #[cfg(feature = "log")]
 pub use api::log::AttemptLog;
@@ -97,6 +98,7 @@ pub use model::check::{CheckReport, Finding};
 pub use model::clock::{StoreClock, SystemClock};
 pub use model::durability::{Durability, Loss};
 pub use model::event::{Attempt, Event, LeaseLoss, Outcome, Wait};
+pub use model::label::{Label, LabelError};
 #[cfg(feature = "log")]
 pub use model::log::{LogBounds, LoggedAttempt};
 pub use model::options::{Existing, Options, When};

@@ -8,7 +8,8 @@ use crate::model::check::{CheckReport, Cursor, FoundLeases};
 
 impl DurableTimers {
     /// Compares the records of all timers with the index of due times that workers use to find
-    /// them, and reports mismatches in both directions. Nothing is changed.
+    /// them, and with the index of labels, and reports mismatches in both directions. Nothing is
+    /// changed.
     ///
     /// Each record is read and looked up by its id and by its due time, and each key of the index
     /// is followed to its record, so `n` timers cost about `3 n` lookups. The store is read in

@@ -7,9 +7,10 @@ use crate::delivery::trim::trim;
 use crate::error::DurableError;
 use crate::model::bounds::LetterBounds;
 use crate::model::clock::{Millis, system};
+use crate::model::label::Label;
 use crate::model::options::{Existing, Options};
 use crate::model::record::{Dead, DeadReason, Record};
-use crate::store::{Due, Insert, Letters, MAX_PAGE};
+use crate::store::{Answer, Due, Insert, Letters, MAX_PAGE};
 use futures_util::stream::{self, StreamExt};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -194,6 +195,78 @@ impl DurableTimers {
         self.letters(Letters::Before(before), limit).await
     }
 
+    /// Returns up to `limit` dead letters of timers with a label and with numbers greater than
+    /// `after`, oldest first. In all other respects it is like
+    /// [`dead_letters`](Self::dead_letters).
+    ///
+    /// Letters are found by their numbers and not by labels, so this reads all letters up to the
+    /// end of the page, up to 1000 at a time.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`dead_letters`](Self::dead_letters).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tourbillon_durable::{DurableError, DurableTimers, Label};
+    ///
+    /// async fn show(timers: &DurableTimers, label: &Label) -> Result<(), DurableError> {
+    ///     for letter in timers.dead_letters_with_label(label, None, 100).await? {
+    ///         println!("{} failed: {}", letter.id, letter.error);
+    ///     }
+    ///     Ok(())
+    /// }
+    /// # let file = std::env::temp_dir().join(format!("tourbillon-with-{}", std::process::id()));
+    /// # let timers = DurableTimers::open(&file)?;
+    /// # pollster::block_on(show(&timers, &Label::new("shop")?))?;
+    /// # drop(timers);
+    /// # std::fs::remove_file(&file)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn dead_letters_with_label(
+        &self,
+        label: &Label,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter>, DurableError> {
+        self.labelled_letters(label, Letters::After(after), limit).await
+    }
+
+    /// Returns up to `limit` dead letters of timers with a label and with numbers smaller than
+    /// `before`, newest first. In all other respects it is like
+    /// [`dead_letters_with_label`](Self::dead_letters_with_label).
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`dead_letters`](Self::dead_letters).
+    pub async fn newest_dead_letters_with_label(
+        &self,
+        label: &Label,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter>, DurableError> {
+        self.labelled_letters(label, Letters::Before(before), limit).await
+    }
+
+    async fn labelled_letters(
+        &self,
+        label: &Label,
+        mut letters: Letters,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter>, DurableError> {
+        let mut page = Vec::new();
+        while page.len() < limit.min(MAX_PAGE) {
+            let read = self.store.dead(letters, MAX_PAGE).await?;
+            let Some((last, _)) = read.last() else { break };
+            letters = letters.beyond(*last);
+            let has_label = |dead: &Dead| dead.record.settings.labels.contains(label);
+            page.extend(read.into_iter().filter(|(_, dead)| has_label(dead)).map(DeadLetter::new));
+        }
+        page.truncate(limit.min(MAX_PAGE));
+        Ok(page)
+    }
+
     async fn letters(
         &self,
         letters: Letters,
@@ -308,10 +381,76 @@ impl DurableTimers {
         after: Option<u64>,
         limit: usize,
     ) -> Result<Redriven, DurableError> {
+        self.redrive_page(after, limit, |number| self.store.redrive(number)).await
+    }
+
+    /// Redrives the dead letters of timers with a label among up to `limit` letters with numbers
+    /// greater than `after`. In all other respects it is like
+    /// [`redrive_dead_letters`](Self::redrive_dead_letters).
+    ///
+    /// Letters are found by their numbers and not by labels, so this reads all of these letters.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`redrive_dead_letters`](Self::redrive_dead_letters).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tourbillon_durable::{DurableError, DurableTimers, Label};
+    ///
+    /// /// Returns the number of letters that were redriven.
+    /// async fn redrive(timers: &DurableTimers, label: &Label) -> Result<u64, DurableError> {
+    ///     let (mut all, mut after) = (0, None);
+    ///     loop {
+    ///         let page = timers.redrive_label(label, after, 1000).await?;
+    ///         all += page.redriven;
+    ///         match page.last {
+    ///             Some(last) => after = Some(last),
+    ///             None => return Ok(all),
+    ///         }
+    ///     }
+    /// }
+    /// # let file = std::env::temp_dir().join(format!("tourbillon-again-{}", std::process::id()));
+    /// # let timers = DurableTimers::open(&file)?;
+    /// # assert_eq!(pollster::block_on(redrive(&timers, &Label::new("shop")?))?, 0);
+    /// # drop(timers);
+    /// # std::fs::remove_file(&file)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn redrive_label(
+        &self,
+        label: &Label,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Redriven, DurableError> {
+        let redrive = |number| -> Answer<bool> {
+            let (store, label) = (Arc::clone(&self.store), label.clone());
+            Box::pin(async move {
+                // The labels of a letter never change.
+                match store.letter(number).await? {
+                    Some(dead) if dead.record.settings.labels.contains(&label) => {
+                        store.redrive(number).await
+                    }
+                    _ => Ok(false),
+                }
+            })
+        };
+        self.redrive_page(after, limit, redrive).await
+    }
+
+    /// Redrives a page of dead letters by a function that returns `false` for a letter that it
+    /// leaves out.
+    async fn redrive_page(
+        &self,
+        after: Option<u64>,
+        limit: usize,
+        redrive: impl Fn(u64) -> Answer<bool>,
+    ) -> Result<Redriven, DurableError> {
         let page = self.store.letter_ages(after, limit.min(MAX_PAGE)).await?;
         let mut redriven =
             Redriven { last: page.last().map(|(number, _)| *number), ..Redriven::default() };
-        let each = page.into_iter().map(|(number, _)| self.store.redrive(number));
+        let each = page.into_iter().map(|(number, _)| redrive(number));
         let mut each = stream::iter(each).buffered(AT_ONCE);
         while let Some(done) = each.next().await {
             match done {

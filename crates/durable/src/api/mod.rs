@@ -6,6 +6,7 @@
 pub(crate) mod check;
 pub(crate) mod copy;
 pub(crate) mod dead_letters;
+pub(crate) mod labels;
 pub(crate) mod lists;
 #[cfg(feature = "log")]
 pub(crate) mod log;

@@ -43,7 +43,7 @@ impl DurableTimers {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn pause_timer(&self, id: &str) -> Result<bool, DurableError> {
-        self.store.pause_timer(id, true).await
+        self.store.pause_timer(id, true, None).await
     }
 
     /// Resumes a timer. Returns `true` if there is a timer with this id, even if it was not paused.
@@ -55,7 +55,7 @@ impl DurableTimers {
     ///
     /// Fails if the store fails.
     pub async fn resume_timer(&self, id: &str) -> Result<bool, DurableError> {
-        self.store.pause_timer(id, false).await
+        self.store.pause_timer(id, false, None).await
     }
 
     /// Pauses the store. Once the future completes, no attempt of any timer begins, by any worker

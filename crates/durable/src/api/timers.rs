@@ -250,7 +250,7 @@ impl DurableTimers {
         name: &str,
         value: Option<&str>,
     ) -> Result<Cancelled, DurableError> {
-        self.store.cancel(id, Some(Condition::new(name, value))).await
+        self.store.cancel(id, Some(Condition::header(name, value))).await
     }
 
     /// Moves a timer that waits to another time, and returns `true` if there was one. The timer is

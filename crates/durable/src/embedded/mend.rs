@@ -1,15 +1,15 @@
 //! The check and the repair of an embedded store.
 //!
 //! A bit that the disk has flipped in a key leaves both tables readable. A record is then stored
-//! under another id, or a key of `due` has no record. If the order of keys is broken, lookups also
+//! under another id, or a key of `due` or `labels` has no record. If the order of keys is broken, lookups also
 //! miss neighbouring keys. Therefore [`Snapshot::check`] looks up every row as the other operations
-//! do, and [`Transaction::repair`] rewrites both tables instead of changing single rows.
+//! do, and [`Transaction::repair`] rewrites the tables instead of changing single rows.
 
 #![forbid(unsafe_code)]
 
 use super::error::TransitionError;
 use super::snapshot::Snapshot;
-use super::tables::{DUE, META, TIMERS, Transaction, named};
+use super::tables::{DUE, LABELS, META, TIMERS, Transaction, named};
 use crate::model::check::{Checked, Cursor, Finding, LeaseCounter};
 use crate::model::clock::Millis;
 use crate::model::key::{Change, Key};
@@ -25,22 +25,27 @@ const STEP: usize = 1000;
 /// The parts of a check.
 const RECORDS: u64 = 0;
 const INDEX: u64 = 1;
+const LABEL_INDEX: u64 = 2;
 
 /// The tables of a repair until they replace the originals.
 const NEW_TIMERS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("timers, repaired");
 const NEW_DUE: TableDefinition<'_, (u64, &[u8]), ()> = TableDefinition::new("due, repaired");
+const NEW_LABELS: TableDefinition<'_, (&[u8], &[u8]), ()> =
+    TableDefinition::new("labels, repaired");
 
 impl Snapshot {
     /// Runs one step of a check, either of records with their keys or of keys with their records.
     pub(super) fn check(&self, from: &Cursor) -> Result<Checked, TransitionError> {
         match from.part {
             RECORDS => self.check_records(&from.after),
-            _ => self.check_index(&from.after),
+            INDEX => self.check_index(&from.after),
+            _ => self.check_labels(&from.after),
         }
     }
 
     fn check_records(&self, after: &Key) -> Result<Checked, TransitionError> {
         let (timers, due) = (self.0.open_table(TIMERS)?, self.0.open_table(DUE)?);
+        let labels = self.0.open_table(LABELS)?;
         let counter = self.lease_counter()?;
         let mut checked = Checked { counter: Some(counter), ..Checked::default() };
         let (mut last, mut length) = (None, 0);
@@ -53,8 +58,11 @@ impl Snapshot {
             match Record::decode(&id, bytes) {
                 None => checked.findings.push(Finding::Unreadable { id: id.clone().into_owned() }),
                 Some(record) => {
-                    let found =
+                    let mut found =
                         timers.get(key)?.is_some() && due.get((record.indexed(), key))?.is_some();
+                    for label in &record.settings.labels {
+                        found &= labels.get((label.as_str().as_bytes(), key))?.is_some();
+                    }
                     if !found {
                         checked.findings.push(Finding::Unindexed { id: id.clone().into_owned() });
                     }
@@ -97,7 +105,34 @@ impl Snapshot {
             }
             last = Some((time, Arc::from(id)));
         }
-        checked.next = goes_on(INDEX, after, last);
+        checked.next = goes_on(INDEX, after, last).or(Some(Cursor::part(LABEL_INDEX)));
+        Ok(checked)
+    }
+
+    /// Checks the keys of labels. A cursor has the label and the id of a key in place of an id. No
+    /// label has a control character, so the order is the same.
+    fn check_labels(&self, after: &Key) -> Result<Checked, TransitionError> {
+        let (timers, labels) = (self.0.open_table(TIMERS)?, self.0.open_table(LABELS)?);
+        let (mut checked, mut last) = (Checked::default(), None);
+        let from = after.1.split_once('\0').unwrap_or_default();
+        let from = (from.0.as_bytes(), from.1.as_bytes());
+        for row in labels.range::<(&[u8], &[u8])>((Excluded(from), Unbounded))?.take(STEP) {
+            let key = row?.0;
+            let (label, id) = key.value();
+            let found = timers.get(id)?;
+            let (label, id) = (named(label), named(id));
+            // An unreadable record is found among the records.
+            let stray = found.is_none_or(|found| {
+                let record = Record::decode(&id, found.value());
+                record.is_some_and(|it| !it.settings.labels.iter().any(|it| it.as_str() == label))
+            });
+            if stray {
+                let (id, label) = (id.clone().into_owned(), label.clone().into_owned());
+                checked.findings.push(Finding::StrayLabel { id, label });
+            }
+            last = Some((0, Arc::from(format!("{label}\0{id}"))));
+        }
+        checked.next = goes_on(LABEL_INDEX, after, last);
         Ok(checked)
     }
 }
@@ -112,15 +147,17 @@ fn goes_on(part: u64, after: &Key, last: Option<Key>) -> Option<Cursor> {
 type Loose = (Millis, Vec<u8>);
 
 impl Transaction {
-    /// Rewrites both tables, with each record under its own id and one key for each, and counts the
+    /// Rewrites the tables, with each record under its own id and the keys of each, and counts the
     /// leases again.
     pub(super) fn repair(&mut self) -> Result<(), TransitionError> {
         let loose = self.loose()?;
         self.copy(&loose)?;
         self.inner.delete_table(TIMERS)?;
         self.inner.delete_table(DUE)?;
+        self.inner.delete_table(LABELS)?;
         self.inner.rename_table(NEW_TIMERS, TIMERS)?;
         self.inner.rename_table(NEW_DUE, DUE)?;
+        self.inner.rename_table(NEW_LABELS, LABELS)?;
         Ok(())
     }
 
@@ -143,15 +180,20 @@ impl Transaction {
         let (timers, due) = (self.inner.open_table(TIMERS)?, self.inner.open_table(DUE)?);
         let mut new_timers = self.inner.open_table(NEW_TIMERS)?;
         let mut new_due = self.inner.open_table(NEW_DUE)?;
+        let mut new_labels = self.inner.open_table(NEW_LABELS)?;
         let (mut unreadable, mut leased) = (Vec::new(), 0);
         for row in timers.iter()? {
             let (key, bytes) = row?;
             let (id, bytes) = (named(key.value()), bytes.value());
             leased += u64::from(Record::is_leased(bytes));
-            let Some((id, time)) = owner(&id, bytes, loose) else {
+            let Some((id, record)) = owner(&id, bytes, loose) else {
                 unreadable.push((id.into_owned(), bytes.to_vec()));
                 continue;
             };
+            let time = record.indexed();
+            for label in &record.settings.labels {
+                new_labels.insert((label.as_str().as_bytes(), id.as_bytes()), ())?;
+            }
             new_timers.insert(id.as_bytes(), bytes)?;
             new_due.insert((time, id.as_bytes()), ())?;
             if due.get((time, id.as_bytes()))?.is_none() {
@@ -183,15 +225,15 @@ impl Transaction {
     }
 }
 
-/// Returns the id that a record belongs to, and its due time. The record is stored under this id,
-/// or else the id comes from a key without a record with the same due time.
-fn owner<'a>(id: &'a str, bytes: &[u8], loose: &'a [Loose]) -> Option<(&'a str, Millis)> {
+/// Returns the id that a record belongs to, and the record. The record is stored under this id, or
+/// else the id comes from a key without a record with the same due time.
+fn owner<'a>(id: &'a str, bytes: &[u8], loose: &'a [Loose]) -> Option<(&'a str, Record)> {
     if let Some(record) = Record::decode(id, bytes) {
-        return Some((id, record.indexed()));
+        return Some((id, record));
     }
     loose.iter().find_map(|(time, id)| {
         let id = std::str::from_utf8(id).ok()?;
         let record = Record::decode(id, bytes)?;
-        (record.indexed() == *time).then_some((id, *time))
+        (record.indexed() == *time).then_some((id, record))
     })
 }

@@ -9,6 +9,7 @@
 mod copying;
 mod error;
 mod file;
+mod labels;
 mod letters;
 mod lists;
 #[cfg(feature = "log")]
@@ -31,6 +32,7 @@ use crate::model::durability::{Durability, Loss};
 #[cfg(feature = "log")]
 use crate::model::event::Event;
 use crate::model::key::{Key, Page};
+use crate::model::label::Label;
 #[cfg(feature = "log")]
 use crate::model::log::{LogBounds, LoggedAttempt};
 use crate::model::record::{Dead, Record};
@@ -39,8 +41,8 @@ use crate::panics::ignore_poison;
 use crate::store::options::StoreOptions;
 use crate::store::window::{Watchers, Window};
 use crate::store::{
-    Answer, AnyStore, Cancelled, Due, Finish, Finished, Found, Insert, Inserted, Leasing, Letters,
-    Renewed, Store,
+    Answer, AnyStore, Cancelled, Due, Finish, Finished, Found, Ids, Insert, Inserted, Leasing,
+    Letters, Renewed, Store,
 };
 use error::TransitionError;
 use file::{File, Opener};
@@ -303,9 +305,11 @@ impl Store for Embedded {
         self.write(OnFailure::Report, move |transaction, now| transaction.run_now(&id, now.passed))
     }
 
-    fn pause_timer(&self, id: &str, pauses: bool) -> Answer<bool> {
-        let id = id.to_owned();
-        self.write(OnFailure::Report, move |transaction, _| transaction.pause_timer(&id, pauses))
+    fn pause_timer(&self, id: &str, pauses: bool, label: Option<Label>) -> Answer<bool> {
+        let (id, only) = (id.to_owned(), label.map(Condition::Label));
+        self.write(OnFailure::Report, move |transaction, _| {
+            transaction.pause_timer(&id, pauses, only.as_ref())
+        })
     }
 
     fn pause(&self, pauses: bool) -> Answer<()> {
@@ -324,6 +328,18 @@ impl Store for Embedded {
     fn list(&self, after: Option<&str>, limit: usize) -> Answer<Vec<(String, Record)>> {
         let after = after.map(str::to_owned);
         self.read(OnFailure::Report, move |snapshot, _| snapshot.list(after.as_deref(), limit))
+    }
+
+    fn label_ids(&self, label: Label, ids: Ids, limit: usize) -> Answer<Vec<String>> {
+        self.read(OnFailure::Report, move |snapshot, _| snapshot.label_ids(&label, &ids, limit))
+    }
+
+    fn label_len(&self, label: Label, after: Option<String>) -> Answer<(u64, Option<String>)> {
+        self.read(OnFailure::Report, move |snapshot, _| snapshot.label_len(&label, after.clone()))
+    }
+
+    fn get_each(&self, ids: Vec<String>) -> Answer<Vec<(String, Option<Record>)>> {
+        self.read(OnFailure::Report, move |snapshot, _| snapshot.get_each(&ids))
     }
 
     fn find(&self, from: Key, until: Millis, limit: usize) -> Answer<Found> {

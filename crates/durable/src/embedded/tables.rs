@@ -5,11 +5,13 @@
 //! |---|---|---|
 //! | `timers` | id | [`Record`] |
 //! | `due` | due time, id | nothing |
+//! | `labels` | label, id | nothing |
 //! | `dead` | number | [`Dead`](crate::model::record::Dead) |
 //! | `meta` | `layout`, `fence`, `dead`, `leased`, `paused`, `retried` | a number |
 //!
 //! A timer has one record, and one key in `due` with the [indexed](Record::indexed) time of its
-//! record. Both are written in one transaction. A slice is a range of the keys of `due`. `leased`
+//! record. It has a key in `labels` for each label of its record, without the labels of its next
+//! delivery. All are written in one transaction. A slice is a range of the keys of `due`. `leased`
 //! is the number of records with a lease, which each transaction updates, and `retried` the latest
 //! due time of any retry that was planned.
 //!
@@ -28,6 +30,7 @@ use crate::model::bounds::LetterBounds;
 use crate::model::clock::{LATEST, Millis, Present};
 use crate::model::condition::Condition;
 use crate::model::key::{Change, Key};
+use crate::model::label::Label;
 use crate::model::options::Existing;
 use crate::model::record::Record;
 use crate::store::{Cancelled, Due, Finish, Finished, Insert, Inserted, Lease, Leasing, Renewed};
@@ -37,6 +40,7 @@ use std::sync::Arc;
 
 pub(super) const TIMERS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("timers");
 pub(super) const DUE: TableDefinition<'_, (u64, &[u8]), ()> = TableDefinition::new("due");
+pub(super) const LABELS: TableDefinition<'_, (&[u8], &[u8]), ()> = TableDefinition::new("labels");
 pub(super) const DEAD: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("dead");
 pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 
@@ -63,16 +67,18 @@ pub(super) struct Changes {
     pub(super) reload: bool,
 }
 
-/// The parts of a timer's former record that its key and the number of leases depend on.
-#[derive(Clone, Copy, Debug)]
+/// The parts of a timer's former record that its keys and the number of leases depend on.
+#[derive(Clone, Debug)]
 pub(super) struct Former {
     key: Millis,
     leased: bool,
+    labels: Vec<Label>,
 }
 
 impl Former {
     pub(super) fn of(record: &Record) -> Self {
-        Self { key: record.indexed(), leased: record.fence.is_some() }
+        let labels = record.settings.labels.clone();
+        Self { key: record.indexed(), leased: record.fence.is_some(), labels }
     }
 }
 
@@ -124,9 +130,9 @@ impl Transaction {
         let mut timers = self.inner.open_table(TIMERS)?;
         let mut due = self.inner.open_table(DUE)?;
         let name: Arc<str> = Arc::from(id);
-        if let Some(Former { key, leased }) = before {
-            due.remove((key, id.as_bytes()))?;
-            self.leases -= i64::from(leased);
+        if let Some(Former { key, leased, .. }) = &before {
+            due.remove((*key, id.as_bytes()))?;
+            self.leases -= i64::from(*leased);
         }
         self.leases += i64::from(after.is_some_and(|record| record.fence.is_some()));
         match after {
@@ -138,9 +144,26 @@ impl Transaction {
             }
             None => drop(timers.remove(id.as_bytes())?),
         }
+        let former = before.as_ref().map_or(&[][..], |former| &former.labels);
+        self.relabel(id, former, after.map_or(&[], |record| &record.settings.labels))?;
         let removed = before.map(|former| (former.key, Arc::clone(&name)));
         let added = after.map(|record| (record.indexed(), name));
         self.changes.keys.push(Change { removed, added });
+        Ok(())
+    }
+
+    /// Writes the labels of a timer into their index, in place of former ones.
+    fn relabel(&self, id: &str, before: &[Label], after: &[Label]) -> Result<(), TransitionError> {
+        if before == after {
+            return Ok(());
+        }
+        let mut labels = self.inner.open_table(LABELS)?;
+        for label in before.iter().filter(|label| !after.contains(label)) {
+            labels.remove((label.as_str().as_bytes(), id.as_bytes()))?;
+        }
+        for label in after.iter().filter(|label| !before.contains(label)) {
+            labels.insert((label.as_str().as_bytes(), id.as_bytes()), ())?;
+        }
         Ok(())
     }
 
@@ -280,8 +303,15 @@ impl Transaction {
     }
 
     /// Any state → the same, paused and without an order (D10), or not paused (D11).
-    pub(super) fn pause_timer(&mut self, id: &str, pauses: bool) -> Result<bool, TransitionError> {
-        let Some(mut found) = self.find(id)? else { return Ok(false) };
+    pub(super) fn pause_timer(
+        &mut self,
+        id: &str,
+        pauses: bool,
+        only: Option<&Condition>,
+    ) -> Result<bool, TransitionError> {
+        let found = self.find(id)?;
+        Condition::check(only, found.as_ref())?;
+        let Some(mut found) = found else { return Ok(false) };
         let before = Some(Former::of(&found));
         (found.paused, found.run_now) = (pauses, false);
         if pauses {

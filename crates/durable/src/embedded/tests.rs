@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 use super::*;
+use crate::model::check::Finding;
 use crate::model::key::first_from;
 use crate::model::options::{Existing, Options};
 use crate::model::record::DeadReason;
@@ -40,6 +41,49 @@ fn a_delay_is_waited_for_whole() -> Result<(), DurableError> {
     drop(store);
     let _ = std::fs::remove_file(&folder);
     assert_eq!(due, Some(12), "11.9 ms, rounded up");
+    Ok(())
+}
+
+#[test]
+fn labels_are_written_once_and_mended() -> Result<(), DurableError> {
+    let path = std::env::temp_dir().join(format!("tourbillon-mended-{}", std::process::id()));
+    let store = Embedded::open_with(&path, StoreOptions::new().clock(Between))?;
+    let shop = Label::new("shop").map_err(|_| DurableError::Closed)?;
+    for id in ["a", "b"] {
+        let mut timer = insert(id, Due::At(0));
+        timer.settings.labels = vec![shop.clone()];
+        block_on(store.insert(timer))?;
+    }
+    block_on(store.write(OnFailure::Report, |transaction, _| {
+        let mut labels = transaction.inner.open_table(tables::LABELS)?;
+        labels.remove((&b"shop"[..], &b"a"[..]))?;
+        labels.insert((&b"shop"[..], &b"none"[..]), ())?;
+        labels.insert((&b"eu"[..], &b"b"[..]), ())?;
+        Ok(())
+    }))?;
+    let ids = || block_on(store.label_ids(shop.clone(), Ids::After(None), 9));
+    // No change of the timer but of its labels writes the index.
+    let Leasing::Taken(lease) = block_on(store.lease(&stale("a")))? else { panic!("it is due") };
+    block_on(store.renew("a", lease.fence))?;
+    block_on(store.pause_timer("a", true, None))?;
+    assert_eq!(ids()?, ["b", "none"]);
+    let findings = || -> Result<_, DurableError> {
+        let (mut all, mut at) = (Vec::new(), Some(Cursor::part(0)));
+        while let Some(from) = at {
+            let checked = block_on(store.check(from))?;
+            all.extend(checked.findings);
+            at = checked.next;
+        }
+        Ok(all)
+    };
+    let stray =
+        |label: &str, id: &str| Finding::StrayLabel { id: id.to_owned(), label: label.to_owned() };
+    let unindexed = Finding::Unindexed { id: "a".to_owned() };
+    assert_eq!(findings()?, [unindexed, stray("eu", "b"), stray("shop", "none")]);
+    block_on(store.repair())?;
+    assert_eq!((ids()?, findings()?), (vec!["a".to_owned(), "b".to_owned()], Vec::new()));
+    drop(store);
+    let _ = std::fs::remove_file(&path);
     Ok(())
 }
 

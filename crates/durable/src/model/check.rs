@@ -72,8 +72,8 @@ pub struct CheckReport {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Finding {
-    /// The record of a timer is intact, but the store cannot find it by its id or by its due time.
-    /// The timer is not delivered until the store is repaired.
+    /// The record of a timer is intact, but the store cannot find it by its id, by its due time or
+    /// by a label. It may not be delivered until the store is repaired.
     Unindexed {
         /// The timer's id.
         id: String,
@@ -84,6 +84,13 @@ pub enum Finding {
         id: String,
         /// The due time in the key.
         due: SystemTime,
+    },
+    /// A timer is listed by a label that it does not have, or there is no such timer.
+    StrayLabel {
+        /// The id in the list. Damaged bytes that are not UTF-8 are replaced.
+        id: String,
+        /// The label.
+        label: String,
     },
     /// The record of a timer cannot be read, or belongs to another id.
     Unreadable {

@@ -1,30 +1,37 @@
-//! [`Condition`], which a store checks against the last insert of a timer in the step that changes
-//! the timer.
+//! [`Condition`], which a store checks against a timer in the step that changes the timer.
 
 #![forbid(unsafe_code)]
 
 use crate::error::DurableError;
+use crate::model::label::Label;
 use crate::model::record::Record;
 
-/// A header that the last insert of a timer must, or must not, have set for an operation to be
-/// executed.
+/// What a timer must be like for an operation to be executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Condition {
-    /// The name of a header.
-    pub(crate) name: String,
-    /// The value of the header, or `None` if it must not be set.
-    pub(crate) value: Option<String>,
+pub(crate) enum Condition {
+    /// The last insert of the timer must have set a header to a value or, with `None`, must not
+    /// have set it.
+    Header { name: String, value: Option<String> },
+    /// The timer must have a label. Its next delivery may have others.
+    Label(Label),
 }
 
 impl Condition {
-    pub(crate) fn new(name: impl Into<String>, value: Option<&str>) -> Self {
-        Self { name: name.into(), value: value.map(str::to_owned) }
+    pub(crate) fn header(name: impl Into<String>, value: Option<&str>) -> Self {
+        Self::Header { name: name.into(), value: value.map(str::to_owned) }
     }
 
     /// Fails with [`DurableError::Changed`] unless the last insert of this timer meets the
     /// condition, if there is one.
     pub(crate) fn check(this: Option<&Self>, found: Option<&Record>) -> Result<(), DurableError> {
-        let Some(Self { name, value: expected }) = this else { return Ok(()) };
+        let (name, expected) = match this {
+            None => return Ok(()),
+            Some(Self::Header { name, value }) => (name, value),
+            Some(Self::Label(label)) => {
+                let has = found.is_some_and(|found| found.settings.labels.contains(label));
+                return if has { Ok(()) } else { Err(DurableError::Changed) };
+            }
+        };
         let last = found.map(|found| found.next.as_deref().unwrap_or(found));
         // A cancelled timer ends with its attempt.
         let last = last.filter(|last| !last.cancelled).ok_or(DurableError::Changed)?;

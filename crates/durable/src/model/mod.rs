@@ -12,6 +12,7 @@ pub(crate) mod durability;
 pub(crate) mod event;
 pub(crate) mod json;
 pub(crate) mod key;
+pub(crate) mod label;
 #[cfg(feature = "log")]
 pub(crate) mod log;
 pub(crate) mod options;

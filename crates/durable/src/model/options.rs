@@ -6,6 +6,7 @@ use crate::error::DurableError;
 use crate::model::backoff::Backoff;
 use crate::model::clock::{Millis, millis_up};
 use crate::model::condition::Condition;
+use crate::model::label::{Label, MAX_LABELS};
 use crate::model::record::Settings;
 use crate::model::rule::{Misfire, Rule};
 use std::fmt;
@@ -134,7 +135,7 @@ impl Existing {
 
 /// The delivery options of a timer. The defaults are eight attempts, a backoff of one second to ten
 /// minutes that is shortened by up to half at random, a lease of 15 seconds, no time to live, no
-/// repetition, no headers, and refusal of existing ids.
+/// repetition, no headers, no labels, and refusal of existing ids.
 ///
 /// The methods that begin with `get_` return the values that were set, for options that were read
 /// from a store ([`DurableTimer::options`](crate::DurableTimer::options)).
@@ -176,6 +177,7 @@ impl Options {
             rule: None,
             window: None,
             headers: Vec::new(),
+            labels: Vec::new(),
         };
         Self::of(settings)
     }
@@ -228,7 +230,7 @@ impl Options {
     /// ```
     #[must_use]
     pub fn only_over(mut self, name: impl Into<String>, value: Option<&str>) -> Self {
-        self.over = Some(Condition::new(name, value));
+        self.over = Some(Condition::header(name, value));
         self
     }
 
@@ -286,6 +288,40 @@ impl Options {
         let (name, headers) = (name.into(), &mut self.settings.headers);
         headers.retain(|(other, _)| *other != name);
         headers.push((name, value.into()));
+        self
+    }
+
+    /// Adds a label, by which the timer can be found. A timer may have up to 8 labels, in no
+    /// particular order, and has each of them once. A label costs an entry in an index of the store
+    /// when the timer is inserted and when it ends, and nothing in between.
+    ///
+    /// [`Existing::Update`] and [`Existing::Replace`] replace the labels, like all options.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon_durable::{DurableTimers, Label, Options};
+    ///
+    /// # let file = std::env::temp_dir().join(format!("tourbillon-label-{}", std::process::id()));
+    /// let timers = DurableTimers::open(&file)?;
+    /// let customer = Label::new("customer 7")?;
+    /// pollster::block_on(async {
+    ///     let options = Options::new().label(Label::new("shop")?).label(customer.clone());
+    ///     timers.insert("order 7", "unpaid", Duration::from_secs(60), options).await?;
+    ///     assert_eq!(timers.list_label(&customer, None, 100).await?[0].id, "order 7");
+    ///     Ok::<(), Box<dyn std::error::Error>>(())
+    /// })?;
+    /// # drop(timers);
+    /// # std::fs::remove_file(&file)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn label(mut self, label: Label) -> Self {
+        let labels = &mut self.settings.labels;
+        if let Err(place) = labels.binary_search(&label) {
+            labels.insert(place, label);
+        }
         self
     }
 
@@ -411,13 +447,18 @@ impl Options {
         self.settings.headers.iter().map(|(name, value)| (&**name, &**value))
     }
 
+    /// Returns the labels, in the order of their texts.
+    pub fn get_labels(&self) -> impl Iterator<Item = &Label> {
+        self.settings.labels.iter()
+    }
+
     /// Returns the options of a timer that was read from a store.
     pub(crate) fn of(settings: Settings) -> Self {
         Self { existing: Existing::default(), over: None, settings }
     }
 
     pub(crate) fn check(&self, now: Millis) -> Result<(), DurableError> {
-        let Settings { attempts, lease, rule, window, headers, .. } = &self.settings;
+        let Settings { attempts, lease, rule, window, headers, labels, .. } = &self.settings;
         if self.over.is_some() && self.existing == Existing::Refuse {
             let what = "an insert over an existing timer must keep, replace or update it";
             return Err(DurableError::Option(what));
@@ -434,6 +475,9 @@ impl Options {
         let length: usize = headers.iter().map(|(name, value)| name.len() + value.len()).sum();
         if length > MAX_HEADER_BYTES {
             return Err(DurableError::Option("the headers must have at most 4096 bytes in total"));
+        }
+        if labels.len() > MAX_LABELS {
+            return Err(DurableError::Option("a timer must have at most 8 labels"));
         }
         let Some(rule) = rule else {
             return match window {

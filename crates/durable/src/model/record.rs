@@ -4,12 +4,12 @@
 //! layout 1 │ fence │ paused 1 │ cancelled 1 │ due 8 │ planned 8 │ plan │ attempt 4 │ settings
 //! │ error │ payload │ next │ sum
 //! settings: attempts 4 │ first 8 │ most 8 │ jitter 1 │ lease 8 │ time to live │ rule │ window
-//! │ headers
+//! │ headers │ labels
 //! ```
 //!
 //! `paused` is 1 if the timer is paused, and 2 if it is paused but gets a single attempt now. A
 //! rule is preceded by a byte that is 1 for a cron expression and 2 for an interval. Headers are
-//! preceded by their number in four bytes. `next` is the delivery that was inserted while this one
+//! preceded by their number in four bytes, and labels by their number in one byte. `next` is the delivery that was inserted while this one
 //! was running, encoded as the part from the layout number to its own `next`. Numbers are
 //! little-endian. An optional field is preceded by a byte that is 0 or 1. Texts and bytes are
 //! preceded by their length in four bytes. The sum is the CRC-32 of all preceding bytes and the
@@ -21,11 +21,12 @@
 use crate::error::DurableError;
 use crate::model::backoff::Backoff;
 use crate::model::clock::{Millis, whole_millis};
+use crate::model::label::Label;
 use crate::model::rule::Rule;
 use std::time::Duration;
 
 /// The version of this layout, and of the tables of a file.
-pub(crate) const LAYOUT: u8 = 4;
+pub(crate) const LAYOUT: u8 = 5;
 
 /// The kinds of rules.
 const CRON: u8 = 1;
@@ -48,6 +49,8 @@ pub(crate) struct Settings {
     pub(crate) window: Option<Millis>,
     /// Names and values.
     pub(crate) headers: Vec<(String, String)>,
+    /// Each once.
+    pub(crate) labels: Vec<Label>,
 }
 
 impl Settings {
@@ -162,7 +165,7 @@ impl Record {
     }
 
     fn delivery(&self, bytes: &mut Bytes) {
-        let Settings { attempts, backoff, lease, time_to_live, rule, window, headers } =
+        let Settings { attempts, backoff, lease, time_to_live, rule, window, headers, labels } =
             &self.settings;
         bytes.optional(self.fence);
         bytes.0.push(match (self.paused, self.run_now) {
@@ -199,6 +202,11 @@ impl Record {
         for (name, value) in headers {
             bytes.text(name.as_bytes());
             bytes.text(value.as_bytes());
+        }
+        // There are at most eight.
+        bytes.0.push(u8::try_from(labels.len()).unwrap_or(u8::MAX));
+        for label in labels {
+            bytes.text(label.as_str().as_bytes());
         }
         bytes.text(self.error.as_bytes());
         bytes.text(&self.payload);
@@ -246,6 +254,8 @@ impl Record {
         let window = rest.optional()?;
         let headers = (0..rest.int()?).map(|_| Some((rest.string()?, rest.string()?)));
         let headers = headers.collect::<Option<_>>()?;
+        let labels = (0..rest.take(1)?[0]).map(|_| Label::new(rest.string()?).ok());
+        let labels = labels.collect::<Option<_>>()?;
         let settings = Settings {
             attempts,
             backoff: Backoff { first, most, jitter },
@@ -254,6 +264,7 @@ impl Record {
             rule,
             window,
             headers,
+            labels,
         };
         let (error, payload) = (rest.string()?, rest.text()?.to_vec());
         let next = None;
@@ -512,6 +523,7 @@ mod tests {
                 }),
                 window: rule.then_some(10),
                 headers: vec![("trace".to_owned(), "7".to_owned()); usize::from(rule)],
+                labels: vec![Label::new("shop").expect("a label"); usize::from(rule)],
             },
             error: "out of paper".to_owned(),
             payload: vec![0, 255],

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::options::PostgresOptions;
-use super::rows::{SettingColumns, duration, has_zero, signed};
+use super::rows::{SettingColumns, duration, has_zero, signed, texts};
 use super::schema::Schema;
 use crate::error::DurableError;
 use crate::model::clock::{StoreClock, SystemClock, due, millis_up, present};
@@ -126,6 +126,7 @@ impl PostgresInsert {
             "zone": split.zone,
             "misfire": settings.window.map(duration),
             "headers": (!settings.headers.is_empty()).then_some(&settings.headers),
+            "labels": (!settings.labels.is_empty()).then(|| texts(&settings.labels)),
             "notify": true,
         });
         let sql = Schema::new(store).sql("SELECT tb.insert_with($1, $2, $3)");

@@ -9,7 +9,7 @@ use super::rows::{LETTER, RECORD, Reader, letter, named_record, signed};
 use crate::error::DurableError;
 use crate::model::check::{Checked, Cursor, Finding};
 use crate::model::clock::Millis;
-use crate::model::key::{Key, first_from};
+use crate::model::key::Key;
 use crate::model::record::{Dead, PARKED, Record};
 use crate::model::stats::Counts;
 use crate::store::remote::retry::RetryPolicy;
@@ -22,8 +22,9 @@ const STEP: i64 = 1000;
 /// The parts of a check.
 const TIMERS: u64 = 0;
 const STATES: u64 = 1;
+const LABELS: u64 = 2;
 
-fn limit_of(limit: usize) -> i64 {
+pub(super) fn limit_of(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
@@ -177,10 +178,15 @@ impl Operations {
         rows.iter().map(age).collect()
     }
 
-    /// Runs one step of a check, of timers that must be readable, or of states that must have a
-    /// timer. The server keeps its indexes consistent with the rows.
+    /// Runs one step of a check, of timers that must be readable, or of states and labels that must
+    /// have a timer. The server keeps its indexes consistent with the rows.
     pub(super) async fn check(&self, from: Cursor) -> Result<Checked, DurableError> {
         let Cursor { part, after: (_, after) } = from;
+        if part == LABELS {
+            let (findings, last) = self.check_labels(&after, STEP).await?;
+            let next = last.map(|last| Cursor { part, after: (0, Arc::from(last)) });
+            return Ok(Checked { findings, next, ..Checked::default() });
+        }
         let sql = match part {
             TIMERS => format!(
                 "SELECT id, {RECORD}, key FROM tb.records WHERE id > $1 ORDER BY id LIMIT $2"
@@ -214,12 +220,11 @@ impl Operations {
             last = Some((0, Arc::from(id)));
         }
         let next = last.map(|after| Cursor { part, after });
-        checked.next =
-            next.or((part == TIMERS).then(|| Cursor { part: STATES, after: first_from(0) }));
+        checked.next = next.or(Some(Cursor::part(if part == TIMERS { STATES } else { LABELS })));
         Ok(checked)
     }
 
-    /// Removes states without a timer.
+    /// Removes states and labels without a timer.
     pub(super) async fn repair(&self) -> Result<(), DurableError> {
         let sql = "SELECT FROM tb.remove_strays()";
         self.read(RetryPolicy::Count, sql, &[]).await.map(drop)

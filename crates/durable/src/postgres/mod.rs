@@ -41,6 +41,7 @@ mod copying;
 mod errors;
 mod floors;
 mod held;
+mod labels;
 mod link;
 mod listen;
 mod lists;
@@ -60,6 +61,7 @@ mod tls;
 use crate::error::DurableError;
 use crate::model::condition::Condition;
 use crate::model::key::Key;
+use crate::model::label::Label;
 use crate::store::remote::store::{RemoteStore, asked, common};
 use crate::store::{
     Answer, AnyStore, Cancelled, Due, Finish, Finished, Insert, Inserted, Leasing, Renewed, Store,
@@ -120,7 +122,7 @@ impl Store for Postgres {
         fn cancel[id](only: Option<Condition>) -> Cancelled;
         fn reset[id](due: Due) -> bool;
         fn run_now[id]() -> bool;
-        fn pause_timer[id](pauses: bool) -> bool;
+        fn pause_timer[id](pauses: bool, label: Option<Label>) -> bool;
         fn finish[id](fence: u64, finish: Finish) -> Finished;
         fn delete_dead_letter(number: u64) -> bool;
     }

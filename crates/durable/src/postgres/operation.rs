@@ -35,7 +35,7 @@ pub(super) struct Operation {
     /// A fencing token, or the number of a dead letter.
     pub(super) fence: Option<u64>,
     pub(super) how: Option<&'static str>,
-    /// The error of an attempt, or the condition of an insert or a cancel.
+    /// The error of an attempt, or the condition of an insert, a cancel or a pause.
     pub(super) note: Option<String>,
     pub(super) flag: Option<bool>,
     pub(super) reason: Option<i32>,
@@ -64,7 +64,14 @@ impl Operation {
 
     /// Sets the condition that the timer must meet.
     pub(super) fn only(self, only: Option<Condition>) -> Result<Self, DurableError> {
-        let Some(Condition { name, value }) = only else { return Ok(self) };
+        let (name, value) = match only {
+            None => return Ok(self),
+            Some(Condition::Label(label)) => {
+                let note = serde_json::json!({ "label": label.as_str() }).to_string();
+                return Ok(Self { note: Some(note), ..self });
+            }
+            Some(Condition::Header { name, value }) => (name, value),
+        };
         if [Some(&name), value.as_ref()].into_iter().flatten().any(|text| text.contains('\0')) {
             return Err(DurableError::Option(ZERO));
         }

@@ -14,6 +14,7 @@ use crate::model::bounds::LetterBounds;
 use crate::model::clock::{Millis, StoreClock, present};
 use crate::model::condition::Condition;
 use crate::model::key::Change;
+use crate::model::label::Label;
 use crate::model::record::{DeadReason, Record};
 use crate::store::ownership::Ownership;
 use crate::store::remote::answers::{self, unexpected_reply};
@@ -134,8 +135,10 @@ impl Operations {
         self: &Arc<Self>,
         id: String,
         pauses: bool,
+        label: Option<Label>,
     ) -> Result<bool, DurableError> {
         let operation = Operation { flag: Some(pauses), ..Operation::new("pause", id) };
+        let operation = operation.only(label.map(Condition::Label))?;
         answers::changed(self.answer(operation).await?)
     }
 

@@ -12,9 +12,11 @@ use super::params::Typed;
 use crate::error::DurableError;
 use crate::model::backoff::Backoff;
 use crate::model::clock::{Millis, whole_millis};
+use crate::model::label::Label;
 use crate::model::record::{Dead, DeadReason, Record, Settings};
 use crate::model::rule::Rule;
 use crate::store::remote::answers::unexpected_reply;
+use serde_json::json;
 use std::borrow::Cow;
 use std::time::Duration;
 use tokio_postgres::Row;
@@ -22,13 +24,13 @@ use tokio_postgres::types::{FromSql, ToSql, Type};
 
 /// The columns of a record, in the order that [`Reader::record`] reads them.
 pub(super) const RECORD: &str = "fence, cancelled, paused, run_now, due, planned, plan, attempt, error, \
-    first, most, jitter, attempts, lease, lives, every, cron, zone, misfire, headers, payload, next_due, \
+    first, most, jitter, attempts, lease, lives, every, cron, zone, misfire, headers, labels, payload, next_due, \
     next_planned, next_first, next_most, next_jitter, next_attempts, next_lease, next_lives, \
-    next_every, next_cron, next_zone, next_misfire, next_headers, next_payload";
+    next_every, next_cron, next_zone, next_misfire, next_headers, next_labels, next_payload";
 
 /// The columns of a letter, in the order that [`letter`] reads them.
 pub(super) const LETTER: &str = "number, id, died, reason, due, planned, attempt, error, first, most, \
-    jitter, attempts, lease, lives, every, cron, zone, misfire, headers::text, payload";
+    jitter, attempts, lease, lives, every, cron, zone, misfire, headers::text, labels, payload";
 
 /// Converts a number of this crate to a column.
 pub(super) fn signed(number: u64) -> i64 {
@@ -59,6 +61,7 @@ pub(super) struct SettingColumns<'a> {
     pub(super) every: Option<i64>,
     pub(super) cron: Option<&'a str>,
     pub(super) zone: Option<&'a str>,
+    /// With the labels, as `sql/batch.sql` takes them.
     pub(super) headers: Option<String>,
     pub(super) lease: i32,
 }
@@ -73,11 +76,21 @@ impl<'a> SettingColumns<'a> {
                 (cron, zone) = (Some(&**expression), Some(&**of));
             }
         }
-        let headers = &settings.headers;
-        let headers = (!headers.is_empty()).then(|| serde_json::to_string(headers).ok()).flatten();
+        let Settings { headers, labels, .. } = settings;
+        let pairs = (!headers.is_empty()).then(|| json!(headers));
+        let headers = match labels.is_empty() {
+            true => pairs,
+            false => Some(json!({ "headers": pairs, "labels": texts(labels) })),
+        };
+        let headers = headers.map(|headers| headers.to_string());
         let lease = i32::try_from(settings.lease).unwrap_or(i32::MAX);
         Self { every, cron, zone, headers, lease }
     }
+}
+
+/// Returns the texts of labels.
+pub(super) fn texts(labels: &[Label]) -> Vec<&str> {
+    labels.iter().map(Label::as_str).collect()
 }
 
 /// The arguments of a batch, by column.
@@ -211,6 +224,9 @@ impl<'a> Reader<'a> {
             None => Vec::new(),
             Some(text) => headers(text).ok_or_else(unexpected_reply)?,
         };
+        let labels = self.next::<Option<Vec<&str>>>()?.unwrap_or_default();
+        let labels = labels.into_iter().map(Label::new).collect::<Result<_, _>>();
+        let labels = labels.map_err(|_| unexpected_reply())?;
         let rule = match (every, cron, zone) {
             (None, None, None) => None,
             (Some(every), None, None) => Some(Rule::Every(Duration::from_millis(every))),
@@ -225,6 +241,7 @@ impl<'a> Reader<'a> {
             rule,
             window: misfire,
             headers,
+            labels,
         };
         Ok((settings, self.next()?))
     }

@@ -24,7 +24,7 @@ use tokio_postgres::error::SqlState;
 const LAYOUT: i32 = 1;
 
 /// The version of the functions. Functions of a greater version work for this version, too.
-const REVISION: i32 = 7;
+const REVISION: i32 = 8;
 
 /// The maximum number of attempts to open a store that other processes are creating.
 const ATTEMPTS: u32 = 10;
@@ -45,6 +45,7 @@ const TABLES: &str = include_str!("sql/tables.sql");
 const FUNCTIONS: &str = concat!(
     include_str!("sql/records.sql"),
     include_str!("sql/common.sql"),
+    include_str!("sql/labels.sql"),
     include_str!("sql/insert.sql"),
     include_str!("sql/change.sql"),
     include_str!("sql/letters.sql"),

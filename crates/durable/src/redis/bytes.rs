@@ -4,8 +4,8 @@
 //! ```text
 //! record: layout 1 │ flags 1 │ due 6 │ planned 6 │ fence 6 │ attempt 4 │ lease 4 │ error
 //!         │ plan 6? │ next? │ rest
-//! rest:   sum 4 │ attempts │ first │ most │ which 1 │ time to live? │ cron rule? │ interval?
-//!         │ window? │ headers? │ payload, to the end, or the sum 4 of a long one
+//! rest:   sum 4 │ labels? │ attempts │ first │ most │ which 1 │ time to live? │ cron rule?
+//!         │ interval? │ window? │ headers? │ payload, to the end, or the sum 4 of a long one
 //! letter: died 6 │ reason 1 │ id │ long payload │ record
 //! ```
 //!
@@ -14,7 +14,7 @@
 //! delivery had before it was ordered. `next` is the record of the delivery that was inserted while
 //! this one was running, preceded by its length in four bytes. A record has one of them at most, and
 //! a flag indicates each. Numbers of the rest have seven bits per byte, lowest first, and a text is preceded by
-//! its length. A part that is absent takes no byte. Headers are preceded by their number. The sum
+//! its length. A part that is absent takes no byte. Headers and labels are preceded by their number. The sum
 //! is the CRC-32 of the bytes after it, which no script changes, and of the timer's id, so a record
 //! whose rest is damaged, or that is stored under another id, is not delivered. With a short
 //! payload a record stays below 64 bytes, the limit for a small hash to be packed without pointers.
@@ -26,13 +26,14 @@
 #![forbid(unsafe_code)]
 
 use crate::model::backoff::Backoff;
-use crate::model::clock::whole_millis;
+use crate::model::clock::{Millis, whole_millis};
+use crate::model::label::Label;
 use crate::model::record::{Dead, DeadReason, Reader, Record, Settings, sum};
 use crate::model::rule::Rule;
 use std::time::Duration;
 
 /// The version of this encoding and of the keys, as in `scripts/change.lua`.
-pub(super) const LAYOUT: u8 = 5;
+pub(super) const LAYOUT: u8 = 6;
 
 /// Flag of a record that repeats. A cancel clears it while the timer is leased.
 const REPEATS: u8 = 1;
@@ -55,8 +56,8 @@ const RUN_NOW: u8 = 32;
 /// Flag of a record that was ordered, and has a plan.
 const PLAN: u8 = 64;
 
-/// The number of combinations of flags.
-const FLAGS: u8 = 128;
+/// Flag of a record with labels.
+const LABELS: u8 = 128;
 
 /// The maximum length in bytes of a payload that is not long.
 const MAX_INLINE_BYTES: usize = 4096;
@@ -68,8 +69,9 @@ const CRON: u8 = 4;
 const EVERY: u8 = 8;
 const WINDOW: u8 = 16;
 const HEADERS: u8 = 32;
-/// Also flagged in the head, for the scripts.
+/// These two are also flagged in the head, for the scripts.
 const LONG_PAYLOAD: u8 = 64;
+const HAS_LABELS: u8 = 128;
 
 /// A record as it is stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -108,6 +110,7 @@ pub(super) fn encode<'a>(id: &str, record: &'a Record) -> Encoded<'a> {
         (record.run_now, RUN_NOW),
         (record.plan.is_some(), PLAN),
         (is_long, LONG),
+        (!settings.labels.is_empty(), LABELS),
     ];
     let mut bytes = Vec::with_capacity(64 + error.len() + payload.len().min(MAX_INLINE_BYTES));
     bytes.extend([LAYOUT, set(&flags)]);
@@ -151,7 +154,12 @@ fn set(flags: &[(bool, u8)]) -> u8 {
 
 /// Encodes the rest of a record up to its payload.
 fn encode_settings(bytes: &mut Vec<u8>, settings: &Settings, has_long_payload: bool) {
-    let Settings { attempts, backoff, time_to_live, rule, window, headers, .. } = settings;
+    let Settings { attempts, backoff, time_to_live, rule, window, headers, labels, .. } = settings;
+    if !labels.is_empty() {
+        // The scripts read the numbers as bytes.
+        number(bytes, labels.len() as u64);
+        labels.iter().for_each(|label| text(bytes, label.as_str()));
+    }
     number(bytes, u64::from(*attempts));
     number(bytes, backoff.first);
     number(bytes, backoff.most);
@@ -163,6 +171,7 @@ fn encode_settings(bytes: &mut Vec<u8>, settings: &Settings, has_long_payload: b
         (window.is_some(), WINDOW),
         (!headers.is_empty(), HEADERS),
         (has_long_payload, LONG_PAYLOAD),
+        (!labels.is_empty(), HAS_LABELS),
     ]));
     if let Some(lives) = time_to_live {
         number(bytes, *lives);
@@ -191,7 +200,7 @@ fn encode_settings(bytes: &mut Vec<u8>, settings: &Settings, has_long_payload: b
 pub(super) fn record(id: &str, stored: Stored) -> Option<Record> {
     let Stored { record, payload, next } = stored;
     let mut head = Reader(&record);
-    let &[LAYOUT, flags @ 0..FLAGS] = head.take(2)? else { return None };
+    let &[LAYOUT, flags] = head.take(2)? else { return None };
     let (due, planned, fence) = (head.fixed(6)?, head.fixed(6)?, head.fixed(6)?);
     let (attempt, lease) = (u32::try_from(head.fixed(4)?).ok()?, head.fixed(4)?);
     let error = head.fixed(2)?;
@@ -208,9 +217,38 @@ pub(super) fn record(id: &str, stored: Stored) -> Option<Record> {
     if u64::from(sum(id, rest.0)) != written {
         return None;
     }
+    let (settings, has_long) = read_settings(&mut rest, flags, lease)?;
+    let fence = (fence != 0).then_some(fence);
+    let (paused, run_now) = (flags & PAUSED != 0, flags & RUN_NOW != 0);
+    let long = [flags & LONG != 0, has_long];
+    let payload = read_payload(id, long, rest.0, payload)?;
+    let cancelled = flags & CANCELLED != 0;
+    Some(Record {
+        fence,
+        cancelled,
+        paused,
+        run_now,
+        due,
+        planned,
+        plan,
+        attempt,
+        settings,
+        error,
+        payload,
+        next,
+    })
+}
+
+/// Reads the settings, and whether the payload is long. The flags of the head must agree with them,
+/// because the head has no sum.
+fn read_settings(rest: &mut Reader<'_>, flags: u8, lease: Millis) -> Option<(Settings, bool)> {
+    let labels = if flags & LABELS == 0 { Vec::new() } else { rest.labels()? };
     let attempts = u32::try_from(rest.number()?).ok()?;
     let (first, most) = (rest.number()?, rest.number()?);
     let which = rest.take(1)?[0];
+    if (which & HAS_LABELS != 0) != (flags & LABELS != 0) {
+        return None;
+    }
     let time_to_live = rest.packed(which & LIVES)?;
     let rule = match which & (CRON | EVERY) {
         0 => None,
@@ -228,26 +266,9 @@ pub(super) fn record(id: &str, stored: Stored) -> Option<Record> {
         rule: rule.filter(|_| flags & REPEATS != 0),
         window,
         headers,
+        labels,
     };
-    let fence = (fence != 0).then_some(fence);
-    let (paused, run_now) = (flags & PAUSED != 0, flags & RUN_NOW != 0);
-    let long = [flags & LONG != 0, which & LONG_PAYLOAD != 0];
-    let payload = read_payload(id, long, rest.0, payload)?;
-    let cancelled = flags & CANCELLED != 0;
-    Some(Record {
-        fence,
-        cancelled,
-        paused,
-        run_now,
-        due,
-        planned,
-        plan,
-        attempt,
-        settings,
-        error,
-        payload,
-        next,
-    })
+    Some((settings, which & LONG_PAYLOAD != 0))
 }
 
 /// Returns the payload, which is the end of a record, or a long payload if its sum is there. The
@@ -342,6 +363,10 @@ impl Reader<'_> {
         self.counted(length)
     }
 
+    fn labels(&mut self) -> Option<Vec<Label>> {
+        (0..self.number()?).map(|_| Label::new(self.short()?).ok()).collect()
+    }
+
     fn headers(&mut self) -> Option<Vec<(String, String)>> {
         (0..self.number()?).map(|_| Some((self.short()?, self.short()?))).collect()
     }
@@ -383,6 +408,7 @@ mod tests {
             rule: rule.then_some(Rule::Cron { expression, zone }),
             window: rule.then_some(300),
             headers: vec![("trace".to_owned(), "7".to_owned()); usize::from(rule)],
+            labels: vec![Label::new("shop").expect("a label"); usize::from(rule)],
         }
     }
 

@@ -9,6 +9,7 @@ use super::pages::{merged, share};
 use crate::error::DurableError;
 use crate::model::clock::Millis;
 use crate::model::key::{Key, first_after};
+use crate::model::record::Record;
 use crate::store::remote::retry::RetryPolicy;
 use crate::store::{Found, Letters, MAX_LIST_BYTES};
 use futures_util::future::try_join_all;
@@ -35,28 +36,37 @@ impl Operations {
         if keys.len() > limit {
             next = Some(keys.split_off(limit).swap_remove(0));
         }
-        let wanted = keys.iter().map(|(_, id)| {
+        let read = self.get_each(keys.iter().map(|(_, id)| id.to_string()).collect()).await?;
+        if read.len() < keys.len() {
+            next = Some(keys.swap_remove(read.len()));
+        }
+        // A timer may have moved since its key was read.
+        let timers = read.into_iter().zip(keys).filter_map(|((id, record), (due, _))| {
+            Some((id, record.filter(|record| record.indexed() == due)?))
+        });
+        Ok(Found { timers: timers.collect(), next })
+    }
+
+    /// Returns the timers with the first of some ids, or with all of them unless they are long.
+    pub(super) async fn get_each(
+        &self,
+        ids: Vec<String>,
+    ) -> Result<Vec<(String, Option<Record>)>, DurableError> {
+        let wanted = ids.iter().map(|id| {
             let Location { partition, bucket } = self.keys.location(id);
             (partition, vec![text(bucket), id.as_bytes().to_vec()])
         });
         let mut records = self.read_shares::<Fields>(&self.scripts.fetch, wanted).await?;
-        let mut timers = Vec::new();
-        for key in keys {
-            let Location { partition, .. } = self.keys.location(&key.1);
+        let mut list = Vec::new();
+        for id in ids {
+            let Location { partition, .. } = self.keys.location(&id);
             let found = records.get_mut(&partition).and_then(Iterator::next);
-            let Some((record, payload, next_payload)) = found else {
-                // There were enough bytes before this one.
-                next = Some(key);
-                break;
-            };
-            // It may have moved since its key was read.
-            let stored = Stored { record, payload, next: next_payload };
-            let record = bytes::record(&key.1, stored);
-            if let Some(record) = record.filter(|record| record.indexed() == key.0) {
-                timers.push((key.1.to_string(), record));
-            }
+            // There were enough bytes before this one.
+            let Some((record, payload, next)) = found else { break };
+            let record = bytes::record(&id, Stored { record, payload, next });
+            list.push((id, record));
         }
-        Ok(Found { timers, next })
+        Ok(list)
     }
 
     /// Returns the latest due time of any retry that was planned.

@@ -8,6 +8,7 @@
 //! | `{tb:NAME}:log` | stream | the log of attempts |
 //! | `{tb:NAME:p}:b:BUCKET` | hash | id → record; byte 255 and id → long payload; byte 254 and id → long payload of the next delivery |
 //! | `{tb:NAME:p}:s:SLICE` | sorted set | ids by due time, those of ten minutes |
+//! | `{tb:NAME:p}:l:LABEL` | sorted set | ids with a label, all with the score 0 |
 //! | `{tb:NAME:p}:slices` | sorted set | the slices that are not empty |
 //! | `{tb:NAME:p}:answers` | hash | process → its last batch and the reply |
 //! | `{tb:NAME:p}:ages` | sorted set | processes with a reply, by a time at which it was younger |
@@ -22,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 use crate::model::clock::Millis;
+use crate::model::label::Label;
 
 /// The number of hashes for the records of a partition.
 pub(super) const BUCKETS: u64 = 4096;
@@ -109,6 +111,11 @@ impl Keys {
 
     pub(super) fn bucket(&self, location: Location) -> String {
         format!("{}b:{}", self.prefix(location.partition), location.bucket)
+    }
+
+    /// Returns the key of the ids with a label.
+    pub(super) fn label(&self, partition: u64, label: &Label) -> String {
+        format!("{}l:{label}", self.prefix(partition))
     }
 
     pub(super) fn counters(&self, partition: u64) -> String {

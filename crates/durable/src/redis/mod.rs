@@ -32,6 +32,7 @@ mod find;
 mod identity;
 mod idle;
 mod keys;
+mod labels;
 mod leases;
 mod letters;
 mod link;
@@ -58,6 +59,7 @@ mod update;
 use crate::error::DurableError;
 use crate::model::condition::Condition;
 use crate::model::key::Key;
+use crate::model::label::Label;
 use crate::model::options::Existing;
 use crate::store::remote::store::{RemoteStore, common};
 use crate::store::{
@@ -136,9 +138,14 @@ impl Store for Redis {
     }
 
     fn cancel(&self, id: &str, only: Option<Condition>) -> Answer<Cancelled> {
-        let Some(only) = only else { return self.0.operations.cancel(id, None) };
-        let id = id.to_owned();
-        self.0.ask(move |operations| operations.cancel_only(id, only))
+        match only {
+            None => self.0.operations.cancel(id, None, None),
+            Some(Condition::Label(label)) => self.0.operations.cancel(id, None, Some(&label)),
+            Some(only) => {
+                let id = id.to_owned();
+                self.0.ask(move |operations| operations.cancel_only(id, only))
+            }
+        }
     }
 
     fn reset(&self, id: &str, due: Due) -> Answer<bool> {
@@ -149,8 +156,8 @@ impl Store for Redis {
         self.0.operations.run_now(id.to_owned())
     }
 
-    fn pause_timer(&self, id: &str, pauses: bool) -> Answer<bool> {
-        self.0.operations.pause_timer(id, pauses)
+    fn pause_timer(&self, id: &str, pauses: bool, label: Option<Label>) -> Answer<bool> {
+        self.0.operations.pause_timer(id, pauses, label.as_ref())
     }
 
     fn lease(&self, key: &Key) -> Answer<Leasing> {

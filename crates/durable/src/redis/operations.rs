@@ -16,6 +16,7 @@ use crate::error::DurableError;
 use crate::model::bounds::LetterBounds;
 use crate::model::clock::{Millis, StoreClock, present};
 use crate::model::key::Change;
+use crate::model::label::Label;
 use crate::model::options::Existing;
 use crate::model::record::Record;
 use crate::store::ownership::Ownership;
@@ -191,10 +192,16 @@ impl Operations {
         })
     }
 
-    /// Cancels a timer. If the record is given, the timer must exist with this record, and has
+    /// Cancels a timer. If the record or a label is given, the timer must exist with it, and has
     /// otherwise [changed](DurableError::Changed).
-    pub(super) fn cancel(self: &Arc<Self>, id: &str, found: Option<&[u8]>) -> Answer<Cancelled> {
+    pub(super) fn cancel(
+        self: &Arc<Self>,
+        id: &str,
+        found: Option<&[u8]>,
+        label: Option<&Label>,
+    ) -> Answer<Cancelled> {
         let operation = self.of_id("cancel", id).text(found.unwrap_or_default());
+        let operation = operation.text(label.map_or("", Label::as_str).as_bytes());
         self.change(RetryPolicy::Caller, operation, |_, answer, _| {
             answers::cancelled(read(answer)?)
         })

@@ -10,6 +10,7 @@
 use super::operation::Operation;
 use super::operations::{Operations, read, text};
 use crate::error::DurableError;
+use crate::model::label::Label;
 use crate::store::Answer;
 use crate::store::remote::retry::RetryPolicy;
 use futures_util::future::try_join_all;
@@ -21,8 +22,16 @@ fn word(pauses: bool) -> &'static str {
 }
 
 impl Operations {
-    pub(super) fn pause_timer(self: &Arc<Self>, id: &str, pauses: bool) -> Answer<bool> {
+    /// Pauses or resumes a timer. If there is a label, the timer must have it, and has otherwise
+    /// [changed](crate::error::DurableError::Changed).
+    pub(super) fn pause_timer(
+        self: &Arc<Self>,
+        id: &str,
+        pauses: bool,
+        label: Option<&Label>,
+    ) -> Answer<bool> {
         let operation = self.of_id("pause", id).text(word(pauses).as_bytes());
+        let operation = operation.text(label.map_or("", Label::as_str).as_bytes());
         let id = id.to_owned();
         self.change(RetryPolicy::Caller, operation, move |operations, answer, now| {
             operations.is_moved(&id, answer, now)

@@ -47,7 +47,7 @@ impl Operations {
         loop {
             let found = self.read_if(&id, Some(&only)).await?;
             let found = found.as_ref().map(|(found, _)| &found[..]);
-            match self.cancel(&id, found).await {
+            match self.cancel(&id, found, None).await {
                 // The timer was changed meanwhile.
                 Err(DurableError::Changed) => {}
                 cancelled => return cancelled,

@@ -29,6 +29,7 @@ use crate::model::condition::Condition;
 use crate::model::durability::Durability;
 use crate::model::event::Event;
 use crate::model::key::{Key, Page};
+use crate::model::label::Label;
 #[cfg(feature = "log")]
 use crate::model::log::{LogBounds, LoggedAttempt};
 use crate::model::record::{Dead, DeadReason, Record, Settings};
@@ -76,8 +77,9 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
 
     /// Any state → the same, paused or not, `true`. A leased timer is paused once it rests. A
     /// paused timer has no attempt, and its key is parked behind all other keys. A pause takes an
-    /// order back.
-    fn pause_timer(&self, id: &str, pauses: bool) -> Answer<bool>;
+    /// order back. If there is a label, a timer without it is left alone and has
+    /// [changed](DurableError::Changed).
+    fn pause_timer(&self, id: &str, pauses: bool, label: Option<Label>) -> Answer<bool>;
 
     /// Pauses the store, so that no lease is granted from now on, or resumes it. Afterwards all
     /// workers load again.
@@ -92,6 +94,18 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Returns up to `limit` timers after the id `after`, in a stable order that the store chooses.
     /// The list is shorter if the records are long, and empty at the end.
     fn list(&self, after: Option<&str>, limit: usize) -> Answer<Vec<(String, Record)>>;
+
+    /// Returns the ids of up to `limit` timers with a label, in the order of `ids`. The list is
+    /// empty at the end.
+    fn label_ids(&self, label: Label, ids: Ids, limit: usize) -> Answer<Vec<String>>;
+
+    /// Returns the number of timers with a label, as far as one bounded step counts them, and the id
+    /// after which the next step begins.
+    fn label_len(&self, label: Label, after: Option<String>) -> Answer<(u64, Option<String>)>;
+
+    /// Returns the timers with the first of some ids, or with all of them unless the records are
+    /// long. A timer that does not exist or cannot be read is `None`.
+    fn get_each(&self, ids: Vec<String>) -> Answer<Vec<(String, Option<Record>)>>;
 
     /// Returns the timers whose keys are in the index from `from` on and up to the time `until`, in
     /// order. Reads up to `limit` keys, at least 1, or fewer if the records are long. A timer that
@@ -234,7 +248,25 @@ pub(crate) enum Letters {
     Before(Option<u64>),
 }
 
-#[cfg(feature = "redis")]
+/// The ids from a position on, in one of the two directions of their order, byte by byte.
+#[derive(Clone, Debug)]
+pub(crate) enum Ids {
+    /// The greater ids, or all, least first.
+    After(Option<String>),
+    /// The lesser ids, or all, greatest first.
+    Before(Option<String>),
+}
+
+impl Ids {
+    /// Returns the ids beyond an id, in the same direction.
+    pub(crate) fn beyond(&self, id: String) -> Self {
+        match self {
+            Self::After(_) => Self::After(Some(id)),
+            Self::Before(_) => Self::Before(Some(id)),
+        }
+    }
+}
+
 impl Letters {
     /// Returns the letters beyond a number, in the same order.
     pub(crate) fn beyond(self, number: u64) -> Self {

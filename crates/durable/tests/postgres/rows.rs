@@ -5,7 +5,7 @@
 use crate::common::bench::{SECOND, quick, wait};
 use crate::common::postgres::OneSchema;
 use std::time::{Duration, Instant, UNIX_EPOCH};
-use tourbillon_durable::{DurableError, Finding, Outcome};
+use tourbillon_durable::{DurableError, Existing, Finding, Label, Outcome};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -65,6 +65,40 @@ fn a_state_without_a_timer_is_reported_and_removed() {
     assert!(wait(timers.check()).unwrap().is_sound());
     assert_eq!(bench.place.order("select count(*) from tb.states"), "0");
     assert_eq!(bench.place.order("select count(*) from tb.nexts"), "0");
+}
+
+#[test]
+fn the_labels_of_a_timer_are_written_once() {
+    let Some(bench) = OneSchema::bench() else { return };
+    let timers = bench.timers();
+    let (shop, eu) = (Label::new("shop").unwrap(), Label::new("eu").unwrap());
+    wait(timers.insert("id", "", SECOND, quick().label(shop.clone()))).unwrap();
+    wait(timers.insert("none", "", HOUR, quick())).unwrap();
+    let rows = || bench.place.order("select label, id, xmin from tb.labels order by label");
+    let first = rows();
+    assert_eq!(first.lines().count(), 1, "{first}");
+    let running = bench.work(1, |_| async { Err("no") });
+    bench.advance(SECOND);
+    assert!(matches!(running.next().outcome, Outcome::Retry { .. }));
+    assert_eq!(running.stop(), []);
+    wait(timers.reset("id", HOUR)).unwrap();
+    wait(timers.pause_timer("id")).unwrap();
+    wait(timers.run_now("id")).unwrap();
+    let update = quick().existing(Existing::Update).label(shop.clone());
+    wait(timers.insert("id", "new", HOUR, update)).unwrap();
+    assert_eq!(rows(), first, "no row is written again");
+    // Whatever program changes the timer.
+    bench.place.order("update tb.timers set labels = '{eu}' where id = 'id'");
+    assert_eq!((wait(timers.label_len(&shop)), wait(timers.label_len(&eu))), (Ok(0), Ok(1)));
+    bench.place.order("delete from tb.timers where id = 'id'; delete from tb.states");
+    assert_eq!(wait(timers.label_len(&eu)), Ok(0));
+    // What was written without the triggers is removed.
+    bench.place.order("insert into tb.labels values ('eu', 'none'), ('eu', 'gone')");
+    assert_eq!(wait(timers.list_label(&eu, None, 9)), Ok(Vec::new()));
+    let stray = |id: &str| Finding::StrayLabel { id: id.to_owned(), label: "eu".to_owned() };
+    assert_eq!(wait(timers.check()).unwrap().findings, [stray("gone"), stray("none")]);
+    wait(timers.repair()).unwrap();
+    assert_eq!(rows(), "");
 }
 
 /// A timer that no worker is notified of. It may be in the transaction of another client that is

@@ -7,7 +7,7 @@ use crate::common::bench::{SECOND, wait};
 use crate::common::host::Host;
 use crate::common::postgres_server::PostgresServer;
 use crate::common::process::{Process, quick, runtime};
-use tourbillon_durable::{DurableError, Inserted, Postgres, PostgresOptions};
+use tourbillon_durable::{DurableError, Existing, Inserted, Label, Postgres, PostgresOptions};
 
 /// Returns the address of a server for a role.
 fn url(server: &PostgresServer, role: &str) -> String {
@@ -210,9 +210,17 @@ fn an_older_version_does_not_replace_the_functions_of_a_newer_one() {
 fn a_store_of_an_earlier_revision_gets_what_it_lacks() {
     let Some(server) = PostgresServer::start(&[]) else { return };
     drop(server.process());
-    // Also drops the functions that return records.
+    server.order(
+        "create role clerk login;
+         grant select, insert, update, delete on all tables in schema timers to clerk",
+    );
+    // Also drops the functions that return records, and triggers.
     server.order(
         "alter table timers.states drop column plan cascade;
+         alter table timers.timers drop column labels cascade;
+         alter table timers.nexts drop column labels;
+         alter table timers.letters drop column labels;
+         drop table timers.labels;
          drop index timers.states_retried;
          update timers.store set revision = 6",
     );
@@ -225,6 +233,11 @@ fn a_store_of_an_earlier_revision_gets_what_it_lacks() {
     assert_eq!(work.next(), "id");
     assert_eq!(work.stop(), [""; 0]);
     assert_eq!(wait(process.timers.get("id")).unwrap(), before);
+    let shop = Label::new("shop").unwrap();
+    let options = quick().label(shop.clone()).existing(Existing::Replace);
+    wait(process.timers.insert("id", "", hour, options)).unwrap();
+    assert_eq!(wait(process.timers.label_len(&shop)), Ok(1));
+    assert_eq!(server.order("select has_table_privilege('clerk', 'timers.labels', 'select')"), "t");
     let index = "select count(*) from pg_indexes where indexname = 'states_retried'";
     assert_eq!(server.order(index), "1");
 }

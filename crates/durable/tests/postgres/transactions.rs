@@ -295,6 +295,8 @@ fn a_call_has_the_options_of_the_crate() {
     let process = server.process();
     let client = client(&process, &server);
     let options = quick().header("trace", "7").every(SECOND).existing(Existing::Keep);
+    let shop = tourbillon_durable::Label::new("shop").unwrap();
+    let options = options.label(shop.clone());
     let store = tourbillon_durable::PostgresOptions::new("timers");
     let hour = 3600 * SECOND;
     let call =
@@ -310,4 +312,9 @@ fn a_call_has_the_options_of_the_crate() {
         (&timer.payload[..], timer.options),
         (&b"unpaid"[..], options.existing(Existing::Refuse))
     );
+    assert_eq!(wait(process.timers.label_len(&shop)), Ok(1));
+    let wrong =
+        "select timers.insert_with('id', '', '{\"labels\": [\"a\\tb\"], \"wait\": 1, \"first\": 1,
+        \"most\": 1, \"jitter\": false, \"attempts\": 1, \"lease\": 1, \"existing\": \"keep\"}')";
+    assert_eq!(process.execute(&client, wrong), Err("22023".to_owned()));
 }

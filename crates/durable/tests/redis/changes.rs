@@ -8,7 +8,7 @@ use crate::common::redis::OneNode;
 use crate::common::servers::{Cluster, Server};
 use futures_util::future::join;
 use std::sync::mpsc::channel;
-use tourbillon_durable::{Existing, Inserted, TimerState};
+use tourbillon_durable::{Existing, Finding, Inserted, Label, Options, Outcome, TimerState};
 
 #[test]
 fn a_paused_partition_grants_no_lease_to_a_worker_that_has_not_noticed() {
@@ -50,6 +50,61 @@ fn an_update_that_is_overtaken_is_repeated() {
     assert_eq!((report.timers, report.keys), (10, 10));
 }
 
+/// Returns the numbers of calls of the commands that a change of a timer may need.
+fn calls(bench: &Bench<OneNode>) -> Vec<u64> {
+    let commands = ["exists", "hget", "hset", "hdel", "zadd", "zrem", "zscore"];
+    commands.map(|command| bench.place.server.calls(command)).into()
+}
+
+#[test]
+fn labels_cost_no_command_until_they_change() {
+    let Some(node) = OneNode::beside(&clock(), 1) else { return };
+    let bench = Bench::new(node);
+    let timers = bench.timers();
+    let hour = 3600 * SECOND;
+    let change = |options: Options| {
+        wait(timers.insert("id", "", SECOND, options)).unwrap();
+        let before = calls(&bench);
+        let running = bench.work(1, |_| async { Err("no") });
+        bench.advance(SECOND);
+        assert!(matches!(running.next().outcome, Outcome::Retry { .. }));
+        assert_eq!(running.stop(), []);
+        wait(timers.reset("id", hour)).unwrap();
+        wait(timers.pause_timer("id")).unwrap();
+        wait(timers.resume_timer("id")).unwrap();
+        wait(timers.run_now("id")).unwrap();
+        let after = calls(&bench);
+        wait(timers.cancel("id")).unwrap();
+        before.iter().zip(after).map(|(before, after)| after - before).collect::<Vec<_>>()
+    };
+    let plain = change(quick());
+    let labels = ["shop", "eu"].map(|text| Label::new(text).unwrap());
+    assert_eq!(change(labels.into_iter().fold(quick(), Options::label)), plain);
+    assert_eq!(bench.place.server.order("KEYS {tb:timers:0}:l:*"), "*0\r\n");
+}
+
+#[test]
+fn a_damaged_index_of_labels_is_repaired() {
+    let Some(node) = OneNode::beside(&clock(), 1) else { return };
+    let bench = Bench::new(node);
+    let timers = bench.timers();
+    let shop = Label::new("shop").unwrap();
+    for id in ["a", "b"] {
+        wait(timers.insert(id, "", 3600 * SECOND, quick().label(shop.clone()))).unwrap();
+    }
+    assert!(bench.place.server.say("ZREM {tb:timers:0}:l:shop a").is_some());
+    let report = wait(timers.check()).unwrap();
+    assert_eq!(report.findings, [Finding::Unindexed { id: "a".to_owned() }]);
+    wait(timers.repair()).unwrap();
+    assert!(wait(timers.check()).unwrap().is_sound());
+    assert_eq!(wait(timers.label_len(&shop)), Ok(2));
+    // An id without a timer is not listed.
+    assert!(bench.place.server.say("ZADD {tb:timers:0}:l:shop 0 aa").is_some());
+    let listed = wait(timers.list_label(&shop, None, 9)).unwrap();
+    assert_eq!(listed.iter().map(|timer| &*timer.id).collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(wait(timers.list_label(&shop, Some("a"), 1)).unwrap()[0].id, "b");
+}
+
 #[test]
 fn a_cluster_is_paused_and_listed() {
     let Some(cluster) = Cluster::start() else { return };
@@ -58,10 +113,24 @@ fn a_cluster_is_paused_and_listed() {
     let timers = &process.timers;
     wait(timers.pause()).unwrap();
     let all = ids(30);
+    let shop = Label::new("shop").unwrap();
     for id in &all {
-        wait(timers.insert(id, &**id, SECOND / 10, quick())).unwrap();
+        let options = quick().label(shop.clone());
+        wait(timers.insert(id, &**id, SECOND / 10, options)).unwrap();
     }
     assert!(work.acknowledged.recv_timeout(2 * SECOND).is_err(), "the store is paused");
+    let mut labelled: Vec<String> = Vec::new();
+    loop {
+        let last = labelled.last().map(String::as_str);
+        let page = wait(timers.list_label(&shop, last, 7)).unwrap();
+        if page.is_empty() {
+            break;
+        }
+        labelled.extend(page.into_iter().map(|timer| timer.id));
+    }
+    let mut sorted = all.clone();
+    sorted.sort_unstable();
+    assert_eq!(labelled, sorted);
     let (mut listed, mut last) = (Vec::new(), None);
     loop {
         let page = wait(timers.list_due(.., last, 7)).unwrap();
@@ -74,6 +143,7 @@ fn a_cluster_is_paused_and_listed() {
     assert_eq!(listed, all);
     wait(timers.resume()).unwrap();
     all_are_acknowledged_once(timers, vec![work], all);
+    assert_eq!(wait(timers.label_len(&shop)), Ok(0));
 }
 
 #[test]

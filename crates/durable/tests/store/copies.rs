@@ -12,8 +12,8 @@ use futures_util::future::{Either, select};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 use tourbillon_durable::{
-    Cancelled, DeadLetter, DurableError, DurableTimer, DurableTimers, Existing, Misfire, Outcome,
-    TimerState,
+    Cancelled, DeadLetter, DurableError, DurableTimer, DurableTimers, Existing, Label, Misfire,
+    Outcome, TimerState,
 };
 
 suite!(
@@ -102,6 +102,12 @@ fn copy(timers: &DurableTimers, other: &DurableTimers) -> Result<(u64, u64), Dur
 fn are_equal(timers: &DurableTimers, other: &DurableTimers) {
     assert_eq!(all(timers), all(other));
     assert_eq!(letters(timers), letters(other));
+    for text in ["shop", "eu"] {
+        let label = Label::new(text).unwrap();
+        let labelled = |of: &DurableTimers| wait(of.list_label(&label, None, 9));
+        assert_eq!(labelled(timers), labelled(other));
+        assert_eq!(wait(timers.label_len(&label)), wait(other.label_len(&label)));
+    }
     let retried = |of: &DurableTimers| wait(of.list_state(TimerState::Retrying, None, 9));
     assert_eq!(retried(timers), retried(other));
     assert_eq!(wait(timers.len()), wait(other.len()));
@@ -126,13 +132,15 @@ fn fail<P: Place>(bench: &Bench<P>, id: &str) {
 fn everything_is_kept<P: Place, Q: Place>(bench: &Bench<P>, other: &Bench<Q>) {
     let (timers, target) = (bench.timers(), other.timers());
     let insert = |id: &str, delay, options| wait(timers.insert(id, id, delay, options)).unwrap();
+    let shop = Label::new("shop").unwrap();
     let options = quick().every(HOUR).misfire(Misfire::SkipAfter(SECOND)).header("trace", "7");
+    let options = options.label(shop.clone()).label(Label::new("eu").unwrap());
     for id in ["dead", "too"] {
-        insert(id, Duration::ZERO, quick().attempts(1).header("trace", id));
+        insert(id, Duration::ZERO, quick().attempts(1).header("trace", id).label(shop.clone()));
         fail(bench, id);
     }
     for id in ["next", "failed", "moved"] {
-        insert(id, Duration::ZERO, quick());
+        insert(id, Duration::ZERO, quick().label(shop.clone()));
         fail(bench, id);
         wait(timers.pause_timer(id)).unwrap();
     }

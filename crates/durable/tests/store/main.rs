@@ -15,6 +15,7 @@ mod events;
 mod faults;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod hosts;
+mod labels;
 mod leases;
 mod letters;
 mod lists;

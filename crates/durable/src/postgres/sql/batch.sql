@@ -10,6 +10,7 @@
 -- at: the time, or NULL for the server's
 -- most_letters, age: the bounds of the dead letters, or NULL
 -- kinds …: the operations, by column
+-- headers: an array of pairs or, with labels, an object with these as `headers` and an array of `labels`
 --
 -- No operation fails, unless the whole transaction does. **No operation waits for a transaction of a
 -- caller.** One whose timer is locked has the answer -1. The lock of an id that another transaction has
@@ -148,6 +149,8 @@ DECLARE
   reply tb.batches;
   known text[];
   is_paused boolean;
+  given_headers jsonb;
+  given_labels text[];
 BEGIN
   IF 'insert' = ANY (kinds) THEN
     known := ARRAY(SELECT id FROM tb.timers WHERE id = ANY (ids) AND planned IS NOT NULL);
@@ -164,16 +167,22 @@ BEGIN
       live, misfire, attempts, lease, jitter, cron, zone, headers, payload, place)
     ORDER BY o.id COLLATE "C", o.place
   LOOP
+    given_headers := op.headers::jsonb;
+    given_labels := NULL;
+    IF jsonb_typeof(given_headers) = 'object' THEN
+      given_labels := tb.labels_of(given_headers -> 'labels');
+      given_headers := nullif(given_headers -> 'headers', 'null');
+    END IF;
     -- A condition on the timer, which is locked from then on.
-    IF op.kind IN ('insert', 'cancel') AND op.note IS NOT NULL THEN
+    IF op.kind IN ('insert', 'cancel', 'pause') AND op.note IS NOT NULL THEN
       reply.answers[op.place] := tb.check_last(op.id, op.note::jsonb);
       CONTINUE WHEN reply.answers[op.place] <> 0;
     END IF;
     CASE op.kind
       WHEN 'insert' THEN
         one := tb.insert_row((op.due, op.due, op.first, op.most, op.every, op.live, op.misfire,
-          op.attempts, op.lease, op.jitter, op.id, op.cron, op.zone, op.headers::jsonb,
-          op.payload)::tb.timers, op.wait, op.flag, op.how, at, false,
+          op.attempts, op.lease, op.jitter, op.id, op.cron, op.zone, given_headers,
+          op.payload, given_labels)::tb.timers, op.wait, op.flag, op.how, at, false,
           op.id = ANY (known));
       WHEN 'lease' THEN one := tb.lease_row(op.id, op.flag, is_paused, at);
       WHEN 'finish' THEN
@@ -189,19 +198,19 @@ BEGIN
       WHEN 'discard' THEN one := tb.discard_row(op.id, op.flag);
       WHEN 'copy' THEN
         one := tb.copy_timer((op.due, op.wait, op.first, op.most, op.every, op.live, op.misfire,
-          op.attempts, op.lease, op.jitter, op.id, op.cron, op.zone, op.headers::jsonb,
-          op.payload)::tb.timers, op.fence, op.reason, op.note, op.how);
+          op.attempts, op.lease, op.jitter, op.id, op.cron, op.zone, given_headers,
+          op.payload, given_labels)::tb.timers, op.fence, op.reason, op.note, op.how);
       WHEN 'plan' THEN one := tb.copy_plan(op.id, op.due);
       WHEN 'follow' THEN
         PERFORM tb.write_next((op.due, op.wait, op.first, op.most, op.every, op.live, op.misfire,
-          op.attempts, op.lease, op.jitter, op.id, op.cron, op.zone, op.headers::jsonb,
-          op.payload)::tb.timers);
+          op.attempts, op.lease, op.jitter, op.id, op.cron, op.zone, given_headers,
+          op.payload, given_labels)::tb.timers);
         one := (0, NULL, NULL, NULL)::tb.answer;
       WHEN 'letter' THEN
         one := tb.copy_letter((op.fence, op.fence / 1024, op.reason, op.how::smallint, op.note,
           op.due, op.wait, op.first, op.most, op.every, op.live, op.misfire, op.attempts,
-          op.lease, op.jitter, op.id, op.cron, op.zone, op.headers::jsonb,
-          op.payload)::tb.letters);
+          op.lease, op.jitter, op.id, op.cron, op.zone, given_headers,
+          op.payload, given_labels)::tb.letters);
       -- The caller has given up meanwhile.
       WHEN 'nothing' THEN one := (0, NULL, NULL, NULL)::tb.answer;
     END CASE;

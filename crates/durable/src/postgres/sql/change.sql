@@ -27,19 +27,24 @@ BEGIN
   RETURN (2, NULL, NULL, NULL)::tb.answer;
 END $$;
 
--- Locks a timer, and compares its last insert with a condition.
+-- Locks a timer, and compares it with a condition.
 --
--- condition: the name of a header and its value, or null if it must not be set
+-- condition: the name of a header and its value in the last insert, or null if it must not be set; or an
+--   object with the `label` that the timer must have
 -- returns 0 the condition is met | 7 it is not met, or no such timer | -1 locked
 CREATE OR REPLACE FUNCTION tb.check_last(an_id text, condition jsonb) RETURNS integer
 LANGUAGE plpgsql AS $$
 DECLARE
   last jsonb;
+  own text[];
   value text;
   state tb.states;
 BEGIN
-  SELECT headers INTO last FROM tb.timers WHERE id = an_id FOR UPDATE SKIP LOCKED;
+  SELECT headers, labels INTO last, own FROM tb.timers WHERE id = an_id FOR UPDATE SKIP LOCKED;
   IF NOT FOUND THEN RETURN CASE WHEN tb.is_there(an_id) THEN -1 ELSE 7 END; END IF;
+  IF jsonb_typeof(condition) = 'object' THEN
+    RETURN CASE WHEN condition ->> 'label' = ANY (own) THEN 0 ELSE 7 END;
+  END IF;
   state := tb.state_of(an_id);
   IF state.follows THEN
     SELECT headers INTO last FROM tb.nexts WHERE id = an_id;

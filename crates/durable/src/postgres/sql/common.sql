@@ -27,6 +27,21 @@ CREATE OR REPLACE FUNCTION tb.part(an_id text) RETURNS integer LANGUAGE sql IMMU
 CREATE OR REPLACE FUNCTION tb.parked(due bigint, paused boolean) RETURNS bigint
 LANGUAGE sql IMMUTABLE AS $$ SELECT CASE WHEN paused THEN due + 281474976710656 ELSE due END $$;
 
+-- Gives the roles that may use the dead letters the same rights for another table.
+CREATE OR REPLACE FUNCTION tb.grant_like_letters(a_table regclass) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+  granted record;
+BEGIN
+  FOR granted IN
+    SELECT privilege_type, CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END AS role
+      FROM pg_class, aclexplode(relacl) WHERE oid = 'tb.letters'::regclass
+        AND privilege_type IN ('SELECT', 'INSERT', 'UPDATE', 'DELETE')
+  LOOP
+    EXECUTE 'GRANT ' || granted.privilege_type || ' ON ' || a_table || ' TO ' || granted.role;
+  END LOOP;
+END $$;
+
 -- Returns true if a timer exists. If it does and `FOR UPDATE SKIP LOCKED` has not found it, another
 -- transaction has locked it, which may not end for long.
 CREATE OR REPLACE FUNCTION tb.is_there(an_id text) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$

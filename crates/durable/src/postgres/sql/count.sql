@@ -40,7 +40,7 @@ BEGIN
     WHERE attempt > 0 AND fence IS NULL AND NOT paused);
 END $$;
 
--- Removes states, leases and next deliveries without a timer.
+-- Removes states, leases and next deliveries without a timer, and labels that no timer has.
 CREATE OR REPLACE FUNCTION tb.remove_strays() RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -50,4 +50,6 @@ BEGIN
     WHERE NOT EXISTS (SELECT FROM tb.timers AS timer WHERE timer.id = lease.id);
   DELETE FROM tb.states AS state
     WHERE NOT EXISTS (SELECT FROM tb.timers AS timer WHERE timer.id = state.id);
+  DELETE FROM tb.labels AS entry WHERE NOT EXISTS (SELECT FROM tb.timers AS timer
+    WHERE timer.id = entry.id AND entry.label = ANY (timer.labels));
 END $$;

@@ -91,7 +91,7 @@ CREATE OR REPLACE FUNCTION tb.write_timer(new tb.timers) RETURNS void LANGUAGE s
   UPDATE tb.timers SET due = new.due, planned = new.planned, first = new.first, most = new.most,
     every = new.every, lives = new.lives, misfire = new.misfire, attempts = new.attempts,
     lease = new.lease, jitter = new.jitter, cron = new.cron, zone = new.zone,
-    headers = new.headers, payload = new.payload
+    headers = new.headers, payload = new.payload, labels = new.labels
   WHERE id = new.id
 $$;
 
@@ -149,12 +149,12 @@ BEGIN
     current.payload := new.payload;
     PERFORM tb.write_next((current.due, current.planned, new.first, new.most, new.every, new.lives,
       new.misfire, new.attempts, new.lease, new.jitter, new.id, new.cron, new.zone, new.headers,
-      new.payload)::tb.timers);
+      new.payload, new.labels)::tb.timers);
   END IF;
   IF NOT cancelled THEN
     PERFORM tb.write_timer((kept.due, kept.planned, new.first, new.most, new.every, new.lives,
       new.misfire, new.attempts, new.lease, new.jitter, new.id, new.cron, new.zone, new.headers,
-      new.payload)::tb.timers);
+      new.payload, new.labels)::tb.timers);
   END IF;
   RETURN (6, coalesce(state.key, kept.due), NULL, NULL)::tb.answer;
 END $$;

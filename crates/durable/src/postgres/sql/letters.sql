@@ -18,11 +18,11 @@ CREATE OR REPLACE FUNCTION tb.try_letter(
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO tb.letters (number, died, attempt, reason, error, due, planned, first, most, every,
-    lives, misfire, attempts, lease, jitter, id, cron, zone, headers, payload)
+    lives, misfire, attempts, lease, jitter, id, cron, zone, headers, payload, labels)
   SELECT nextval('tb.numbers'), now, state.attempt, a_reason, an_error, state.due, state.planned,
     first, most, CASE WHEN clear THEN NULL ELSE every END, lives, misfire, attempts, lease, jitter,
     id, CASE WHEN clear THEN NULL ELSE cron END, CASE WHEN clear THEN NULL ELSE zone END, headers,
-    payload
+    payload, labels
   FROM tb.timers WHERE id = state.id
   ON CONFLICT (number) DO NOTHING;
   RETURN FOUND;
@@ -60,10 +60,10 @@ BEGIN
   IF NOT FOUND THEN RETURN (0, NULL, NULL, NULL)::tb.answer; END IF;
   now := coalesce(at, tb.clock());
   INSERT INTO tb.timers (due, planned, first, most, every, lives, misfire, attempts, lease, jitter,
-      id, cron, zone, headers, payload)
+      id, cron, zone, headers, payload, labels)
     VALUES (now, letter.planned, letter.first, letter.most, letter.every, NULL, letter.misfire,
       letter.attempts, letter.lease, letter.jitter, letter.id, letter.cron, letter.zone,
-      letter.headers, letter.payload)
+      letter.headers, letter.payload, letter.labels)
     ON CONFLICT (id) DO NOTHING;
   IF NOT FOUND THEN RETURN (3, NULL, NULL, NULL)::tb.answer; END IF;
   DELETE FROM tb.letters WHERE number = a_number;

@@ -4,8 +4,6 @@
 -- of a store do, and the roles that may use the dead letters may use it.
 CREATE OR REPLACE FUNCTION tb.create_log() RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $$
-DECLARE
-  granted record;
 BEGIN
   IF to_regclass('tb.attempt_log') IS NOT NULL THEN RETURN; END IF;
   PERFORM set_config('role', pg_get_userbyid(relowner), true) FROM pg_class
@@ -17,13 +15,7 @@ BEGIN
     attempt text NOT NULL,
     UNIQUE (id, number)
   );
-  FOR granted IN
-    SELECT privilege_type, CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END AS role
-      FROM pg_class, aclexplode(relacl) WHERE oid = 'tb.letters'::regclass
-        AND privilege_type IN ('SELECT', 'INSERT', 'UPDATE', 'DELETE')
-  LOOP
-    EXECUTE 'GRANT ' || granted.privilege_type || ' ON tb.attempt_log TO ' || granted.role;
-  END LOOP;
+  PERFORM tb.grant_like_letters('tb.attempt_log');
 END $$;
 
 SELECT tb.create_log();

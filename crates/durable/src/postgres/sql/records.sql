@@ -13,6 +13,13 @@ DO $$ BEGIN
   THEN
     ALTER TABLE tb.states ADD COLUMN plan bigint;
   END IF;
+  IF NOT EXISTS (SELECT FROM pg_catalog.pg_attribute
+    WHERE attrelid = 'tb.timers'::regclass AND attname = 'labels')
+  THEN
+    ALTER TABLE tb.timers ADD COLUMN labels text[];
+    ALTER TABLE tb.nexts ADD COLUMN labels text[];
+    ALTER TABLE tb.letters ADD COLUMN labels text[];
+  END IF;
 END $$;
 
 -- A timer as it is, with the delivery that follows.
@@ -32,7 +39,7 @@ SELECT timer.id, coalesce(lease.until, state.key, timer.due) AS key, state.fence
   next.lease AS next_lease, next.lives AS next_lives, next.every AS next_every,
   next.cron AS next_cron, next.zone AS next_zone, next.misfire AS next_misfire,
   next.headers::text AS next_headers, next.payload AS next_payload,
-  coalesce(state.run_now, false) AS run_now, state.plan
+  coalesce(state.run_now, false) AS run_now, state.plan, timer.labels, next.labels AS next_labels
 FROM tb.timers AS timer
 LEFT JOIN tb.states AS state ON state.id = timer.id
 LEFT JOIN tb.leases AS lease ON lease.id = state.id AND lease.fence = state.fence

@@ -62,7 +62,8 @@ BEGIN
   RETURN tb.insert_checked((fixed, 0, tb.millis(backoff_first), tb.millis(backoff_most),
     tb.millis(every), tb.millis(time_to_live), tb.millis(misfire), attempts, tb.millis(lease),
     backoff_jitter, id, cron, zone, headers,
-    coalesce(payload_bytes, convert_to(coalesce(payload, payload_json::text, ''), 'UTF8')))::tb.timers,
+    coalesce(payload_bytes, convert_to(coalesce(payload, payload_json::text, ''), 'UTF8')),
+    NULL)::tb.timers,
     tb.millis(delay), by_rule, existing, notify);
 END $$;
 
@@ -78,9 +79,10 @@ BEGIN
   SELECT * INTO o FROM jsonb_to_record(options::jsonb) AS o (due bigint, wait bigint,
     by_rule boolean, existing text, first bigint, most bigint, jitter boolean, attempts bigint,
     lease integer, lives bigint, every bigint, cron text, zone text, misfire bigint, headers jsonb,
-    notify boolean);
+    labels jsonb, notify boolean);
   RETURN tb.insert_checked((coalesce(o.due, 0), 0, o.first, o.most, o.every, o.lives, o.misfire,
-    o.attempts, o.lease, o.jitter, id, o.cron, o.zone, o.headers, payload)::tb.timers, o.wait,
+    o.attempts, o.lease, o.jitter, id, o.cron, o.zone, o.headers, payload,
+    tb.labels_of(o.labels))::tb.timers, o.wait,
     o.by_rule, o.existing, o.notify);
 END $$;
 
@@ -107,6 +109,9 @@ BEGIN
       USING ERRCODE = 'invalid_parameter_value';
   ELSIF NOT tb.are_headers(new.headers) THEN
     RAISE EXCEPTION 'headers must be an object of texts, or pairs of texts, of at most 4096 bytes'
+      USING ERRCODE = 'invalid_parameter_value';
+  ELSIF NOT tb.are_labels(new.labels) THEN
+    RAISE EXCEPTION 'a timer has at most 8 labels of 1 to 64 bytes without control characters'
       USING ERRCODE = 'invalid_parameter_value';
   ELSIF NOT tb.is_cron(new.cron) THEN
     RAISE EXCEPTION 'cron must have 5 to 7 fields, or be a name such as @daily, and is %',
@@ -233,6 +238,13 @@ BEGIN
   END LOOP;
   RETURN length <= 4096;
 END $$;
+
+-- Returns true if workers can read the labels, or if there are none.
+CREATE OR REPLACE FUNCTION tb.are_labels(labels text[]) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+  SELECT labels IS NULL OR cardinality(labels) <= 8 AND NOT EXISTS (SELECT FROM unnest(labels) AS label
+    WHERE label IS NULL OR octet_length(label) NOT BETWEEN 1 AND 64
+      OR label ~ U&'[\0001-\001F\007F-\009F]')
+$$;
 
 -- Returns true for a text with the form of a cron expression, or if there is none.
 CREATE OR REPLACE FUNCTION tb.is_cron(cron text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$

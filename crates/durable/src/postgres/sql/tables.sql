@@ -43,6 +43,7 @@ CREATE TABLE tb.timers (
   zone text CHECK (octet_length(zone) <= 256),
   headers jsonb CHECK (octet_length(headers::text) <= 65536),
   payload bytea NOT NULL CHECK (octet_length(payload) <= 1048576),
+  labels text[],
   PRIMARY KEY (id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.02,
   autovacuum_analyze_scale_factor = 0.02);

@@ -14,12 +14,12 @@ local FORGET = 3600000  -- the minimum time for which a reply is kept, in millis
 local AT_A_GO = 10      -- the number of old replies that a new process checks
 local function taking(words, operation) return {operation, '<' .. string.rep('I4c0', words)} end
 local OPERATIONS = {
-  insert = taking(8, insert), cancel = taking(3, cancel), reset = taking(3, reset),
+  insert = taking(8, insert), cancel = taking(4, cancel), reset = taking(3, reset),
   lease = taking(4, lease), renew = taking(3, renew), finish = taking(8, finish),
   finish_bounded = taking(10, finish),
   redrive = taking(5, redrive),
   delete_letter = taking(1, delete_letter), discard = taking(3, discard), restore = taking(6, restore),
-  run = taking(2, run), update = taking(8, update), pause = taking(3, pause), hold = taking(1, hold),
+  run = taking(2, run), update = taking(8, update), pause = taking(4, pause), hold = taking(1, hold),
   copy_timer = taking(5, copy_timer), copy_letter = taking(2, copy_letter),
   -- An operation whose caller has timed out.
   nothing = taking(0, function() return 0 end),

@@ -13,9 +13,9 @@ local byte, sub = string.byte, string.sub
 local PREFIX = ARGV[1]
 local NOTIFY_AHEAD = 45000      -- the distance from now up to which changes are published
 local LATEST = 253402300799999
-local LAYOUT = 5        -- of a record, as in bytes.rs
-local NEXT, CANCELLED, PAUSED, LONG, RUN_NOW, PLAN = 2, 4, 8, 16, 32, 64  -- flags of a record
-local FLAGS = 128       -- the number of combinations of flags
+local LAYOUT = 6        -- of a record, as in bytes.rs
+-- Flags of a record.
+local NEXT, CANCELLED, PAUSED, LONG, RUN_NOW, PLAN, LABELS = 2, 4, 8, 16, 32, 64, 128
 local CORRUPT = 'TBCORRUPT damaged record of a timer'
 
 local now, coming = present()
@@ -42,7 +42,8 @@ end
 -- its length in four bytes. Flag 4: the timer was cancelled while it was leased. Flag 8: the timer is
 -- paused. Flag 16: the payload is long, and in a field of its own. Flag 32: the timer is paused, and
 -- its next attempt begins nevertheless. Flag 64: the delivery was ordered, and there is `plan`, its
--- planned time before that. Such a record has no `next`. Fencing token 0: the timer rests. The error
+-- planned time before that. Such a record has no `next`. Flag 128: the rest has labels after its sum,
+-- preceded by their number, each by its length, in one byte. Fencing token 0: the timer rests. The error
 -- is preceded by its length in two bytes.
 
 local function has(flags, flag) return floor(flags / flag) % 2 == 1 end
@@ -62,7 +63,7 @@ end
 local function head(record)
   if #record < 30 then return nil end
   local layout, flags, due, planned, fence_, attempt, lease = read('<BBI6I6I6I4I4', record)
-  if layout == LAYOUT and flags < FLAGS then
+  if layout == LAYOUT then
     return flags, indexed(flags, due, fence_), planned, fence_, attempt, lease
   end
 end
@@ -87,6 +88,44 @@ end
 -- Returns a record with other flags, up to its error.
 local function front(record, flags)
   return pack('<BB', LAYOUT, flags) .. sub(record, 3, 30 + read('<I2', record, 29))
+end
+
+local NONE = {}
+local MOST_LABELS = 8   -- the maximum number of labels, in case that a record is damaged
+
+-- Returns the keys of the ids with each label of a record, as key → true.
+local function label_keys(record)
+  if not has(byte(record, 2), LABELS) then return NONE end
+  local rest_, keys, at = rest(record), {}, 6
+  for _ = 1, math.min(byte(rest_, 5) or 0, MOST_LABELS) do
+    local length = byte(rest_, at) or 0
+    keys[PREFIX .. 'l:' .. sub(rest_, at + 1, at + length)] = true
+    at = at + 1 + length
+  end
+  return keys
+end
+
+local function has_label(record, label)
+  return label_keys(record)[PREFIX .. 'l:' .. label] ~= nil
+end
+
+-- Returns the keys of labels that a timer loses and gets by a change of its record, which both may
+-- be nil, and reads these keys.
+local function relabelled(before, after)
+  local lost, got = before and label_keys(before) or NONE, after and label_keys(after) or NONE
+  if lost == NONE and got == NONE then return NONE, NONE end
+  local lost_only, got_only = {}, {}
+  for key in pairs(lost) do if not got[key] then lost_only[#lost_only + 1] = key end end
+  for key in pairs(got) do if not lost[key] then got_only[#got_only + 1] = key end end
+  for _, key in ipairs(lost_only) do call('EXISTS', key) end
+  for _, key in ipairs(got_only) do call('EXISTS', key) end
+  return lost_only, got_only
+end
+
+-- Writes what `relabelled` has returned.
+local function relabel(id, lost, got)
+  for _, key in ipairs(lost) do call('ZREM', key, id) end
+  for _, key in ipairs(got) do call('ZADD', key, 0, id) end
 end
 
 -- Returns a record with another due and planned time.

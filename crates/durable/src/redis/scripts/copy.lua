@@ -11,19 +11,22 @@ local function copy_timer(id, bucket, record, own, later)
   local flags, due, _, leased, attempt = head(record)
   if not flags then return CORRUPT end
   if attempt > 0 then retry = math.max(retry, read('<I6', record, 3)) end
-  local was, had = 0, nil
+  local was, had, lost, got = 0, nil, NONE, NONE
   if found then
     local before, token
     had, before, _, token = head(found)
     if not had then return CORRUPT end
+    lost, got = relabelled(found, record)
     move(id, before, due)
     was = token
   else
     call('EXISTS', named(slice(due)))
+    lost, got = relabelled(nil, record)
     put(slice(due), due, id)
     timers = timers + 1
   end
   store(bucket, id, had, record, own, later)
+  relabel(id, lost, got)
   count_lease(was, leased)
   notify_if_near(id, due)
   return 1

@@ -66,6 +66,8 @@ local function finish(id, bucket, under, how, given, error, reason, clear, most,
     -- Unless a cancel in the meantime has ended the repetition.
     due = math.min(time(given), LATEST)
   end
+  local lost, got = NONE, NONE
+  if record or not due then lost, got = relabelled(found, record) end
   local last, beyond = nil, nil
   if how == 'dead' and not cancelled then
     last = tonumber(call('HGET', COUNTERS, 'dead') or 0)
@@ -81,6 +83,7 @@ local function finish(id, bucket, under, how, given, error, reason, clear, most,
   if due then move(id, before, key) else take(slice(before), id) end
   if last then
     local kept = flags % 2 * (1 - tonumber(clear)) + (has(flags, LONG) and LONG or 0)
+      + (has(flags, LABELS) and LABELS or 0)
     local head_ = pack('<I6I6I6I4I4', before, planned, 0, attempt, length)
     add_letter(math.max(now * 1024, last + 1), id, kept, head_, error, found, own, tonumber(reason))
     -- The new letter stays, so neither key disappears.
@@ -90,6 +93,7 @@ local function finish(id, bucket, under, how, given, error, reason, clear, most,
     end
   end
   count_lease(leased, 0)
+  relabel(id, lost, got)
   if not due then
     remove(bucket, id, flags)
     timers = timers - 1

@@ -43,12 +43,15 @@ local function insert(id, bucket, existing, given, place, record, own, over)
   if found then
     local flags, before, _, leased = head(found)
     if not flags then return CORRUPT end
+    local lost, got = relabelled(found, record)
     move(id, before, due)
     store(bucket, id, flags, record, own, '')
+    relabel(id, lost, got)
     count_lease(leased, 0)
     answer = 2
   else
     local name = named(place)
+    local _, got = relabelled(nil, record)
     local new = call('ZADD', name, 'NX', given, id) == 1
     changed = true
     local made = redis.pcall('HSETNX', bucket, id, record)
@@ -58,6 +61,7 @@ local function insert(id, bucket, existing, given, place, record, own, over)
       return made == 0 and 3 or failed(made.err)
     end
     if own ~= '' then call('HSET', bucket, OWN .. id, own) end
+    relabel(id, NONE, got)
     added[place] = true
     timers = timers + 1
   end

@@ -3,14 +3,17 @@
 --
 -- id, bucket
 -- pauses: '1' to pause it, '' to resume it
--- returns {1, due} done | {0, 0} no such timer
+-- only: the label that it must have, or ''
+-- returns {1, due} done | {0, 0} no such timer | {7, 0} it lacks the label, or there is no such timer
 
-local function pause(id, bucket, pauses)
+local function pause(id, bucket, pauses, only)
   bucket = PREFIX .. 'b:' .. bucket
   local found = call('HGET', bucket, id)
+  if not found and only ~= '' then return {7, 0} end
   if not found then return {0, 0} end
   local flags, before, _, leased, attempt = head(found)
   if not flags then return CORRUPT end
+  if only ~= '' and not has_label(found, only) then return {7, 0} end
   local after = without(flags, RUN_NOW)
   after = pauses == '1' and with(after, PAUSED) or without(after, PAUSED)
   local record = pack('<BB', LAYOUT, after) .. sub(found, 3)

@@ -28,6 +28,16 @@ for bucket = first, buckets - 1 do
     local _, due, _, token = head(record)
     if due and token ~= 0 then leased = leased + 1 end
     local indexed = due and is_indexed(id, due)
+    local readable, keys = pcall(label_keys, record)
+    local unlabelled = {}
+    for key in pairs(due and readable and keys or NONE) do
+      if not call('ZSCORE', key, id) then unlabelled[#unlabelled + 1] = key end
+    end
+    if #unlabelled > 0 and ARGV[10] == 'mend' then
+      if not changed then call('ZREM', unlabelled[1], '') end
+      changed = true
+      relabel(id, NONE, unlabelled)
+    end
     if due and not indexed and ARGV[10] == 'mend' then
       local number = slice(due)
       relieve(number)
@@ -35,7 +45,7 @@ for bucket = first, buckets - 1 do
       call('ZADD', SLICES, number, number)
       changed = true
     end
-    add(id, record, own, later, indexed)
+    add(id, record, own, later, indexed and #unlabelled == 0)
   end)
   -- A long payload without a record is no timer, and its name is no text.
   for field in pairs(others) do add(field, '', '', '', false) end

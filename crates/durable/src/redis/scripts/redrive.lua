@@ -12,9 +12,11 @@ local function redrive(number, id, bucket, record, own)
   if call('HEXISTS', bucket, id) == 1 then return {3, 0} end
   local place = slice(now)
   call('EXISTS', dead, named(place))
+  local _, got = relabelled(nil, record)
   call('HDEL', letters, number)
   call('ZREM', dead, number)
   store(bucket, id, nil, sub(record, 1, 2) .. pack('<I6', now) .. sub(record, 9), own, '')
+  relabel(id, NONE, got)
   put(place, now, id)
   timers = timers + 1
   notify_if_near(id, now)

@@ -25,8 +25,10 @@ local function update(id, bucket, found, record, own, next_, later, given)
   if next_ ~= '' then
     record = front(record, flags + NEXT) .. pack('<I4', #next_) .. next_ .. rest(record)
   end
+  local lost, got = relabelled(found, record)
   move(id, before, due)
   store(bucket, id, was, record, own, later)
+  relabel(id, lost, got)
   notify_if_near(id, due)
   return {1, due}
 end

@@ -100,6 +100,12 @@ macro_rules! common {
             fn letter(number: u64) -> Option<$crate::model::record::Dead>;
             fn redrive(number: u64) -> bool;
             fn discard[id]() -> bool;
+            fn label_ids(
+                label: $crate::model::label::Label, ids: $crate::store::Ids, limit: usize
+            ) -> Vec<String>;
+            fn get_each(
+                ids: Vec<String>
+            ) -> Vec<(String, Option<$crate::model::record::Record>)>;
             fn copy_timers(timers: Vec<(String, $crate::model::record::Record)>) -> ();
             fn copy_letters(letters: Vec<$crate::model::record::Dead>) -> ();
             fn check(from: $crate::model::check::Cursor) -> $crate::model::check::Checked;
@@ -142,6 +148,14 @@ macro_rules! common {
         ) -> Answer<Vec<(String, $crate::model::record::Record)>> {
             let after = after.map(str::to_owned);
             self.0.ask(move |operations| async move { operations.list(after, limit).await })
+        }
+
+        fn label_len(
+            &self,
+            label: $crate::model::label::Label,
+            _after: Option<String>,
+        ) -> Answer<(u64, Option<String>)> {
+            self.0.ask(|operations| async move { Ok((operations.label_len(label).await?, None)) })
         }
 
         fn stats(&self, _from: $crate::model::key::Key) -> Answer<$crate::model::stats::Counts> {
