@@ -20,7 +20,7 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::time::SystemTime;
 use tourbillon_durable::{
-    DeadLetter, DurableError, DurableTimer, DurableTimers, ListPosition, Stats, TimerState,
+    DeadLetter, DurableError, DurableTimer, DurableTimers, Label, ListPosition, Stats, TimerState,
 };
 
 /// The holder of a valid token, which requests carry in their extensions.
@@ -114,6 +114,37 @@ impl Store {
         limit: usize,
     ) -> Result<Vec<DurableTimer>, DurableError> {
         self.0.list_state(state, after, limit).await
+    }
+
+    pub(crate) async fn list_label(
+        &self,
+        label: &Label,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<DurableTimer>, DurableError> {
+        self.0.list_label(label, after, limit).await
+    }
+
+    pub(crate) async fn label_len(&self, label: &Label) -> Result<u64, DurableError> {
+        self.0.label_len(label).await
+    }
+
+    pub(crate) async fn dead_letters_with_label(
+        &self,
+        label: &Label,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter>, DurableError> {
+        self.0.dead_letters_with_label(label, after, limit).await
+    }
+
+    pub(crate) async fn newest_dead_letters_with_label(
+        &self,
+        label: &Label,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter>, DurableError> {
+        self.0.newest_dead_letters_with_label(label, before, limit).await
     }
 
     pub(crate) async fn dead_letter(

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use crate::model::label::{Label, LabelError};
 use crate::model::options::{Existing, Options, When};
 use crate::model::rule::Misfire;
 use crate::text::error::TextError;
@@ -66,6 +67,10 @@ pub struct Settings {
     /// The action if a timer with this id exists
     #[cfg_attr(feature = "arguments", arg(long, help_heading = "Delivery", value_enum))]
     pub existing: Option<ExistingName>,
+    /// The labels, by which the timer can be found, at most 8
+    #[arg(long = "label", help_heading = "Delivery", value_name = "LABEL")]
+    #[serde(default)]
+    pub labels: Vec<String>,
 }
 
 /// The new time of a timer that is moved.
@@ -166,6 +171,13 @@ pub enum SettingsError {
     },
     /// Occurrences would be skipped however punctual they are.
     EmptyWindow,
+    /// A text cannot be a label.
+    Label {
+        /// The text.
+        text: String,
+        /// The reason.
+        why: LabelError,
+    },
 }
 
 impl fmt::Display for SettingsError {
@@ -185,6 +197,7 @@ impl fmt::Display for SettingsError {
             Self::EmptyWindow => {
                 f.write_str("misfire: expected more than 0, or every occurrence is late")
             }
+            Self::Label { text, why } => write!(f, "labels: {text:?}: {why}"),
         }
     }
 }
@@ -269,6 +282,10 @@ impl Settings {
         }
         if let Some(time_to_live) = &self.time_to_live {
             options = options.time_to_live(duration("time_to_live", time_to_live)?);
+        }
+        for text in &self.labels {
+            let wrong = |why| SettingsError::Label { text: text.clone(), why };
+            options = options.label(Label::new(text).map_err(wrong)?);
         }
         Ok(options.existing(self.existing.map_or(Existing::Refuse, Existing::from)))
     }

@@ -2,8 +2,10 @@
 
 #![forbid(unsafe_code)]
 
+use crate::api::labels::BulkChange;
 use crate::api::timers::DurableTimers;
 use crate::error::DurableError;
+use crate::model::label::Label;
 
 /// Pauses or resumes a timer or a store.
 ///
@@ -39,6 +41,24 @@ impl Switch {
         match self {
             Self::Pause => timers.pause_timer(id).await,
             Self::Resume => timers.resume_timer(id).await,
+        }
+    }
+
+    /// Pauses or resumes a page of the timers with a label.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`DurableTimers::pause_label`] and [`DurableTimers::resume_label`] do.
+    pub async fn label(
+        self,
+        timers: &DurableTimers,
+        label: &Label,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<BulkChange, DurableError> {
+        match self {
+            Self::Pause => timers.pause_label(label, after, limit).await,
+            Self::Resume => timers.resume_label(label, after, limit).await,
         }
     }
 

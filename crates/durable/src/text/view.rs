@@ -5,6 +5,7 @@
 use crate::api::dead_letters::DeadLetter;
 use crate::api::lists::ListPosition;
 use crate::api::timer::{DurableTimer, TimerState};
+use crate::model::label::Label;
 use crate::model::options::Options;
 use crate::model::record::DeadReason;
 use crate::model::rule::{Misfire, Rule};
@@ -45,6 +46,9 @@ pub struct TimerView<P = PayloadView> {
     /// The headers. A hidden value is `null`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, Option<String>>,
+    /// The labels.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
     /// The payload.
     #[serde(flatten)]
     pub payload: P,
@@ -73,6 +77,9 @@ pub struct LetterView<P = PayloadView> {
     /// The headers. A hidden value is `null`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, Option<String>>,
+    /// The labels.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
     /// The payload.
     #[serde(flatten)]
     pub payload: P,
@@ -203,6 +210,7 @@ impl<P> TimerView<P> {
             next: timer.next.map(show_time),
             error: timer.error.clone(),
             headers: headers(&timer.options),
+            labels: labels(&timer.options),
             payload: describe(&timer.payload),
         }
     }
@@ -229,6 +237,7 @@ impl<P> LetterView<P> {
             reason: reason_name(letter.reason),
             error: letter.error.clone(),
             headers: headers(&letter.options),
+            labels: labels(&letter.options),
             payload: describe(&letter.payload),
         }
     }
@@ -292,6 +301,10 @@ impl RuleView {
 fn headers(options: &Options) -> BTreeMap<String, Option<String>> {
     let headers = options.get_headers();
     headers.map(|(name, value)| (name.to_owned(), Some(value.to_owned()))).collect()
+}
+
+fn labels(options: &Options) -> Vec<String> {
+    options.get_labels().map(Label::to_string).collect()
 }
 
 /// Writes a position in a list, which [`parse_position`] reads.

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::App;
+use super::labels::parse_label;
 use super::view::{self, Letter};
 use crate::audit::Details;
 use crate::extract::{InPath, InQuery};
@@ -27,6 +28,8 @@ pub(super) struct Listed {
     #[serde(default)]
     #[param(inline)]
     order: Order,
+    /// Only letters of timers with this label. All letters in between are read.
+    label: Option<String>,
     /// Only letters that come after this number in this order.
     after: Option<u64>,
     /// The maximum number of letters, up to 1000. The default is 100.
@@ -47,9 +50,12 @@ enum Order {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Which {
+    /// Only letters of timers with this label.
+    label: Option<String>,
     /// Only letters with a number greater than this.
     after: Option<u64>,
-    /// The maximum number of letters, up to 1000. The default is 100.
+    /// The maximum number of letters, up to 1000. The default is 100. With a label, other letters
+    /// count as well.
     limit: Option<usize>,
 }
 
@@ -103,9 +109,16 @@ pub(super) async fn list(
     State(app): State<App>,
     InQuery(listed): InQuery<Listed>,
 ) -> Result<Json<Letters>, Problem> {
-    let page = async |after, limit| match listed.order {
-        Order::Oldest => app.timers.dead_letters(after, limit).await,
-        Order::Newest => app.timers.newest_dead_letters(after, limit).await,
+    let label = listed.label.as_deref().map(parse_label).transpose()?;
+    let page = async |after, limit| match (listed.order, &label) {
+        (Order::Oldest, None) => app.timers.dead_letters(after, limit).await,
+        (Order::Newest, None) => app.timers.newest_dead_letters(after, limit).await,
+        (Order::Oldest, Some(label)) => {
+            app.timers.dead_letters_with_label(label, after, limit).await
+        }
+        (Order::Newest, Some(label)) => {
+            app.timers.newest_dead_letters_with_label(label, after, limit).await
+        }
     };
     let letters = page(listed.after, listed.limit.unwrap_or(100).min(MAX_PAGE)).await?;
     let mut next = None;
@@ -230,11 +243,11 @@ pub(super) async fn redrive_all(
     may: May<Operate>,
     InQuery(which): InQuery<Which>,
 ) -> Result<(Extension<Details>, Json<Redriven>), Problem> {
-    let page = app
-        .timers
-        .change(&may)
-        .redrive_dead_letters(which.after, which.limit.unwrap_or(100))
-        .await?;
+    let (timers, limit) = (app.timers.change(&may), which.limit.unwrap_or(100));
+    let page = match which.label.as_deref().map(parse_label).transpose()? {
+        None => timers.redrive_dead_letters(which.after, limit).await?,
+        Some(label) => timers.redrive_label(&label, which.after, limit).await?,
+    };
     let (redriven, existing, unreadable) = (page.redriven, page.existing, page.unreadable);
     let details = Details { count: Some(redriven), ..Details::default() };
     Ok((Extension(details), Json(Redriven { redriven, existing, unreadable, last: page.last })))

@@ -4,6 +4,7 @@
 
 mod audit;
 mod condition;
+mod labels;
 mod letters;
 mod receivers;
 mod runs;
@@ -55,6 +56,7 @@ pub(crate) struct App {
     paths(
         timer::put, timer::get, timer::list, timer::cancel, timer::move_to, timer::run, timer::pause,
         timer::resume,
+        labels::get, labels::cancel, labels::pause, labels::resume,
         letters::list, letters::trim, letters::get, letters::delete, letters::redrive, letters::redrive_all,
         store::pause, store::resume, store::stats, runs::list, audit::list, receivers::list, metrics,
         healthz, alert,
@@ -184,6 +186,10 @@ pub(crate) fn router(app: App, gate: Arc<Gate>, limits: &Limits) -> Router {
         .route("/v1/timers/{id}/run", post(timer::run))
         .route("/v1/timers/{id}/pause", post(timer::pause))
         .route("/v1/timers/{id}/resume", post(timer::resume))
+        .route("/v1/labels/{label}", get(labels::get))
+        .route("/v1/labels/{label}/cancel", post(labels::cancel))
+        .route("/v1/labels/{label}/pause", post(labels::pause))
+        .route("/v1/labels/{label}/resume", post(labels::resume))
         .route("/v1/dead-letters", get(letters::list).delete(letters::trim))
         .route("/v1/dead-letters/redrive", post(letters::redrive_all))
         .route("/v1/dead-letters/{number}", get(letters::get).delete(letters::delete))

@@ -4,6 +4,7 @@
 
 use super::App;
 use super::condition::{Condition, is_known, tag};
+use super::labels::parse_label;
 use super::view::{self, Timer};
 use crate::call::{INSERT, numbered};
 use crate::extract::{InBody, InPath, InQuery};
@@ -63,6 +64,9 @@ pub(super) struct Which {
     /// Only timers in this state: `resting`, `retrying`, `running`, `pausing`, `cancelling` or
     /// `paused`. Cannot be combined with `due_from` or `due_before`.
     state: Option<String>,
+    /// Only timers with this label, ordered by id. Cannot be combined with `state`, `due_from` or
+    /// `due_before`.
+    label: Option<String>,
     /// Only timers that are due at this time or later.
     due_from: Option<String>,
     /// Only timers that are due before this time.
@@ -73,7 +77,7 @@ pub(super) struct Which {
     after: Option<String>,
 }
 
-/// A page of timers, ordered by due time.
+/// A page of timers, ordered by due time or, with a label, by id.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Timers {
     timers: Vec<Timer>,
@@ -223,7 +227,7 @@ pub(super) async fn get(
     Ok(response)
 }
 
-/// Lists timers, ordered by due time.
+/// Lists timers, ordered by due time or, with a label, by id.
 #[utoipa::path(get, path = "/v1/timers", operation_id = "list_timers", tag = "timers", params(Which),
     responses((status = 200, body = Timers))
 )]
@@ -232,6 +236,23 @@ pub(super) async fn list(
     InQuery(which): InQuery<Which>,
 ) -> Result<Json<Timers>, Problem> {
     let limit = which.limit.unwrap_or(100).min(MAX_PAGE);
+    if let Some(label) = &which.label {
+        if which.state.is_some() || which.due_from.is_some() || which.due_before.is_some() {
+            let what = "label: cannot be combined with state, due_from or due_before";
+            return Err(Problem::invalid(what));
+        }
+        let label = parse_label(label)?;
+        let page =
+            async |after: Option<&str>, limit| app.timers.list_label(&label, after, limit).await;
+        let found = page(which.after.as_deref(), limit).await?;
+        let mut next = None;
+        if let Some(last) = found.last()
+            && !page(Some(&last.id), 1).await?.is_empty()
+        {
+            next = Some(last.id.clone());
+        }
+        return Ok(Json(Timers { timers: found.iter().map(view::listed_timer).collect(), next }));
+    }
     let state = which.state.as_deref().map(parse_state).transpose();
     let state = state.map_err(|why| Problem::invalid(format!("state: {why}")))?;
     if state.is_some() && (which.due_from.is_some() || which.due_before.is_some()) {

@@ -156,6 +156,54 @@ async fn lists_go_page_by_page_in_the_order_of_due_times() {
 }
 
 #[tokio::test]
+async fn timers_are_found_and_changed_by_label() {
+    let bench = Bench::start().await;
+    let api = &bench.api;
+    for (id, labels) in [("b", &["shop", "eu"][..]), ("a", &["shop"]), ("c", &[])] {
+        let schedule = json!({ "at": "2090-01-01T00:00:00Z", "labels": labels });
+        api.put(id, URL, schedule.clone()).await.json(201);
+        assert_eq!(api.put(id, URL, schedule).await.json(200)["result"], "kept");
+    }
+    let timer = api.get("/v1/timers/b").await.json(200);
+    assert_eq!(timer["labels"], json!(["eu", "shop"]));
+    assert_eq!(api.get("/v1/timers/c").await.json(200).get("labels"), None);
+    let ids = async |path: &str| {
+        let page = api.get(path).await.json(200);
+        let ids = page["timers"].as_array().unwrap().iter().map(|timer| timer["id"].clone());
+        (ids.collect::<Vec<_>>(), page["next"].clone())
+    };
+    assert_eq!(ids("/v1/timers?label=shop&limit=1").await, (vec![json!("a")], json!("a")));
+    assert_eq!(ids("/v1/timers?label=shop&after=a").await, (vec![json!("b")], Value::Null));
+    let counted = json!({ "label": "shop", "timers": 2 });
+    assert_eq!(api.get("/v1/labels/shop").await.json(200), counted);
+    let post = async |path: &str| api.send("POST", path, "").await.json(200);
+    let done =
+        |changed: u64, last: Value| json!({ "changed": changed, "unreadable": 0, "last": last });
+    assert_eq!(post("/v1/labels/shop/pause?limit=1").await, done(1, json!("a")));
+    assert_eq!(post("/v1/labels/shop/pause?after=a").await, done(1, json!("b")));
+    assert_eq!(post("/v1/labels/shop/pause?after=b").await, done(0, Value::Null));
+    let (paused, _) = ids("/v1/timers?state=paused").await;
+    assert_eq!(paused, ["a", "b"]);
+    assert_eq!(post("/v1/labels/shop/resume").await, done(2, json!("b")));
+    assert_eq!(post("/v1/labels/eu/cancel").await, done(1, json!("b")));
+    assert_eq!(ids("/v1/timers").await.0, ["a", "c"]);
+    let letters = api.get("/v1/dead-letters?label=shop&order=newest").await.json(200);
+    assert_eq!(letters, json!({ "dead_letters": [] }));
+    let redriven = post("/v1/dead-letters/redrive?label=shop").await;
+    assert_eq!((&redriven["redriven"], &redriven["last"]), (&json!(0), &Value::Null));
+    for path in ["/v1/timers?label=shop&state=paused", "/v1/timers?label=", "/v1/labels/a%0Ab"] {
+        assert!(api.get(path).await.problem(400).starts_with("label: "), "{path}");
+    }
+    let wrong = json!({ "after": "1d", "labels": [""] });
+    let problem = api.put("d", URL, wrong).await.problem(400);
+    assert_eq!(problem, "labels: \"\": a label has 1 to 64 bytes and no control characters");
+    let many: Vec<String> = (0..9).map(|number| number.to_string()).collect();
+    let problem = api.put("d", URL, json!({ "after": "1d", "labels": many })).await.problem(400);
+    assert!(problem.contains("at most 8 labels"), "{problem}");
+    bench.stop().await;
+}
+
+#[tokio::test]
 async fn a_timer_is_moved_without_its_webhook() {
     let bench = Bench::start().await;
     let api = &bench.api;
@@ -266,6 +314,7 @@ async fn the_document_describes_each_operation() {
     for operation in operations {
         let (method, path) = operation.split_once(' ').unwrap();
         let path = path.replace("{id}", "none").replace("{number}", "9");
+        let path = path.replace("{label}", "none");
         let reply = bench.api.send(&method.to_uppercase(), &path, "{}").await;
         assert_ne!(reply.status, 405, "{operation}");
         assert!(!reply.text.contains("no such page"), "{operation}: {reply:?}");

@@ -66,9 +66,12 @@ async fn xtimer_get() {
 #[tokio::test]
 async fn xtimer_list() {
     let bench = Bench::start().await;
-    for (id, after) in [("later", "2d"), ("sooner", "1d")] {
-        bench.api.put(id, URL, json!({ "after": after })).await.json(201);
+    for (id, after, app) in [("later", "2d", "shop"), ("sooner", "1d", "bank")] {
+        let schedule = json!({ "after": after, "labels": [app] });
+        bench.api.put(id, URL, schedule).await.json(201);
     }
+    let of_app = bench.api.get("/v1/timers?label=shop").await.json(200)["timers"].take();
+    assert_eq!((&of_app[0]["id"], of_app.as_array().unwrap().len()), (&json!("later"), 1));
     let timers = bench.api.get("/v1/timers").await.json(200)["timers"].take();
     assert_eq!((&timers[0]["id"], &timers[1]["id"]), (&json!("sooner"), &json!("later")));
     bench.stop().await;
