@@ -11,16 +11,17 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 use tourbillon_durable::text::{
-    AddressText, NewTime, STATES, Settings, StoreArguments, parse_duration, parse_position,
-    parse_state, parse_time, state_name,
+    AddressText, NewTime, STATES, Settings, StoreArguments, parse_duration, parse_state,
+    parse_time, state_name,
 };
-use tourbillon_durable::{ListPosition, TimerState};
+use tourbillon_durable::{Label, TimerState};
 
 /// The examples of `list`.
 const LIST: &str = "\
 Examples:
   timers list --due-before 2030-01-01T00:00:00Z
   timers list --state paused --limit 1000
+  timers list --label \"customer 7\"
   timers --json list | jq -r 'select(.id).id'";
 
 /// The examples of `dead`.
@@ -35,6 +36,7 @@ const REDRIVE: &str = "\
 Examples:
   timers redrive 7
   timers redrive 7 --as \"order 7 again\"
+  timers redrive --label shop
   timers redrive --all";
 
 /// The examples of `copy`.
@@ -53,7 +55,7 @@ Examples:
 /// The examples of `schedule`.
 const SCHEDULE: &str = "\
 Examples:
-  timers schedule \"order 7\" unpaid --after 30m
+  timers schedule \"order 7\" unpaid --after 30m --label shop --label \"customer 7\"
   timers schedule report yearly --cron \"0 9 1 1 *\" --zone Europe/Berlin
   timers schedule cleanup --every 1h --misfire 10m --existing keep
   timers schedule invoice --at 2030-01-01T09:00[Europe/Berlin] --payload-file invoice.json
@@ -113,8 +115,8 @@ pub(crate) enum StoreCommand {
     /// Insert a timer
     #[command(after_help = SCHEDULE)]
     Schedule(Box<Schedule>),
-    /// Cancel a timer
-    Cancel { id: String },
+    /// Cancel a timer, or all timers with a label
+    Cancel(IdOrLabel),
     /// Move a timer to another time, with all its attempts
     Move {
         id: String,
@@ -124,9 +126,9 @@ pub(crate) enum StoreCommand {
     /// Make a delivery of a timer at once. A timer that repeats keeps its plan, and a paused timer
     /// stays paused
     Run { id: String },
-    /// Pause a timer, or the store
+    /// Pause a timer, all timers with a label, or the store
     Pause(Whose),
-    /// Resume a timer, or the store
+    /// Resume a timer, all timers with a label, or the store
     Resume(Whose),
     /// List, show, delete and trim dead letters
     #[command(after_help = DEAD)]
@@ -143,8 +145,12 @@ pub(crate) enum StoreCommand {
         #[arg(long)]
         repair: bool,
     },
-    /// Show statistics of the store
-    Stats,
+    /// Show statistics of the store, or the number of timers with a label
+    Stats {
+        /// Only timers with this label
+        #[arg(long)]
+        label: Option<Label>,
+    },
 }
 
 #[derive(Args)]
@@ -157,6 +163,9 @@ pub(crate) struct List {
         conflicts_with_all = ["due_from", "due_before"]
     )]
     pub(crate) state: Option<TimerState>,
+    /// Only timers with this label, in the order of their ids
+    #[arg(long, conflicts_with_all = ["state", "due_from", "due_before"])]
+    pub(crate) label: Option<Label>,
     /// Only timers that are due at this time or later
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) due_from: Option<SystemTime>,
@@ -164,8 +173,8 @@ pub(crate) struct List {
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) due_before: Option<SystemTime>,
     /// Only timers after this position, as printed by an incomplete list
-    #[arg(long, value_name = "NEXT", value_parser = parse_position)]
-    pub(crate) after: Option<ListPosition>,
+    #[arg(long, value_name = "NEXT")]
+    pub(crate) after: Option<String>,
     /// The maximum number of timers
     #[arg(long, default_value_t = 100)]
     pub(crate) limit: usize,
@@ -192,9 +201,22 @@ pub(crate) struct Schedule {
 
 #[derive(Args)]
 #[group(required = true, multiple = false)]
+pub(crate) struct IdOrLabel {
+    /// The id of the timer
+    pub(crate) id: Option<String>,
+    /// All timers with this label
+    #[arg(long)]
+    pub(crate) label: Option<Label>,
+}
+
+#[derive(Args)]
+#[group(required = true, multiple = false)]
 pub(crate) struct Whose {
     /// The id of the timer
     pub(crate) id: Option<String>,
+    /// All timers with this label
+    #[arg(long)]
+    pub(crate) label: Option<Label>,
     /// The whole store, with all its workers
     #[arg(long)]
     pub(crate) all: bool,
@@ -213,6 +235,9 @@ pub(crate) enum Dead {
         /// Only letters with smaller numbers, newest first
         #[arg(long, value_name = "NUMBER", requires = "newest")]
         before: Option<u64>,
+        /// Only letters of timers with this label
+        #[arg(long)]
+        label: Option<Label>,
         /// The maximum number of letters
         #[arg(long, default_value_t = 100)]
         limit: usize,
@@ -237,7 +262,7 @@ pub(crate) struct Redrive {
     #[command(flatten)]
     pub(crate) which: Which,
     /// Redrive the letter under another id, in case its own id is in use
-    #[arg(long, value_name = "ID", conflicts_with = "all")]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["all", "label"])]
     pub(crate) r#as: Option<String>,
 }
 
@@ -246,6 +271,9 @@ pub(crate) struct Redrive {
 pub(crate) struct Which {
     /// The number of the dead letter
     pub(crate) number: Option<u64>,
+    /// All dead letters of timers with this label
+    #[arg(long)]
+    pub(crate) label: Option<Label>,
     /// All dead letters
     #[arg(long)]
     pub(crate) all: bool,

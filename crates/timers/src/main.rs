@@ -81,7 +81,7 @@ async fn execute(
         StoreCommand::List(asked) => read::list(timers, asked, screen).await,
         StoreCommand::Get { id } => read::get(timers, &id, screen).await,
         StoreCommand::Schedule(asked) => schedule::schedule(timers, *asked, screen).await,
-        StoreCommand::Cancel { id } => change::cancel(timers, &id, screen).await,
+        StoreCommand::Cancel(which) => change::cancel(timers, which, screen).await,
         StoreCommand::Move { id, time } => change::move_to(timers, &id, &time, screen).await,
         StoreCommand::Run { id } => change::run(timers, &id, screen).await,
         StoreCommand::Pause(whose) => change::switch(timers, whose, Switch::Pause, screen).await,
@@ -89,7 +89,8 @@ async fn execute(
         StoreCommand::Dead { command } => dead::run(timers, command, screen).await,
         StoreCommand::Redrive(asked) => dead::redrive(timers, asked, screen).await,
         StoreCommand::Check { repair } => upkeep::check(timers, repair, screen).await,
-        StoreCommand::Stats => upkeep::stats(timers, screen).await,
+        StoreCommand::Stats { label: None } => upkeep::stats(timers, screen).await,
+        StoreCommand::Stats { label: Some(label) } => read::count(timers, &label, screen).await,
     }
 }
 

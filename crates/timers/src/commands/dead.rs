@@ -9,7 +9,7 @@ use crate::screen::{Screen, beginning};
 use serde_json::json;
 use std::time::Duration;
 use tourbillon_durable::text::{LetterView, counted};
-use tourbillon_durable::{DeadLetter, DurableTimers};
+use tourbillon_durable::{DeadLetter, DurableTimers, Label};
 
 /// The number of letters redriven per call.
 const PAGE: usize = 1000;
@@ -20,8 +20,9 @@ pub(crate) async fn run(
     screen: &mut Screen,
 ) -> Result<(), Failure> {
     match command {
-        Dead::List { after, newest, before, limit } => {
-            list(timers, newest, after.or(before), limit, screen).await
+        Dead::List { after, newest, before, label, limit } => {
+            let from = after.or(before);
+            list(timers, newest, label.as_ref(), from, limit, screen).await
         }
         Dead::Show { number } => show(timers, number, screen).await,
         Dead::Delete { number } => {
@@ -47,13 +48,16 @@ pub(crate) async fn run(
 async fn list(
     timers: &DurableTimers,
     newest: bool,
+    label: Option<&Label>,
     from: Option<u64>,
     limit: usize,
     screen: &mut Screen,
 ) -> Result<(), Failure> {
-    let page = async |last, room| match newest {
-        true => timers.newest_dead_letters(last, room).await,
-        false => timers.dead_letters(last, room).await,
+    let page = async |last, room| match (newest, label) {
+        (true, None) => timers.newest_dead_letters(last, room).await,
+        (false, None) => timers.dead_letters(last, room).await,
+        (true, Some(label)) => timers.newest_dead_letters_with_label(label, last, room).await,
+        (false, Some(label)) => timers.dead_letters_with_label(label, last, room).await,
     };
     let number = |letter: &DeadLetter| letter.number;
     let (found, next) = pages::join(from, limit, number, page).await?;
@@ -70,8 +74,12 @@ async fn list(
     })?;
     let Some(next) = next else { return Ok(()) };
     let option = if newest { "--newest --before" } else { "--after" };
-    let total = timers.stats().await?.dead_letters;
-    screen.go_on(&next, Some(total), &format!("dead list {option} {next}"))
+    let Some(label) = label else {
+        let total = timers.stats().await?.dead_letters;
+        return screen.go_on(&next, Some(total), &format!("dead list {option} {next}"));
+    };
+    let command = format!("dead list --label {:?} {option} {next}", label.as_str());
+    screen.go_on(&next, None, &command)
 }
 
 async fn show(timers: &DurableTimers, number: u64, screen: &mut Screen) -> Result<(), Failure> {
@@ -94,6 +102,7 @@ pub(crate) fn show_letter(found: &DeadLetter, screen: &mut Screen) -> Result<(),
     fields.extend(letter.headers.iter().map(|(name, value)| {
         ("header", format!("{name}={}", value.as_deref().unwrap_or_default()))
     }));
+    fields.extend(letter.labels.iter().map(|label| ("label", label.clone())));
     fields.push(("payload", letter.payload.text().to_owned()));
     screen.fields(&letter, &fields)
 }
@@ -103,7 +112,9 @@ pub(crate) async fn redrive(
     asked: Redrive,
     screen: &mut Screen,
 ) -> Result<(), Failure> {
-    let Some(number) = asked.which.number else { return redrive_all(timers, screen).await };
+    let Some(number) = asked.which.number else {
+        return redrive_all(timers, asked.which.label.as_ref(), screen).await;
+    };
     let done = match &asked.r#as {
         Some(id) => timers.redrive_as(number, id).await?,
         None => timers.redrive(number).await?,
@@ -114,10 +125,18 @@ pub(crate) async fn redrive(
     screen.say(&json!({ "number": number, "result": "redriven" }), &format!("{number}: redriven"))
 }
 
-async fn redrive_all(timers: &DurableTimers, screen: &mut Screen) -> Result<(), Failure> {
+/// Redrives all dead letters, or the dead letters of a label.
+async fn redrive_all(
+    timers: &DurableTimers,
+    label: Option<&Label>,
+    screen: &mut Screen,
+) -> Result<(), Failure> {
     let (mut redriven, mut existing, mut unreadable, mut after) = (0, 0, 0, None);
     loop {
-        let page = timers.redrive_dead_letters(after, PAGE).await?;
+        let page = match label {
+            None => timers.redrive_dead_letters(after, PAGE).await?,
+            Some(label) => timers.redrive_label(label, after, PAGE).await?,
+        };
         redriven += page.redriven;
         existing += page.existing;
         unreadable += page.unreadable;

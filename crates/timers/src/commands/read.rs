@@ -6,15 +6,21 @@ use super::{dead, pages};
 use crate::arguments::List;
 use crate::failure::Failure;
 use crate::screen::{Screen, beginning};
+use serde_json::json;
 use std::ops::Bound;
-use tourbillon_durable::text::{TimerView, show_position};
-use tourbillon_durable::{DurableTimer, DurableTimers, Stats, TimerState};
+use tourbillon_durable::text::{TimerView, parse_position, show_position};
+use tourbillon_durable::{DurableTimer, DurableTimers, Label, Stats, TimerState};
 
 pub(crate) async fn list(
     timers: &DurableTimers,
     asked: List,
     screen: &mut Screen,
 ) -> Result<(), Failure> {
+    if let Some(label) = &asked.label {
+        return list_label(timers, label, &asked, screen).await;
+    }
+    let after = asked.after.as_deref().map(parse_position).transpose();
+    let after = after.map_err(|why| Failure::Usage(format!("--after: {why}")))?;
     let range = (
         asked.due_from.map_or(Bound::Unbounded, Bound::Included),
         asked.due_before.map_or(Bound::Unbounded, Bound::Excluded),
@@ -23,8 +29,43 @@ pub(crate) async fn list(
         Some(state) => timers.list_state(state, last, room).await,
         None => timers.list_due(range, last, room).await,
     };
-    let (found, next) =
-        pages::join(asked.after.clone(), asked.limit, DurableTimer::position, page).await?;
+    let (found, next) = pages::join(after, asked.limit, DurableTimer::position, page).await?;
+    show(&found, screen)?;
+    let Some(next) = next.as_ref().map(show_position) else { return Ok(()) };
+    let total = total(&asked, &timers.stats().await?);
+    screen.go_on(&next, total, &format!("list --after {next:?}"))
+}
+
+async fn list_label(
+    timers: &DurableTimers,
+    label: &Label,
+    asked: &List,
+    screen: &mut Screen,
+) -> Result<(), Failure> {
+    let page =
+        async |last: Option<String>, room| timers.list_label(label, last.as_deref(), room).await;
+    let id = |timer: &DurableTimer| timer.id.clone();
+    let (found, next) = pages::join(asked.after.clone(), asked.limit, id, page).await?;
+    show(&found, screen)?;
+    let Some(next) = next else { return Ok(()) };
+    let total = timers.label_len(label).await?;
+    let command = format!("list --label {:?} --after {next:?}", label.as_str());
+    screen.go_on(&next, Some(total), &command)
+}
+
+/// Shows the number of timers with a label.
+pub(crate) async fn count(
+    timers: &DurableTimers,
+    label: &Label,
+    screen: &mut Screen,
+) -> Result<(), Failure> {
+    let count = timers.label_len(label).await?;
+    let line = json!({ "label": label.as_str(), "timers": count });
+    screen.fields(&line, &[("label", label.to_string()), ("timers", count.to_string())])
+}
+
+/// Shows a table of timers.
+fn show(found: &[DurableTimer], screen: &mut Screen) -> Result<(), Failure> {
     let views: Vec<TimerView> = found.iter().map(TimerView::new).collect();
     screen.table(["DUE", "STATE", "ATTEMPTS", "REPEATS", "ID", "PAYLOAD"], &views, |timer| {
         [
@@ -36,10 +77,7 @@ pub(crate) async fn list(
             timer.id.clone(),
             beginning(timer.payload.text()),
         ]
-    })?;
-    let Some(next) = next.as_ref().map(show_position) else { return Ok(()) };
-    let total = total(&asked, &timers.stats().await?);
-    screen.go_on(&next, total, &format!("list --after {next:?}"))
+    })
 }
 
 /// Returns the length that a list would have without a limit, if the store counts its timers.
@@ -75,6 +113,7 @@ pub(crate) async fn get(
     fields.extend(timer.headers.iter().map(|(name, value)| {
         ("header", format!("{name}={}", value.as_deref().unwrap_or_default()))
     }));
+    fields.extend(timer.labels.iter().map(|label| ("label", label.clone())));
     fields.push(("payload", timer.payload.text().to_owned()));
     screen.fields(&timer, &fields)
 }

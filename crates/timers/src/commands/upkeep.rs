@@ -46,6 +46,9 @@ fn described(finding: &Finding) -> Value {
         Finding::Stray { id, due } => {
             json!({ "finding": "stray", "id": id, "due": show_time(*due) })
         }
+        Finding::StrayLabel { id, label } => {
+            json!({ "finding": "stray_label", "id": id, "label": label })
+        }
         Finding::Unreadable { id } => json!({ "finding": "unreadable", "id": id }),
         Finding::Leases { counted, found } => {
             json!({ "finding": "leases", "counted": counted, "found": found })
@@ -56,9 +59,14 @@ fn described(finding: &Finding) -> Value {
 
 fn sentence(finding: &Finding) -> String {
     match finding {
-        Finding::Unindexed { id } => format!("{id}: not in the index, so it is not delivered"),
+        Finding::Unindexed { id } => {
+            format!("{id}: not in an index, so it may not be delivered or listed")
+        }
         Finding::Stray { id, due } => {
             format!("{id}: in the index at {}, but no such timer is due then", show_time(*due))
+        }
+        Finding::StrayLabel { id, label } => {
+            format!("{id}: listed by the label {label:?}, which no such timer has")
         }
         Finding::Unreadable { id } => format!("{id}: cannot be read"),
         Finding::Leases { counted, found } => {

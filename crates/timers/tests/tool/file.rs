@@ -6,17 +6,17 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, SystemTime};
-use tourbillon_durable::{DurableTimers, Options, Verdict};
+use tourbillon_durable::{DurableTimers, Label, Options, Verdict};
 
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
 /// Creates a dead letter for each of these ids.
 fn kill(store: &Path, ids: &[&str]) {
-    kill_with(store, ids, b"");
+    kill_with(store, ids, b"", Options::new());
 }
 
 /// Creates a dead letter for each of these ids. Each payload begins with the id.
-fn kill_with(store: &Path, ids: &[&str], rest: &[u8]) {
+fn kill_with(store: &Path, ids: &[&str], rest: &[u8], options: Options) {
     let timers = DurableTimers::open(store).unwrap();
     let (done, ends) = std::sync::mpsc::channel();
     let (end, ended) = futures_channel::oneshot::channel::<()>();
@@ -26,7 +26,7 @@ fn kill_with(store: &Path, ids: &[&str], rest: &[u8]) {
     pollster::block_on(async {
         for id in ids {
             timers
-                .insert(id, [id.as_bytes(), rest].concat(), Duration::ZERO, Options::new())
+                .insert(id, [id.as_bytes(), rest].concat(), Duration::ZERO, options.clone())
                 .await
                 .unwrap();
         }
@@ -275,13 +275,55 @@ fn lists_are_limited_by_state_time_and_number() {
 
 /// A store returns up to 8 MiB at once.
 #[test]
+fn timers_are_listed_counted_and_changed_by_label() {
+    let folder = Folder::new();
+    let store = folder.join("timers");
+    let tool = Tool::file(&store);
+    let at = ["--at", "2090-01-01T00:00Z"];
+    for (id, labels) in [("b", &["shop", "eu"][..]), ("a", &["shop"]), ("c", &["eu"]), ("d", &[])] {
+        let labels = labels.iter().flat_map(|label| ["--label", label]);
+        tool.json(&["schedule", id].into_iter().chain(at).chain(labels).collect::<Vec<_>>());
+    }
+    assert_eq!(tool.json(&["get", "b"])[0]["labels"], json!(["eu", "shop"]));
+    assert_eq!(tool.field("id", &["list", "--label", "shop"]), ["a", "b"]);
+    let (page, next) = tool.page(&["list", "--label", "shop", "--limit", "1"]);
+    assert_eq!((&page[0]["id"], next), (&json!("a"), Some(json!("a"))));
+    assert_eq!(tool.field("id", &["list", "--label", "shop", "--after", "a"]), ["b"]);
+    let counted = json!({ "label": "shop", "timers": 2 });
+    assert_eq!(tool.json(&["stats", "--label", "shop"]), [counted]);
+    let done = |result: &str| json!({ "result": result, "changed": 2, "unreadable": 0 });
+    assert_eq!(tool.json(&["pause", "--label", "shop"]), [done("paused")]);
+    assert_eq!(tool.field("id", &["list", "--state", "paused"]), ["a", "b"]);
+    assert_eq!(tool.json(&["resume", "--label", "shop"]), [done("resumed")]);
+    assert_eq!(tool.json(&["cancel", "--label", "eu"]), [done("cancelled")]);
+    assert_eq!(tool.field("id", &["list"]), ["a", "d"]);
+    for wrong in [
+        &["list", "--label", ""][..],
+        &["cancel", "a", "--label", "shop"],
+        &["list", "--label", "shop", "--state", "paused"],
+        &["schedule", "e", "--after", "1h", "--label", "a\nb"],
+        &["list", "--after", "a"],
+    ] {
+        assert_eq!(tool.run(wrong).code, 2, "{wrong:?}");
+    }
+    let options = Options::new().label(Label::new("shop").unwrap());
+    kill_with(&store, &["x", "y"], b"", options);
+    kill(&store, &["z"]);
+    assert_eq!(tool.field("id", &["dead", "list", "--label", "shop"]), ["x", "y"]);
+    let newest = ["dead", "list", "--newest", "--limit", "1", "--label", "shop"];
+    assert_eq!(tool.page(&newest).0[0]["labels"], json!(["shop"]));
+    assert_eq!(tool.field("redriven", &["redrive", "--label", "shop"]), [2]);
+    assert_eq!(tool.field("id", &["dead", "list"]), ["z"]);
+}
+
+#[test]
 fn lists_are_as_long_as_their_limit_however_long_the_payloads_are() {
     let folder = Folder::new();
     let store = folder.join("timers");
     let ids: Vec<String> = (1..10).map(|number| number.to_string()).collect();
     let names: Vec<&str> = ids.iter().map(String::as_str).collect();
     let long = vec![b'.'; (1 << 20) - 8];
-    kill_with(&store, &names, &long);
+    kill_with(&store, &names, &long, Options::new());
     let timers = DurableTimers::open(&store).unwrap();
     for name in &names {
         pollster::block_on(timers.insert(name, &*long, YEAR, Options::new())).unwrap();
