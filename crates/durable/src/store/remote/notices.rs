@@ -10,10 +10,12 @@
 
 use crate::model::event::Event;
 use crate::store::ownership::Ownership;
+use crate::store::remote::host::Host;
+use crate::store::remote::sender::Transport;
+use futures_util::future::{Either, join, select};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{sleep, timeout};
 
 /// The interval between pings of a subscription, and the timeout of each. If the server has become
 /// unresponsive, notices are late by at most both.
@@ -29,7 +31,7 @@ const UNSUBSCRIBED: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// A store that listens to notices.
-pub(crate) trait Listener: Send + Sync + 'static {
+pub(crate) trait Listener: Transport {
     type Subscription: Send;
 
     /// Returns the workers of this process.
@@ -67,18 +69,18 @@ pub(crate) trait Listener: Send + Sync + 'static {
 pub(crate) async fn listen<L: Listener>(listener: Arc<L>, first: Option<L::Subscription>) {
     let regularly = async {
         loop {
-            sleep(AGAIN).await;
+            listener.engine().host.sleep(AGAIN).await;
             listener.notices_lost();
         }
     };
-    futures_util::future::join(regularly, resume(&*listener, first)).await;
+    join(regularly, resume(&*listener, first)).await;
 }
 
 /// Has windows loaded once a second, forever.
 #[cfg(feature = "postgres")]
 pub(crate) async fn poll(listener: Arc<impl Listener>) {
     loop {
-        sleep(UNSUBSCRIBED).await;
+        listener.engine().host.sleep(UNSUBSCRIBED).await;
         listener.unsubscribed();
     }
 }
@@ -105,9 +107,10 @@ async fn resume<L: Listener>(listener: &L, first: Option<L::Subscription>) {
 
 /// Waits for a subscription, and has windows loaded again each second until then.
 async fn next<L: Listener>(listener: &L, mut pause: Duration) -> L::Subscription {
+    let host = &listener.engine().host;
     let mut subscribed = pin!(async {
         loop {
-            sleep(pause).await;
+            host.sleep(pause).await;
             if let Some(subscription) = listener.subscribe().await {
                 return subscription;
             }
@@ -115,9 +118,9 @@ async fn next<L: Listener>(listener: &L, mut pause: Duration) -> L::Subscription
         }
     });
     loop {
-        match timeout(UNSUBSCRIBED, &mut subscribed).await {
-            Ok(subscription) => return subscription,
-            Err(_) => listener.unsubscribed(),
+        match select(&mut subscribed, pin!(host.sleep(UNSUBSCRIBED))).await {
+            Either::Left((subscription, _)) => return subscription,
+            Either::Right(_) => listener.unsubscribed(),
         }
     }
 }

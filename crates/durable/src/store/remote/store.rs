@@ -5,28 +5,35 @@
 
 use crate::error::DurableError;
 use crate::store::Answer;
+use crate::store::remote::host::Host;
 use crate::store::remote::sender::Transport;
+use futures_channel::oneshot;
+use futures_util::future::{Either, select};
+use std::pin::pin;
 use std::sync::Arc;
-use tokio::runtime::Handle;
-use tokio::task::{AbortHandle, JoinSet};
 
-/// The operations of a store, and the runtime where it was connected.
+/// The operations of a store, whose tasks run on its host.
 pub(crate) struct RemoteStore<T> {
     pub(crate) operations: Arc<T>,
-    listening: AbortHandle,
+    /// Dropping it ends the background task. Pending operations are still executed.
+    #[expect(dead_code, reason = "it acts by its drop")]
+    listens: oneshot::Sender<()>,
 }
 
-impl<T: Transport<Host = Handle>> RemoteStore<T> {
+impl<T: Transport> RemoteStore<T> {
     /// Returns a store with its background task.
     pub(crate) fn new(
         operations: Arc<T>,
         listening: impl Future<Output = ()> + Send + 'static,
     ) -> Self {
-        let listening = operations.engine().host.spawn(listening).abort_handle();
-        Self { operations, listening }
+        let (listens, ended) = oneshot::channel();
+        operations.engine().host.spawn(async move {
+            select(pin!(listening), ended).await;
+        });
+        Self { operations, listens }
     }
 
-    /// Runs an operation in the runtime, even if its caller has gone.
+    /// Runs an operation in a task, even if its caller has gone.
     pub(crate) fn ask<R, F>(
         &self,
         operation: impl FnOnce(Arc<T>) -> F + Send + 'static,
@@ -35,9 +42,10 @@ impl<T: Transport<Host = Handle>> RemoteStore<T> {
         R: Send + 'static,
         F: Future<Output = Result<R, DurableError>> + Send + 'static,
     {
+        let (done, answer) = oneshot::channel();
         let operation = usable(Arc::clone(&self.operations), operation);
-        let task = self.operations.engine().host.spawn(operation);
-        Box::pin(async move { task.await.unwrap_or(Err(DurableError::Closed)) })
+        self.operations.engine().host.spawn(async move { drop(done.send(operation.await)) });
+        answered(answer)
     }
 
     /// Runs an operation that ends when its future is dropped.
@@ -49,14 +57,22 @@ impl<T: Transport<Host = Handle>> RemoteStore<T> {
         R: Send + 'static,
         F: Future<Output = Result<R, DurableError>> + Send + 'static,
     {
-        let mut task = JoinSet::new();
+        let (mut done, answer) = oneshot::channel();
         let operation = usable(Arc::clone(&self.operations), operation);
-        task.spawn_on(operation, &self.operations.engine().host);
-        Box::pin(async move {
-            let done = task.join_next().await;
-            done.and_then(Result::ok).unwrap_or(Err(DurableError::Closed))
-        })
+        self.operations.engine().host.spawn(async move {
+            let result = match select(pin!(operation), done.cancellation()).await {
+                Either::Left((result, _)) => result,
+                Either::Right(_) => return,
+            };
+            drop(done.send(result));
+        });
+        answered(answer)
     }
+}
+
+/// Returns the result of a task, which has none if its host has ended or it has panicked.
+fn answered<R: Send + 'static>(answer: oneshot::Receiver<Result<R, DurableError>>) -> Answer<R> {
+    Box::pin(async move { answer.await.unwrap_or(Err(DurableError::Closed)) })
 }
 
 /// Runs an operation unless the store may no longer be used.
@@ -66,13 +82,6 @@ async fn usable<T: Transport, R, F: Future<Output = Result<R, DurableError>>>(
 ) -> Result<R, DurableError> {
     operations.check_usable()?;
     operation(operations).await
-}
-
-/// Ends the background task. Pending operations are still executed.
-impl<T> Drop for RemoteStore<T> {
-    fn drop(&mut self) {
-        self.listening.abort();
-    }
 }
 
 /// Implements methods by the methods of the same names of the operations, which run even if their
