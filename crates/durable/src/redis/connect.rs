@@ -5,7 +5,6 @@
 use super::damaged::Damaged;
 use super::errors::refused;
 use super::identity::Identity;
-use super::idle::IdleHints;
 use super::keys::Keys;
 use super::link::Link;
 use super::node::Origin;
@@ -17,6 +16,7 @@ use super::{Redis, RedisOptions, server};
 use crate::error::{DurableError, scheme_of};
 use crate::store::options::StoreOptions;
 use crate::store::ownership::Ownership;
+use crate::store::partitions::idle::IdleHints;
 use crate::store::remote::host::runtime;
 use crate::store::remote::notices::listen;
 use crate::store::remote::sender::Engine;

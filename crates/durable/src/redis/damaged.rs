@@ -6,9 +6,9 @@
 
 #![forbid(unsafe_code)]
 
-use super::idle::APART;
 use crate::model::clock::Millis;
 use crate::panics::ignore_poison;
+use crate::store::partitions::idle::APART;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 

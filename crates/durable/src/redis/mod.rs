@@ -11,7 +11,7 @@
 //! server's. **Concurrent operations are sent together**, as a numbered batch. A partition keeps
 //! its reply to the last batch of each process, so a resend after a lost reply gets the same reply
 //! (`batch.rs`). **Workers are notified of changes in their window** by pub/sub (`pubsub.rs`), and
-//! ask a partition only if something may be due there (`idle.rs`).
+//! ask a partition only if something may be due there (`store/partitions`).
 //!
 //! **Each partition has one owner** among the workers, which alone loads its keys (`ownership.rs`
 //! of the crate). The lease of each timer decides which worker delivers it.
@@ -30,7 +30,6 @@ mod damaged;
 mod errors;
 mod find;
 mod identity;
-mod idle;
 mod keys;
 mod labels;
 mod leases;

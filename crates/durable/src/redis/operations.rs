@@ -6,7 +6,6 @@
 use super::bytes::{self, Encoded, Stored};
 use super::damaged::Damaged;
 use super::identity::Identity;
-use super::idle::{IdleHints, NOTIFY_AHEAD};
 use super::keys::{BUCKETS, Keys, LATER, Location, OWN, long_field, slice};
 use super::link::{self, Link};
 use super::node::Connection;
@@ -20,6 +19,7 @@ use crate::model::label::Label;
 use crate::model::options::Existing;
 use crate::model::record::Record;
 use crate::store::ownership::Ownership;
+use crate::store::partitions::idle::{IdleHints, NOTIFY_AHEAD};
 use crate::store::remote::answers::{self, unexpected_reply};
 use crate::store::remote::retry::RetryPolicy;
 use crate::store::remote::sender::Engine;

@@ -14,6 +14,8 @@ pub(crate) mod credentials;
 pub(crate) mod options;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 pub(crate) mod ownership;
+#[cfg(feature = "redis")]
+pub(crate) mod partitions;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 pub(crate) mod remote;
 #[cfg(any(feature = "postgres-tls", feature = "redis-tls"))]

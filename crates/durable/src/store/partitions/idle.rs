@@ -16,15 +16,15 @@ use std::sync::{Mutex, MutexGuard};
 
 /// How far ahead of now the scripts publish changes, equal to `NOTIFY_AHEAD` of
 /// `scripts/change.lua`.
-pub(super) const NOTIFY_AHEAD: Millis = 45_000;
+pub(crate) const NOTIFY_AHEAD: Millis = 45_000;
 
 /// The maximum difference between two servers' clocks, or step back of one clock, without missed
 /// notices.
-pub(super) const APART: Millis = 5000;
+pub(crate) const APART: Millis = 5000;
 
 /// The hints for each partition.
 #[derive(Debug)]
-pub(super) struct IdleHints(Mutex<Vec<IdleHint>>);
+pub(crate) struct IdleHints(Mutex<Vec<IdleHint>>);
 
 /// A range of times without a due key, both ends excluded.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,14 +38,14 @@ struct IdleHint {
 }
 
 impl IdleHints {
-    pub(super) fn new(partitions: u64) -> Self {
+    pub(crate) fn new(partitions: u64) -> Self {
         let partitions = usize::try_from(partitions).unwrap_or(usize::MAX);
         Self(Mutex::new(vec![IdleHint::default(); partitions]))
     }
 
     /// Returns the number of notices so far if the partition has to be asked for keys from `from`
     /// to `until`.
-    pub(super) fn asked(
+    pub(crate) fn asked(
         &self,
         partition: u64,
         now: Millis,
@@ -62,7 +62,7 @@ impl IdleHints {
     }
 
     /// Records a complete page from `from` to `until` that was requested after `notices` notices.
-    pub(super) fn page(
+    pub(crate) fn page(
         &self,
         partition: u64,
         notices: u64,
@@ -81,7 +81,7 @@ impl IdleHints {
     }
 
     /// Records that a key was added.
-    pub(super) fn notice(&self, partition: u64, due: Millis) {
+    pub(crate) fn notice(&self, partition: u64, due: Millis) {
         let mut all = self.lock();
         let Some(hint) = find(&mut all, partition) else { return };
         hint.notices += 1;
@@ -89,7 +89,7 @@ impl IdleHints {
     }
 
     /// Drops all hints, because notices may have been lost.
-    pub(super) fn forget(&self) {
+    pub(crate) fn forget(&self) {
         for hint in &mut *self.lock() {
             hint.notices += 1;
             hint.before = 0;
