@@ -5,11 +5,12 @@
 use super::bytes::{self, Stored};
 use super::keys::Location;
 use super::operations::{Operations, text};
-use super::pages::{merged, share};
 use crate::error::DurableError;
 use crate::model::clock::Millis;
 use crate::model::key::{Key, first_after};
 use crate::model::record::Record;
+use crate::store::partitions::Partitioned;
+use crate::store::partitions::pages::{merged, share};
 use crate::store::remote::retry::RetryPolicy;
 use crate::store::{Found, Letters, MAX_LIST_BYTES};
 use futures_util::future::try_join_all;

@@ -15,6 +15,7 @@ use crate::model::clock::LATEST;
 use crate::model::key::{Key, first_after, first_from};
 use crate::model::record::PARKED;
 use crate::store::MAX_LIST_BYTES;
+use crate::store::partitions::Partitioned;
 use crate::store::remote::notices::Listener;
 use crate::store::remote::retry::RetryPolicy;
 

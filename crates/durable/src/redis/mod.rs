@@ -43,7 +43,6 @@ mod node;
 mod operation;
 mod operations;
 mod options;
-mod pages;
 mod pause;
 mod pubsub;
 mod reopen;
@@ -60,6 +59,8 @@ use crate::model::condition::Condition;
 use crate::model::key::Key;
 use crate::model::label::Label;
 use crate::model::options::Existing;
+use crate::store::partitions::Partitioned;
+use crate::store::partitions::load::Stall;
 use crate::store::remote::store::{RemoteStore, common};
 use crate::store::{
     Answer, AnyStore, Cancelled, Due, Finish, Finished, Insert, Inserted, Leasing, Renewed,
@@ -180,11 +181,12 @@ impl Store for Redis {
     }
 
     fn stalled(&self, worker: u64, id: &str) -> Option<Stalled> {
-        Some(Box::new(Operations::stalled(&self.0.operations, worker, id)))
+        Some(Box::new(Stall::begin(&self.0.operations, worker, id)))
     }
 
     fn is_withheld(&self, worker: u64, id: &str) -> bool {
-        self.0.operations.is_withheld(worker, id)
+        let operations = &self.0.operations;
+        operations.ownership.is_withheld(worker, operations.partition_of(id))
     }
 
     fn is_spare(&self, worker: u64) -> bool {

@@ -142,18 +142,6 @@ impl Operations {
         }
     }
 
-    /// Returns the time of the server that has a partition.
-    pub(super) async fn now_of(
-        &self,
-        partition: u64,
-        retry: RetryPolicy,
-    ) -> Result<Millis, DurableError> {
-        if let Some(clock) = &self.clock {
-            return Ok(present(clock.now()));
-        }
-        self.call(&self.scripts.now, partition, &[], retry).await
-    }
-
     /// Inserts a timer. An update refuses an id that exists, because the existing record has to be
     /// read for it. If the record is given, the timer must exist with this record, and has
     /// otherwise [changed](DurableError::Changed).

@@ -10,6 +10,7 @@ use crate::error::DurableError;
 use crate::model::condition::Condition;
 use crate::model::options::Existing;
 use crate::model::record::Record;
+use crate::store::partitions::Partitioned;
 use crate::store::remote::retry::RetryPolicy;
 use crate::store::{Cancelled, Due, Insert, Inserted};
 use std::sync::Arc;
