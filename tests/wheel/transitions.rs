@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// The stores, their names in the table, and the sources with their transitions.
 const STORES: [(&str, &[&str]); 3] = [
-    ("Embedded", &["src/embedded", "src/store/update.rs"]),
+    ("Embedded", &["src/embedded", "src/store/transitions.rs", "src/store/update.rs"]),
     ("Redis", &["src/redis/scripts"]),
     ("PostgreSQL", &["src/postgres/sql"]),
 ];

@@ -8,7 +8,7 @@ use super::tables::{DEAD, Transaction};
 use crate::error::DurableError;
 use crate::model::bounds::LetterBounds;
 use crate::model::clock::Millis;
-use crate::model::record::{Dead, DeadReason, Record};
+use crate::model::record::{Dead, Record};
 use crate::store::Letters;
 use redb::{AccessGuard, ReadableTable, ReadableTableMetadata};
 use std::ops::Bound;
@@ -28,22 +28,7 @@ pub(super) fn letter_age(
 
 impl Transaction {
     /// Adds the dead letter of D18.
-    pub(super) fn add_letter(
-        &mut self,
-        id: &str,
-        reason: DeadReason,
-        error: String,
-        found: &Record,
-        now: Millis,
-    ) -> Result<(), TransitionError> {
-        let (planned, attempt) = (found.planned, found.attempt);
-        let resting = Record::resting(found.due, found.settings.clone(), found.payload.clone());
-        let mut record = Record { planned, attempt, error, ..resting };
-        if reason != DeadReason::Rule {
-            // The repetition continues without this delivery.
-            record.settings.rule = None;
-        }
-        let dead = Dead { id: id.to_owned(), died: now, reason, record };
+    pub(super) fn add_letter(&mut self, dead: Dead) -> Result<(), TransitionError> {
         let number = self.number("dead")?;
         self.inner.open_table(DEAD)?.insert(number, &dead.encode()[..])?;
         Ok(())

@@ -27,13 +27,13 @@
 use super::error::TransitionError;
 use crate::error::DurableError;
 use crate::model::bounds::LetterBounds;
-use crate::model::clock::{LATEST, Millis, Present};
+use crate::model::clock::{Millis, Present};
 use crate::model::condition::Condition;
 use crate::model::key::{Change, Key};
 use crate::model::label::Label;
-use crate::model::options::Existing;
-use crate::model::record::Record;
-use crate::store::{Cancelled, Due, Finish, Finished, Insert, Inserted, Lease, Leasing, Renewed};
+use crate::model::record::{Dead, Record};
+use crate::store::transitions::Ended;
+use crate::store::{Cancelled, Due, Finish, Finished, Insert, Inserted, Leasing, Renewed};
 use redb::{ReadableTable, TableDefinition, WriteTransaction};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -51,12 +51,6 @@ pub(super) fn named(id: &[u8]) -> Cow<'_, str> {
 
 pub(super) fn record(id: &str, bytes: &[u8]) -> Result<Record, DurableError> {
     Record::decode(id, bytes).ok_or_else(|| DurableError::corrupt_timer(id))
-}
-
-/// Returns `true` if a timer outlives its running attempt, or is already planned for `due`.
-fn is_kept(found: &Record, due: Millis) -> bool {
-    let repeats = found.settings.rule.is_some() || found.next.is_some();
-    found.fence.is_none() || repeats || (found.planned == due && !found.cancelled)
 }
 
 /// The changes of a batch, for the workers.
@@ -224,29 +218,14 @@ impl Transaction {
     ) -> Result<Inserted, TransitionError> {
         let due = timer.due.time(now)?;
         let before = self.find(&timer.id)?;
-        Condition::check(timer.over.as_ref(), before.as_ref())?;
-        let new = || Record::new(timer, due);
-        let scheduled = match (&before, timer.existing) {
-            (None, _) => Inserted::New,
-            (Some(found), Existing::Keep) if is_kept(found, due) => {
-                self.index(&timer.id, found.indexed())?;
-                return Ok(Inserted::Kept);
-            }
-            (Some(found), Existing::Keep) => {
-                let kept = Record { next: Some(Box::new(new())), plan: None, ..found.clone() };
-                self.write(&timer.id, Some(Former::of(found)), Some(&kept))?;
-                return Ok(Inserted::Next);
-            }
-            (Some(found), Existing::Update) => {
-                let after = found.updated(timer, due, now);
-                self.write(&timer.id, Some(Former::of(found)), Some(&after))?;
-                return Ok(Inserted::Updated);
-            }
-            (Some(_), Existing::Refuse) => return Err(DurableError::Exists.into()),
-            (Some(_), Existing::Replace) => Inserted::Replaced,
-        };
-        self.write(&timer.id, before.as_ref().map(Former::of), Some(&new()))?;
-        Ok(scheduled)
+        let (inserted, after) = Record::inserted(before.as_ref(), timer, due, now)?;
+        let former = before.as_ref().map(Former::of);
+        match (after, &before) {
+            (Some(after), _) => self.write(&timer.id, former, Some(&after))?,
+            (None, Some(kept)) => self.index(&timer.id, kept.indexed())?,
+            (None, None) => {}
+        }
+        Ok(inserted)
     }
 
     /// Resting → nothing (D7). Leased → leased and cancelled, without its repetition rule and its
@@ -258,18 +237,12 @@ impl Transaction {
     ) -> Result<Cancelled, TransitionError> {
         let found = self.find(id)?;
         Condition::check(only, found.as_ref())?;
-        let Some(mut found) = found else { return Ok(Cancelled::NotFound) };
-        let before = Some(Former::of(&found));
-        if found.fence.is_none() {
-            self.write(id, before, None)?;
-            return Ok(Cancelled::Removed);
+        let Some(found) = found else { return Ok(Cancelled::NotFound) };
+        let (cancelled, after) = found.clone().cancelled();
+        if after.as_ref() != Some(&found) {
+            self.write(id, Some(Former::of(&found)), after.as_ref())?;
         }
-        (found.settings.rule, found.plan) = (None, None);
-        let next = found.next.take();
-        if !std::mem::replace(&mut found.cancelled, true) || next.is_some() {
-            self.write(id, before, Some(&found))?;
-        }
-        Ok(Cancelled::Running)
+        Ok(cancelled)
     }
 
     /// Resting → resting with another due and planned time, no attempts and no order (D9).
@@ -283,10 +256,7 @@ impl Transaction {
         match self.find(id)? {
             Some(found) if found.fence.is_none() => {
                 let before = Some(Former::of(&found));
-                let (planned, attempt, error) = (due, 0, String::new());
-                let (plan, run_now) = (None, false);
-                let after = Record { due, planned, plan, attempt, error, run_now, ..found };
-                self.write(id, before, Some(&after))?;
+                self.write(id, before, Some(&found.moved(due)))?;
                 Ok(true)
             }
             _ => Ok(false),
@@ -342,7 +312,7 @@ impl Transaction {
         takes_over: bool,
     ) -> Result<Leasing, TransitionError> {
         let id = &*key.1;
-        let mut found = match self.find(id) {
+        let found = match self.find(id) {
             Ok(Some(found)) => found,
             Ok(None) if self.is_indexed(key)? => {
                 return Ok(Leasing::Unreadable(DurableError::missing_timer(id)));
@@ -366,11 +336,9 @@ impl Transaction {
         }
         let fence = self.number("fence")?;
         let before = Some(Former::of(&found));
-        let overrun = found.fence.replace(fence).is_some();
-        found.attempt = found.attempt.saturating_add(u32::from(!overrun));
-        found.due = now.saturating_add(found.settings.lease);
-        self.write(id, before, Some(&found))?;
-        Ok(Leasing::Taken(Box::new(Lease { fence, now, due: indexed, overrun, record: found })))
+        let lease = found.leased(fence, now);
+        self.write(id, before, Some(&lease.record))?;
+        Ok(Leasing::Taken(Box::new(lease)))
     }
 
     /// Leased under this fencing token → leased for as long again, from now on (D15).
@@ -381,11 +349,11 @@ impl Transaction {
         now: Millis,
     ) -> Result<Renewed, TransitionError> {
         let found = self.find(id)?.filter(|record| record.fence == Some(fence));
-        let Some(mut found) = found else { return Ok(Renewed::Lost) };
+        let Some(found) = found else { return Ok(Renewed::Lost) };
         let (before, length) = (Some(Former::of(&found)), found.settings.lease);
-        found.due = now.saturating_add(length);
-        self.write(id, before, Some(&found))?;
-        Ok(Renewed::Held { length, cancelled: found.cancelled })
+        let cancelled = found.cancelled;
+        self.write(id, before, Some(&found.renewed(now)))?;
+        Ok(Renewed::Held { length, cancelled })
     }
 
     /// Leased under this fencing token → the next delivery, which was inserted meanwhile or belongs
@@ -401,40 +369,16 @@ impl Transaction {
         now: Present,
     ) -> Result<Finished, TransitionError> {
         let found = self.find(id)?.filter(|record| record.fence == Some(fence));
-        let Some(mut found) = found else { return Ok(Finished::TooLate) };
+        let Some(found) = found else { return Ok(Finished::TooLate) };
         let before = Some(Former::of(&found));
-        // A cancel in the meantime has ended the repetition.
-        let repeats = found.settings.rule.is_some();
-        let mut finished = Finished::Accepted;
-        let planned = match finish {
-            Finish::Done { next } => next,
-            _ if found.cancelled => {
-                finished = Finished::Cancelled;
-                None
-            }
-            Finish::Retry { wait, error, counted } => {
-                found.attempt = found.attempt.saturating_sub(u32::from(!counted));
-                found.run_now &= !counted;
-                found.fence = None;
-                found.due = now.coming.saturating_add(wait).min(LATEST);
-                found.error = error;
-                self.note_retry(found.due)?;
-                self.write(id, before, Some(&found))?;
-                return Ok(finished);
-            }
-            Finish::Dead { reason, error, next } => {
-                self.add_letter(id, reason, error, &found, now.passed)?;
-                self.trim_letters(bounds, now.passed)?;
-                next
-            }
-        };
-        let paused = found.paused && !found.cancelled;
-        let next = found.next.take().map(|next| Record { paused, ..*next });
-        let after = next.or_else(|| {
-            let due = planned.filter(|_| repeats)?;
-            let resting = Record::resting(due, found.settings, found.payload);
-            Some(Record { paused, ..resting })
-        });
+        let Ended { finished, after, is_retry, letter } = found.finished(finish, now.coming);
+        if let Some(after) = after.as_ref().filter(|_| is_retry) {
+            self.note_retry(after.due)?;
+        }
+        if let Some((reason, record)) = letter {
+            self.add_letter(Dead { id: id.to_owned(), died: now.passed, reason, record })?;
+            self.trim_letters(bounds, now.passed)?;
+        }
         self.write(id, before, after.as_ref())?;
         Ok(finished)
     }

@@ -20,6 +20,8 @@ pub(crate) mod partitions;
 pub(crate) mod remote;
 #[cfg(any(feature = "postgres-tls", feature = "redis-tls"))]
 pub(crate) mod tls;
+#[cfg(feature = "file")]
+pub(crate) mod transitions;
 pub(crate) mod update;
 pub(crate) mod window;
 
