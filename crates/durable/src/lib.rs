@@ -71,6 +71,9 @@ mod panics;
 mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(all(test, feature = "file", feature = "redis"))]
+#[path = "../tests/simulator/mod.rs"]
+mod simulator;
 mod store;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod sync;

@@ -1,0 +1,330 @@
+//! [`Cluster`], the servers of a store, and the network between them and the processes.
+//!
+//! A request takes a while to arrive, and so does its reply. Requests of a process to a server keep
+//! their order while their connection lasts. A request without a reply ends the connection, and may
+//! still arrive after requests on the next one. A cut, a server that stands still and a lossy
+//! network make requests and replies wait, vanish or break their connection.
+
+use super::audit::Audit;
+use super::server::{Notice, Server};
+use super::world::{MILLISECOND, Nanos, Process, ProcessHost, World};
+use crate::error::DurableError;
+use crate::panics::ignore_poison;
+use crate::store::remote::error::{Kind, RequestError};
+use crate::store::remote::host::Host;
+use crate::store::remote::retry::REPLY_TIMEOUT;
+use futures_channel::{mpsc, oneshot};
+use futures_util::future::{Either, select};
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// The shortest time between a process and a server.
+const LEAST_LATENCY: Nanos = MILLISECOND / 5;
+
+/// The usual latency beyond that.
+const LATENCY: Nanos = 10 * MILLISECOND;
+
+/// The servers of a store.
+pub(crate) struct Cluster {
+    pub(crate) world: World,
+    pub(crate) audit: Arc<Audit>,
+    hosts: Vec<Mutex<HostState>>,
+    conditions: Mutex<Conditions>,
+    subscriptions: Mutex<Subscriptions>,
+}
+
+/// A server, and whether it runs.
+struct HostState {
+    server: Server,
+    /// Set while it refuses connections.
+    is_down: bool,
+    /// The time until which it stands still, and executes nothing.
+    stands_until: Nanos,
+}
+
+/// The state of the network.
+#[derive(Default)]
+struct Conditions {
+    /// The number of cuts between a process and a server.
+    cuts: BTreeMap<(u64, usize), u32>,
+    /// How many of a thousand requests are lost, lose their reply, break their connection, or are
+    /// held back.
+    faulty: u32,
+    /// The greatest additional latency.
+    slow: Nanos,
+    /// When the last request of a connection arrives, by process and server.
+    arrivals: BTreeMap<(u64, usize), Nanos>,
+}
+
+#[derive(Default)]
+struct Subscriptions {
+    last: u64,
+    /// By number: the process, the server, the notices, and when the last of them arrives.
+    all: BTreeMap<u64, Subscriber>,
+}
+
+struct Subscriber {
+    process: Arc<Process>,
+    server: usize,
+    notices: mpsc::UnboundedSender<Notice>,
+    arrival: Nanos,
+}
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Fine,
+    Lost,
+    LosesReply,
+    /// The connection breaks before the request arrives, or after that.
+    Breaks {
+        executed: bool,
+    },
+    /// Arrives after so long.
+    HeldBack(Nanos),
+}
+
+impl Cluster {
+    pub(crate) fn new(world: &World, audit: &Arc<Audit>, servers: Vec<Server>) -> Arc<Self> {
+        let host = |server| Mutex::new(HostState { server, is_down: false, stands_until: 0 });
+        Arc::new(Self {
+            world: world.clone(),
+            audit: Arc::clone(audit),
+            hosts: servers.into_iter().map(host).collect(),
+            conditions: Mutex::default(),
+            subscriptions: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn servers(&self) -> usize {
+        self.hosts.len()
+    }
+
+    /// Returns the server that has a partition.
+    pub(crate) fn server_of(&self, partition: u64) -> usize {
+        usize::try_from(partition).unwrap_or(0) % self.hosts.len()
+    }
+
+    /// Looks at a server, or changes it.
+    pub(crate) fn with<R>(&self, server: usize, look: impl FnOnce(&mut Server) -> R) -> R {
+        look(&mut self.host(server).server)
+    }
+
+    pub(crate) fn set_down(&self, server: usize, is_down: bool) {
+        self.host(server).is_down = is_down;
+        if is_down {
+            ignore_poison(self.subscriptions.lock()).all.retain(|_, it| it.server != server);
+        }
+    }
+
+    pub(crate) fn stand_until(&self, server: usize, time: Nanos) {
+        let mut host = self.host(server);
+        host.stands_until = host.stands_until.max(time);
+    }
+
+    pub(crate) fn set_cut(&self, process: u64, server: usize, cut: bool) {
+        let mut conditions = self.conditions();
+        let count = conditions.cuts.entry((process, server)).or_default();
+        *count = if cut { *count + 1 } else { count.saturating_sub(1) };
+    }
+
+    pub(crate) fn is_cut(&self, process: u64, server: usize) -> bool {
+        self.conditions().cuts.get(&(process, server)).is_some_and(|count| *count > 0)
+    }
+
+    /// Makes some of a thousand requests fail.
+    pub(crate) fn set_faulty(&self, faulty: u32) {
+        self.conditions().faulty = faulty;
+    }
+
+    /// Sets the greatest additional latency.
+    pub(crate) fn set_slow(&self, slow: Nanos) {
+        self.conditions().slow = slow;
+    }
+
+    /// Sends a request to a server, and waits for its reply. The request arrives even if the future
+    /// is dropped.
+    pub(crate) async fn call<R: Send + 'static>(
+        self: &Arc<Self>,
+        process: &Arc<Process>,
+        server: usize,
+        serve: impl FnOnce(&mut Server) -> R + Send + 'static,
+    ) -> Result<R, RequestError> {
+        let host = ProcessHost(Arc::clone(process));
+        let (send, reply) = oneshot::channel();
+        let fate = self.fate();
+        self.send(process, server, fate, send, serve);
+        match select(reply, pin!(host.sleep(REPLY_TIMEOUT))).await {
+            Either::Left((Ok(reply), _)) => reply,
+            Either::Left((Err(_), timeout)) => {
+                timeout.await;
+                Err(self.no_reply(process, server))
+            }
+            Either::Right(_) => Err(self.no_reply(process, server)),
+        }
+    }
+
+    fn no_reply(&self, process: &Process, server: usize) -> RequestError {
+        // The next request is on another connection.
+        self.conditions().arrivals.remove(&(process.number, server));
+        failed(Kind::Ambiguous, "no reply")
+    }
+
+    fn send<R: Send + 'static>(
+        self: &Arc<Self>,
+        process: &Arc<Process>,
+        server: usize,
+        fate: Fate,
+        reply: oneshot::Sender<Result<R, RequestError>>,
+        serve: impl FnOnce(&mut Server) -> R + Send + 'static,
+    ) {
+        let latency = self.latency();
+        let number = process.number;
+        if process.is_dead() || fate == Fate::Lost {
+            return;
+        }
+        if let Fate::Breaks { executed: false } = fate {
+            self.world
+                .after(latency, move || drop(reply.send(Err(failed(Kind::Ambiguous, "broke")))));
+            return;
+        }
+        let mut arrival = self.world.now() + latency;
+        if let Fate::HeldBack(time) = fate {
+            arrival += time;
+        } else {
+            let mut conditions = self.conditions();
+            let last = conditions.arrivals.entry((number, server)).or_default();
+            arrival = arrival.max(*last);
+            *last = arrival;
+        }
+        let (cluster, process) = (Arc::clone(self), Arc::clone(process));
+        self.world.at(arrival, move || cluster.arrive(&process, server, fate, reply, serve));
+    }
+
+    fn arrive<R: Send + 'static>(
+        self: &Arc<Self>,
+        process: &Arc<Process>,
+        server: usize,
+        fate: Fate,
+        reply: oneshot::Sender<Result<R, RequestError>>,
+        serve: impl FnOnce(&mut Server) -> R + Send + 'static,
+    ) {
+        if self.is_cut(process.number, server) {
+            return;
+        }
+        let mut host = self.host(server);
+        let until = host.stands_until;
+        if until > self.world.now() {
+            drop(host);
+            let (cluster, process) = (Arc::clone(self), Arc::clone(process));
+            self.world.at(until, move || cluster.arrive(&process, server, fate, reply, serve));
+            return;
+        }
+        let result = if host.is_down {
+            Err(failed(Kind::NotExecuted, "connection refused"))
+        } else {
+            Ok(serve(&mut host.server))
+        };
+        let notices = std::mem::take(&mut host.server.published);
+        drop(host);
+        self.publish(&notices);
+        if fate == Fate::LosesReply {
+            return;
+        }
+        let (cluster, process) = (Arc::clone(self), Arc::clone(process));
+        self.world.after(self.latency(), move || {
+            if !cluster.is_cut(process.number, server) {
+                let result = match fate {
+                    Fate::Breaks { .. } => Err(failed(Kind::Ambiguous, "broke")),
+                    _ => result,
+                };
+                drop(reply.send(result));
+            }
+        });
+    }
+
+    /// Subscribes a process to the notices that a server forwards.
+    pub(crate) fn subscribe(
+        &self,
+        process: &Arc<Process>,
+        server: usize,
+    ) -> (u64, mpsc::UnboundedReceiver<Notice>) {
+        let (notices, receiver) = mpsc::unbounded();
+        let mut subscriptions = ignore_poison(self.subscriptions.lock());
+        subscriptions.last += 1;
+        let number = subscriptions.last;
+        let process = Arc::clone(process);
+        let subscriber = Subscriber { process, server, notices, arrival: 0 };
+        subscriptions.all.insert(number, subscriber);
+        (number, receiver)
+    }
+
+    /// Returns `true` if a subscription stands.
+    pub(crate) fn is_subscribed(&self, number: u64) -> bool {
+        ignore_poison(self.subscriptions.lock()).all.contains_key(&number)
+    }
+
+    /// Sends notices to all subscribers, in order. A subscription whose notice is lost has broken.
+    fn publish(self: &Arc<Self>, notices: &[Notice]) {
+        if notices.is_empty() {
+            return;
+        }
+        let notices: Arc<[Notice]> = Arc::from(notices);
+        let mut subscriptions = ignore_poison(self.subscriptions.lock());
+        let numbers: Vec<u64> = subscriptions.all.keys().copied().collect();
+        for number in numbers {
+            let fate = self.fate();
+            let Some(subscriber) = subscriptions.all.get_mut(&number) else { continue };
+            let is_cut = self.is_cut(subscriber.process.number, subscriber.server);
+            if is_cut || subscriber.process.is_dead() || fate == Fate::Lost {
+                subscriptions.all.remove(&number);
+                continue;
+            }
+            subscriber.arrival = subscriber.arrival.max(self.world.now() + self.latency());
+            let (notices, sender) = (Arc::clone(&notices), subscriber.notices.clone());
+            self.world.at(subscriber.arrival, move || {
+                for notice in &*notices {
+                    // The process may have unsubscribed.
+                    let _ = sender.unbounded_send(notice.clone());
+                }
+            });
+        }
+    }
+
+    fn fate(&self) -> Fate {
+        let faulty = self.conditions().faulty;
+        if faulty == 0 {
+            return Fate::Fine;
+        }
+        self.world.draw(|random| {
+            if random.u32(..1000) >= faulty {
+                return Fate::Fine;
+            }
+            match random.u32(..5) {
+                0 => Fate::Lost,
+                1 => Fate::LosesReply,
+                2 => Fate::Breaks { executed: false },
+                3 => Fate::Breaks { executed: true },
+                _ => Fate::HeldBack(random.u64(..8000) * MILLISECOND),
+            }
+        })
+    }
+
+    fn latency(&self) -> Nanos {
+        let slow = self.conditions().slow;
+        self.world.draw(|random| LEAST_LATENCY + random.u64(..LATENCY) + random.u64(..=slow))
+    }
+
+    fn conditions(&self) -> MutexGuard<'_, Conditions> {
+        ignore_poison(self.conditions.lock())
+    }
+
+    fn host(&self, server: usize) -> MutexGuard<'_, HostState> {
+        ignore_poison(self.hosts[server].lock())
+    }
+}
+
+fn failed(kind: Kind, what: &str) -> RequestError {
+    RequestError { kind, error: DurableError::Unreachable(what.to_owned()) }
+}
