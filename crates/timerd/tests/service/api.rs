@@ -302,12 +302,7 @@ async fn the_document_describes_each_operation() {
             }
         }
     }
-    // Each reference leads to a schema.
-    let text = document.to_string();
-    for reference in text.split("\"#/components/schemas/").skip(1) {
-        let name = reference.split('"').next().unwrap();
-        assert!(document["components"]["schemas"][name].is_object(), "there is no schema {name}");
-    }
+    check_references(&document);
     let schedule = &document["components"]["schemas"]["Schedule"]["properties"];
     assert!(schedule["cron"]["description"].is_string(), "{schedule}");
     // Each documented operation has a route, so none of them reaches the fallback.
@@ -320,6 +315,15 @@ async fn the_document_describes_each_operation() {
         assert!(!reply.text.contains("no such page"), "{operation}: {reply:?}");
     }
     bench.stop().await;
+}
+
+/// Each reference leads to a schema.
+fn check_references(document: &Value) {
+    let text = document.to_string();
+    for reference in text.split("\"#/components/schemas/").skip(1) {
+        let name = reference.split('"').next().unwrap();
+        assert!(document["components"]["schemas"][name].is_object(), "there is no schema {name}");
+    }
 }
 
 /// With `OPENAPI=write` in the environment, the document is written to the file.

@@ -273,7 +273,6 @@ fn lists_are_limited_by_state_time_and_number() {
     assert_eq!(tool.field("state", &["resume", "0600"]), ["resting"]);
 }
 
-/// A store returns up to 8 MiB at once.
 #[test]
 fn timers_are_listed_counted_and_changed_by_label() {
     let folder = Folder::new();
@@ -297,6 +296,12 @@ fn timers_are_listed_counted_and_changed_by_label() {
     assert_eq!(tool.json(&["resume", "--label", "shop"]), [done("resumed")]);
     assert_eq!(tool.json(&["cancel", "--label", "eu"]), [done("cancelled")]);
     assert_eq!(tool.field("id", &["list"]), ["a", "d"]);
+}
+
+#[test]
+fn labels_that_are_wrong_or_beside_an_id_are_refused() {
+    let folder = Folder::new();
+    let tool = Tool::file(&folder.join("timers"));
     for wrong in [
         &["list", "--label", ""][..],
         &["cancel", "a", "--label", "shop"],
@@ -306,6 +311,13 @@ fn timers_are_listed_counted_and_changed_by_label() {
     ] {
         assert_eq!(tool.run(wrong).code, 2, "{wrong:?}");
     }
+}
+
+#[test]
+fn dead_letters_are_listed_and_redriven_by_label() {
+    let folder = Folder::new();
+    let store = folder.join("timers");
+    let tool = Tool::file(&store);
     let options = Options::new().label(Label::new("shop").unwrap());
     kill_with(&store, &["x", "y"], b"", options);
     kill(&store, &["z"]);
@@ -316,6 +328,7 @@ fn timers_are_listed_counted_and_changed_by_label() {
     assert_eq!(tool.field("id", &["dead", "list"]), ["z"]);
 }
 
+/// A store returns up to 8 MiB at once.
 #[test]
 fn lists_are_as_long_as_their_limit_however_long_the_payloads_are() {
     let folder = Folder::new();
