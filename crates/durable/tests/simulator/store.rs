@@ -11,6 +11,7 @@ use crate::model::clock::Millis;
 use crate::model::condition::Condition;
 use crate::model::durability::Durability;
 use crate::model::key::{Change, Key, Page};
+use crate::model::label::Label;
 #[cfg(feature = "log")]
 use crate::model::log::{LogBounds, LoggedAttempt};
 use crate::model::record::{Dead, Record};
@@ -29,8 +30,8 @@ use crate::store::remote::retry::{RetryPolicy, retry};
 use crate::store::remote::sender::{Batch, Engine, Replies, RequestOf, Transport};
 use crate::store::remote::store::{RemoteStore, common};
 use crate::store::{
-    Answer, AnyStore, Cancelled, Due, Finish, Finished, Found, Insert, Inserted, Leasing, Letters,
-    Renewed, Stalled, Store,
+    Answer, AnyStore, Cancelled, Due, Finish, Finished, Found, Ids, Insert, Inserted, Leasing,
+    Letters, Renewed, Stalled, Store,
 };
 use futures_channel::mpsc;
 use futures_util::StreamExt;
@@ -127,7 +128,7 @@ impl Store for Simulated {
         Box::pin(std::future::ready(Err(left_out())))
     }
 
-    fn pause_timer(&self, _id: &str, _pauses: bool) -> Answer<bool> {
+    fn pause_timer(&self, _id: &str, _pauses: bool, _label: Option<Label>) -> Answer<bool> {
         Box::pin(std::future::ready(Err(left_out())))
     }
 
@@ -215,6 +216,9 @@ impl Client {
         fn letter(number: u64) -> Option<Dead>;
         fn redrive(number: u64) -> bool;
         fn discard(id: String) -> bool;
+        fn label_ids(label: Label, ids: Ids, limit: usize) -> Vec<String>;
+        fn label_len(label: Label) -> u64;
+        fn get_each(ids: Vec<String>) -> Vec<(String, Option<Record>)>;
         fn copy_timers(timers: Vec<(String, Record)>) -> ();
         fn copy_letters(letters: Vec<Dead>) -> ();
         fn check(from: Cursor) -> Checked;
