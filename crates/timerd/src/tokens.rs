@@ -148,8 +148,8 @@ impl Tokens {
         Ok(())
     }
 
-    /// Returns the holder of a token from a header or a form if it is accepted. The duration depends
-    /// neither on the contents of the token nor on its position in the list.
+    /// Returns the holder of a token from a header or a form if it is accepted. The duration
+    /// depends neither on the contents of the token nor on its position in the list.
     pub(crate) fn holder_of(&self, text: &str) -> Option<&Holder> {
         let given = hash(trimmed(text));
         let mut found = None;

@@ -10,11 +10,11 @@ impl DurableTimers {
     /// timer with this id, even if it was paused already.
     ///
     /// A paused timer keeps its due time, and a delivery that was [ordered](Self::run_now) is taken
-    /// back unless an attempt has counted. The timer can be reset, [updated](crate::Existing::Update),
-    /// cancelled, and [delivered once](Self::run_now), and a timer that
-    /// [replaces](crate::Existing::Replace) it is not paused. If an attempt is running, it
-    /// continues, and the timer is paused once it rests, that is before its next attempt, its next
-    /// repetition, or the timer that was inserted as [`Next`](crate::Inserted::Next).
+    /// back unless an attempt has counted. The timer can be reset,
+    /// [updated](crate::Existing::Update), cancelled, and [delivered once](Self::run_now), and a
+    /// timer that [replaces](crate::Existing::Replace) it is not paused. If an attempt is running,
+    /// it continues, and the timer is paused once it rests, that is before its next attempt, its
+    /// next repetition, or the timer that was inserted as [`Next`](crate::Inserted::Next).
     ///
     /// # Errors
     ///

@@ -59,8 +59,8 @@ pub struct DurableTimer {
     /// or an empty string.
     pub error: String,
     /// The planned time of the delivery that follows this one, because it was inserted while this
-    /// one was running ([`Inserted::Next`](crate::Inserted::Next)), or because the timer repeats and
-    /// this one was [asked for](DurableTimers::run_now) in addition to it.
+    /// one was running ([`Inserted::Next`](crate::Inserted::Next)), or because the timer repeats
+    /// and this one was [asked for](DurableTimers::run_now) in addition to it.
     pub next: Option<SystemTime>,
     /// The options of that delivery.
     next_options: Option<Options>,

@@ -1,9 +1,10 @@
 //! The check and the repair of an embedded store.
 //!
 //! A bit that the disk has flipped in a key leaves both tables readable. A record is then stored
-//! under another id, or a key of `due` or `labels` has no record. If the order of keys is broken, lookups also
-//! miss neighbouring keys. Therefore [`Snapshot::check`] looks up every row as the other operations
-//! do, and [`Transaction::repair`] rewrites the tables instead of changing single rows.
+//! under another id, or a key of `due` or `labels` has no record. If the order of keys is broken,
+//! lookups also miss neighbouring keys. Therefore [`Snapshot::check`] looks up every row as the
+//! other operations do, and [`Transaction::repair`] rewrites the tables instead of changing single
+//! rows.
 
 #![forbid(unsafe_code)]
 

@@ -9,12 +9,12 @@
 //!
 //! `paused` is 1 if the timer is paused, and 2 if it is paused but gets a single attempt now. A
 //! rule is preceded by a byte that is 1 for a cron expression and 2 for an interval. Headers are
-//! preceded by their number in four bytes, and labels by their number in one byte. `next` is the delivery that was inserted while this one
-//! was running, encoded as the part from the layout number to its own `next`. Numbers are
-//! little-endian. An optional field is preceded by a byte that is 0 or 1. Texts and bytes are
-//! preceded by their length in four bytes. The sum is the CRC-32 of all preceding bytes and the
-//! timer's id, so a record that is damaged on the disk, or is stored under another id, is not
-//! delivered. A store with another layout is not read.
+//! preceded by their number in four bytes, and labels by their number in one byte. `next` is the
+//! delivery that was inserted while this one was running, encoded as the part from the layout
+//! number to its own `next`. Numbers are little-endian. An optional field is preceded by a byte
+//! that is 0 or 1. Texts and bytes are preceded by their length in four bytes. The sum is the
+//! CRC-32 of all preceding bytes and the timer's id, so a record that is damaged on the disk, or is
+//! stored under another id, is not delivered. A store with another layout is not read.
 
 #![forbid(unsafe_code)]
 

@@ -44,8 +44,8 @@ impl Operations {
         Reader::first(&rows)?.number()
     }
 
-    /// Returns the rows of the index whose timer lacks the label, among some rows after one, which is
-    /// a label and an id with the character in between that neither has. Returns the last row as
+    /// Returns the rows of the index whose timer lacks the label, among some rows after one, which
+    /// is a label and an id with the character in between that neither has. Returns the last row as
     /// well.
     pub(super) async fn check_labels(
         &self,

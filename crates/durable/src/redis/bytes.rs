@@ -10,14 +10,15 @@
 //! ```
 //!
 //! Numbers of the head are little-endian, and `error` and `id` are preceded by their length in two
-//! bytes. `scripts/change.lua` reads the same layout. `plan` is the planned time that the
-//! delivery had before it was ordered. `next` is the record of the delivery that was inserted while
-//! this one was running, preceded by its length in four bytes. A record has one of them at most, and
-//! a flag indicates each. Numbers of the rest have seven bits per byte, lowest first, and a text is preceded by
-//! its length. A part that is absent takes no byte. Headers and labels are preceded by their number. The sum
-//! is the CRC-32 of the bytes after it, which no script changes, and of the timer's id, so a record
-//! whose rest is damaged, or that is stored under another id, is not delivered. With a short
-//! payload a record stays below 64 bytes, the limit for a small hash to be packed without pointers.
+//! bytes. `scripts/change.lua` reads the same layout. `plan` is the planned time that the delivery
+//! had before it was ordered. `next` is the record of the delivery that was inserted while this one
+//! was running, preceded by its length in four bytes. A record has one of them at most, and a flag
+//! indicates each. Numbers of the rest have seven bits per byte, lowest first, and a text is
+//! preceded by its length. A part that is absent takes no byte. Headers and labels are preceded by
+//! their number. The sum is the CRC-32 of the bytes after it, which no script changes, and of the
+//! timer's id, so a record whose rest is damaged, or that is stored under another id, is not
+//! delivered. With a short payload a record stays below 64 bytes, the limit for a small hash to be
+//! packed without pointers.
 //!
 //! A payload of more than 4 KiB is [long](Stored). It has its own field beside the record, so that
 //! a lease, its renewals and a retry write the record and not the payload. In a letter it is

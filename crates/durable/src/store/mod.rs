@@ -103,8 +103,8 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// empty at the end.
     fn label_ids(&self, label: Label, ids: Ids, limit: usize) -> Answer<Vec<String>>;
 
-    /// Returns the number of timers with a label, as far as one bounded step counts them, and the id
-    /// after which the next step begins.
+    /// Returns the number of timers with a label, as far as one bounded step counts them, and the
+    /// id after which the next step begins.
     fn label_len(&self, label: Label, after: Option<String>) -> Answer<(u64, Option<String>)>;
 
     /// Returns the timers with the first of some ids, or with all of them unless the records are

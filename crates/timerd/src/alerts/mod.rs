@@ -1,5 +1,5 @@
-//! [`Alerts`], which the operator's own webhook receives when a timer has died, fails again and again,
-//! or has not run in time.
+//! [`Alerts`], which the operator's own webhook receives when a timer has died, fails again and
+//! again, or has not run in time.
 //!
 //! ```text
 //!   the end of an attempt ──┬──────────────────────► outbox ──► guard ──► the operator
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! An alert is no timer. If it cannot be sent, that is logged and counted, and nothing else follows
-//! from it. Alerts are sent one after another by a task of their own, so they neither delay webhooks
-//! nor take their places.
+//! from it. Alerts are sent one after another by a task of their own, so they neither delay
+//! webhooks nor take their places.
 
 #![forbid(unsafe_code)]
 

@@ -92,8 +92,8 @@ impl Outbox {
         }
     }
 
-    /// Returns the next alert, and the number of alerts that were left out before it. Returns `None`
-    /// once the outbox is closed and empty.
+    /// Returns the next alert, and the number of alerts that were left out before it. Returns
+    /// `None` once the outbox is closed and empty.
     async fn next(&self) -> Option<(Alert, u64)> {
         loop {
             {

@@ -35,8 +35,8 @@ const MAX_STEP: Duration = Duration::from_millis(20);
 /// The number of consecutive calls without a timely response that reduce a receiver to one place.
 const SILENT: u32 = 3;
 
-/// The number of remembered receivers. Beyond it, the receiver is forgotten that has had no call for
-/// the longest time, because timers can name any number of receivers.
+/// The number of remembered receivers. Beyond it, the receiver is forgotten that has had no call
+/// for the longest time, because timers can name any number of receivers.
 pub(crate) const MAX_REMEMBERED: usize = 4096;
 
 /// The number of calls to a receiver whose durations are remembered.

@@ -2,8 +2,8 @@
 //!
 //! If either program is missing, the tests report that and pass. With `BROWSER_TESTS=must` in the
 //! environment, they fail. Their screenshots are in `target/tmp`, and with `PICTURES=write` two of
-//! them become the pictures of the README of `timers-web`. If `AXE` names the file of axe-core, each
-//! page is checked by it.
+//! them become the pictures of the README of `timers-web`. If `AXE` names the file of axe-core,
+//! each page is checked by it.
 
 #![allow(clippy::disallowed_methods, reason = "a program is waited for")]
 
