@@ -127,10 +127,15 @@ async fn run(arguments: &mut Arguments, echo: Option<u16>) -> Result<End, StartE
     let service = Service::start(arguments, &config).await?;
     print_address(&service, &arguments.allow);
     signals.until_stop(|| reload(&service, arguments)).await;
+    Ok(stop(service, &mut signals).await)
+}
+
+/// Stops the service, until another signal arrives.
+async fn stop(service: Service, signals: &mut Signals) -> End {
     tracing::info!("stopping");
     tokio::select! {
-        () = service.stop() => Ok(End::Orderly),
-        () = signals.stop() => Ok(End::AtOnce),
+        () = service.stop() => End::Orderly,
+        () = signals.stop() => End::AtOnce,
     }
 }
 

@@ -209,20 +209,24 @@ impl Service {
                 "the store did not accept the outcomes of all calls in time"
             ),
         );
-        // A receiver of alerts that is slow does not hold the service up.
-        if let Some(alerts) = &self.front.alerts {
-            alerts.close();
-            let limit = (begun + END).saturating_duration_since(Instant::now()).min(ALERTS);
-            if tokio::time::timeout(limit, self.alerting.join_next()).await.is_err() {
-                tracing::warn!("some alerts were not sent in time");
-            }
-        }
-        self.alerting.shutdown().await;
+        self.end_alerts(begun + END).await;
         self.background.shutdown().await;
         let Front { app: App { health, caller, .. }, timers, .. } = &self.front;
         caller.spans.end().await;
         // The health check may have been in the middle of a write.
         let _ = tokio::time::timeout(UNMARKED, health.unmark(timers)).await;
+    }
+
+    /// Sends the alerts that wait. A receiver of alerts that is slow does not hold the service up.
+    async fn end_alerts(&mut self, until: Instant) {
+        if let Some(alerts) = &self.front.alerts {
+            alerts.close();
+            let limit = until.saturating_duration_since(Instant::now()).min(ALERTS);
+            if tokio::time::timeout(limit, self.alerting.join_next()).await.is_err() {
+                tracing::warn!("some alerts were not sent in time");
+            }
+        }
+        self.alerting.shutdown().await;
     }
 }
 

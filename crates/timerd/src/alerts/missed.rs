@@ -113,28 +113,18 @@ impl MissedRuns {
         let mut reported = Reported::read(timers).await?;
         let (watched, skipped) = self.due(now);
         let mut found = Vec::new();
-        for (id, _) in &watched {
-            if !reported.contains(id) {
-                found.extend(timers.get(id).await?.filter(|timer| self.is_missed(timer, now)));
-            }
+        for (id, _) in watched.iter().filter(|(id, _)| !reported.contains(id)) {
+            let timer = timers.get(id).await?.filter(|timer| self.is_missed(timer, now));
+            found.extend(timer.as_ref().map(Alert::missed));
         }
-        let mut found: Vec<Alert> = found.iter().map(Alert::missed).collect();
         found.extend(skipped.iter().map(|(id, planned)| Alert::skipped(id.clone(), *planned)));
         let searches = reported.begin_search(now, self.interval());
         if searches {
             self.check(&mut reported, timers, now).await?;
             found.extend(self.search(&mut reported, timers, now).await?);
         }
-        let (before, mut is_full) = (reported.len(), false);
-        found.retain(|alert| {
-            let is_new = !reported.contains(alert.id());
-            let is_added = is_new && reported.add(alert.id(), alert.planned());
-            is_full |= is_new && !is_added;
-            is_added
-        });
-        if is_full {
-            tracing::warn!("more timers miss their runs than can be reported now");
-        }
+        let before = reported.len();
+        add_new(&mut reported, &mut found);
         let is_changed = searches || reported.len() != before;
         if is_changed && !reported.write(timers).await? {
             // Another instance was faster. The next round begins with its version.
@@ -209,5 +199,18 @@ impl MissedRuns {
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+/// Adds alerts to those that were reported, and keeps only the new ones.
+fn add_new(reported: &mut Reported, found: &mut Vec<Alert>) {
+    let mut is_full = false;
+    found.retain(|alert| {
+        let is_new = !reported.contains(alert.id());
+        let is_added = is_new && reported.add(alert.id(), alert.planned());
+        is_full |= is_new && !is_added;
+        is_added
+    });
+    if is_full {
+        tracing::warn!("more timers miss their runs than can be reported now");
     }
 }
