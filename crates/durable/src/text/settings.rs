@@ -68,7 +68,10 @@ pub struct Settings {
     #[cfg_attr(feature = "arguments", arg(long, help_heading = "Delivery", value_enum))]
     pub existing: Option<ExistingName>,
     /// The labels, by which the timer can be found, at most 8
-    #[arg(long = "label", help_heading = "Delivery", value_name = "LABEL")]
+    #[cfg_attr(
+        feature = "arguments",
+        arg(long = "label", help_heading = "Delivery", value_name = "LABEL")
+    )]
     #[serde(default)]
     pub labels: Vec<String>,
 }
