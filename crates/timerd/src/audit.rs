@@ -7,7 +7,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::gate::{Door, forwarded};
+use super::door::{Door, forwarded};
 use super::rights::Holder;
 use super::serve::Peer;
 use axum::extract::{MatchedPath, Request};

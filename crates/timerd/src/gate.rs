@@ -9,6 +9,7 @@
 
 use super::audit::{Asked, Audit, Details};
 use super::config::Limits;
+use super::door::{Door, forwarded};
 use super::metrics::{REFUSED_TOKENS, REQUESTS};
 use super::problem::Problem;
 use super::rights::Holder;
@@ -38,9 +39,6 @@ const WRONG_TOKENS: NonZeroU32 = NonZeroU32::new(5).unwrap();
 /// The maximum number of warnings about wrong tokens per minute.
 const WARNINGS: NonZeroU32 = NonZeroU32::new(6).unwrap();
 
-/// The maximum length in characters of a header in the log.
-const LOGGED: usize = 100;
-
 pub(crate) struct Gate {
     tokens: Tokens,
     rates: Rates,
@@ -56,23 +54,6 @@ struct Wrong {
     warnings: DefaultDirectRateLimiter,
     /// The number of wrong tokens since the last warning.
     unreported: AtomicU64,
-}
-
-/// The part of the service that receives a token.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Door {
-    Api,
-    Page,
-}
-
-impl Door {
-    /// Returns the name of the door, for logs and labels.
-    pub(crate) fn label(self) -> &'static str {
-        match self {
-            Self::Api => "api",
-            Self::Page => "page",
-        }
-    }
 }
 
 impl Gate {
@@ -173,13 +154,6 @@ impl Wrong {
             Err(until) => too_many("too many wrong tokens", &until),
         }
     }
-}
-
-/// Returns the addresses that a proxy may have added. They are escaped, because a stranger may have
-/// written them.
-pub(crate) fn forwarded(headers: &HeaderMap) -> Option<String> {
-    let value = headers.get("x-forwarded-for")?;
-    Some(format!("{value:?}").chars().take(LOGGED).collect())
 }
 
 fn unauthorized() -> Problem {

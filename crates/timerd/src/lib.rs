@@ -12,6 +12,7 @@ mod api;
 mod audit;
 mod call;
 mod config;
+mod door;
 mod error;
 mod extract;
 mod fault;

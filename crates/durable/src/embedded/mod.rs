@@ -236,10 +236,8 @@ impl Embedded {
     ) -> Answer<R> {
         let clock = Arc::clone(&self.clock);
         match &self.calls {
-            Some((writes, _)) => writes.ask(on_failure, move |transaction| {
-                let now = Present::of(clock.now());
-                call(transaction, now)
-            }),
+            Some((writes, _)) => writes
+                .ask(on_failure, move |transaction| call(transaction, Present::of(clock.now()))),
             None => Box::pin(std::future::ready(Err(DurableError::Closed))),
         }
     }
