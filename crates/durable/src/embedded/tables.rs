@@ -6,7 +6,7 @@
 //! | `timers` | id | [`Record`] |
 //! | `due` | due time, id | nothing |
 //! | `labels` | label, id | nothing |
-//! | `dead` | number | [`Dead`](crate::model::record::Dead) |
+//! | `dead` | number | [`Dead`] |
 //! | `meta` | `layout`, `fence`, `dead`, `leased`, `paused`, `retried` | a number |
 //!
 //! A timer has one record, and one key in `due` with the [indexed](Record::indexed) time of its

@@ -2,7 +2,7 @@
 //!
 //! A worker sends heartbeats, which assign partitions to it, and loads the keys of its partitions
 //! ([`load`](load::load)). A partition is asked only if something may be due there
-//! ([`idle`](self::idle)). [`Ownership`](crate::store::ownership::Ownership) has what the workers
+//! ([`idle`]). [`Ownership`](crate::store::ownership::Ownership) has what the workers
 //! of this process know about their partitions.
 
 pub(crate) mod idle;
