@@ -16,7 +16,6 @@ mod lists;
 mod log;
 mod mend;
 mod reopen;
-mod run_now;
 mod snapshot;
 mod stats;
 mod tables;

@@ -1,5 +1,5 @@
-//! The transitions of one timer's record, as `docs/DESIGN.md` numbers them, apart from the tables
-//! that a record is written to. Scripts in Lua and functions in SQL have the same transitions.
+//! The transitions of one timer's record, as `docs/DESIGN.md` numbers them. A store in a file
+//! writes the records to its tables. Scripts in Lua and functions in SQL have the same transitions.
 
 #![forbid(unsafe_code)]
 
@@ -72,6 +72,40 @@ impl Record {
         let (planned, attempt, error) = (due, 0, String::new());
         let (plan, run_now) = (None, false);
         Self { due, planned, plan, attempt, error, run_now, ..self }
+    }
+
+    /// Orders an attempt at `now` (D27). A timer that is due already is
+    /// unchanged, so a second order adds no delivery.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`DurableError::Running`] if the timer is leased.
+    pub(crate) fn order(&mut self, now: Millis) -> Result<(), DurableError> {
+        if self.fence.is_some() {
+            return Err(DurableError::Running);
+        }
+        if self.indexed() <= now {
+            return Ok(());
+        }
+        self.run_now = self.paused;
+        if self.attempt > 0 || self.due != self.planned {
+            // The delivery has begun, so this is its next attempt.
+            self.due = self.due.min(now);
+        } else {
+            self.plan = self.plan.or(Some(self.planned)).filter(|_| self.next.is_none());
+            (self.due, self.planned) = (now, now);
+        }
+        Ok(())
+    }
+
+    /// Returns the delivery to its plan, unless its attempt is running or an attempt has counted.
+    pub(crate) fn return_to_plan(&mut self) {
+        if self.attempt == 0
+            && self.fence.is_none()
+            && let Some(plan) = self.plan.take()
+        {
+            (self.due, self.planned) = (plan, plan);
+        }
     }
 
     /// Resting and due → leased, with one more attempt (D13). Leased with an expired lease → leased
