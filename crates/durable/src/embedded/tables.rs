@@ -238,10 +238,9 @@ impl Transaction {
         let found = self.find(id)?;
         Condition::check(only, found.as_ref())?;
         let Some(found) = found else { return Ok(Cancelled::NotFound) };
-        let (cancelled, after) = found.clone().cancelled();
-        if after.as_ref() != Some(&found) {
-            self.write(id, Some(Former::of(&found)), after.as_ref())?;
-        }
+        let before = Some(Former::of(&found));
+        let (cancelled, after) = found.cancelled();
+        self.write(id, before, after.as_ref())?;
         Ok(cancelled)
     }
 
