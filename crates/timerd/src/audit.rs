@@ -28,8 +28,10 @@ pub(crate) const KEPT: usize = 200;
 const MAX_SUBJECT: usize = 300;
 
 /// The fields of queries and forms that are a part of the subject. Other fields may be secret.
-const FIELDS: [&str; 11] =
-    ["id", "number", "as", "most", "age", "after", "limit", "do", "q", "from", "until"];
+const FIELDS: [&str; 14] = [
+    "id", "number", "as", "label", "most", "age", "after", "at", "zone", "limit", "do", "q",
+    "from", "until",
+];
 
 /// The changes that were requested lately.
 #[derive(Debug)]

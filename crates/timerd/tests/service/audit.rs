@@ -23,6 +23,7 @@ async fn changes_are_recorded_with_their_token_and_outcome() {
     read.post("/v1/pause").await.problem(403);
     api.send("DELETE", "/v1/dead-letters?most=5&age=1d", "").await.json(200);
     api.post("/v1/dead-letters/redrive?limit=7").await.json(200);
+    api.post("/v1/dead-letters/redrive?label=shop").await.json(200);
     let cookie = log_in(api, &token("operate")).await;
     submit(api, &cookie, "/pause", "").await;
     submit(api, &cookie, "/letters", "do=delete&sure=yes&number=3&number=4").await;
@@ -30,7 +31,7 @@ async fn changes_are_recorded_with_their_token_and_outcome() {
     let fields = ["token", "door", "operation", "subject", "status", "count"];
     let found = until("the changes", async || {
         let found = changes(&read, &fields).await;
-        (found.len() == 7).then_some(found)
+        (found.len() == 8).then_some(found)
     })
     .await;
     let expected = [
@@ -39,6 +40,7 @@ async fn changes_are_recorded_with_their_token_and_outcome() {
         json!(["read", "api", "POST /v1/pause", "", 403, null]),
         json!(["TIMERD_TOKEN", "api", "DELETE /v1/dead-letters", "most=5 age=1d", 200, 0]),
         json!(["TIMERD_TOKEN", "api", "POST /v1/dead-letters/redrive", "limit=7", 200, 0]),
+        json!(["TIMERD_TOKEN", "api", "POST /v1/dead-letters/redrive", "label=shop", 200, 0]),
         json!(["operate", "page", "POST /pause", "", 303, null]),
         json!(["operate", "page", "POST /letters", "do=delete number=3 number=4", 303, 0]),
     ];
