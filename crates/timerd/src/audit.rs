@@ -93,6 +93,13 @@ pub(crate) struct Asked {
     forwarded: Option<String>,
 }
 
+impl Details {
+    /// Describes an operation that has changed several timers or dead letters.
+    pub(crate) fn counted(count: u64) -> Self {
+        Self { count: Some(count), form: String::new() }
+    }
+}
+
 impl Asked {
     /// Describes a request, unless it only reads.
     pub(crate) fn new(holder: &Holder, door: Door, peer: &Peer, request: &Request) -> Option<Self> {

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::App;
+use super::{App, pages};
 use crate::audit::{Change, KEPT};
 use crate::extract::InQuery;
 use crate::problem::Problem;
@@ -11,9 +11,6 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use tourbillon_durable::text::show_time;
 use utoipa::{IntoParams, ToSchema};
-
-/// The maximum number of changes in a response.
-const MAX_PAGE: usize = 1000;
 
 /// The changes to list.
 #[derive(Deserialize, IntoParams)]
@@ -36,8 +33,8 @@ pub(super) struct Changes {
 
 /// Lists the changes that were requested, latest first.
 ///
-/// The list has the latest changes of each token that this instance has answered since its start,
-/// and those that it has refused. The log has all of them.
+/// The list has the latest changes of each token that this instance has made or refused since its
+/// start. The log has all changes.
 #[utoipa::path(get, path = "/v1/audit", operation_id = "list_changes", tag = "service", params(Which),
     responses((status = 200, body = Changes))
 )]
@@ -45,6 +42,6 @@ pub(super) async fn list(
     State(app): State<App>,
     InQuery(which): InQuery<Which>,
 ) -> Result<Json<Changes>, Problem> {
-    let changes = app.audit.latest(which.limit.unwrap_or(100).min(MAX_PAGE));
+    let changes = app.audit.latest(pages::rows(which.limit));
     Ok(Json(Changes { since: show_time(app.audit.begun()), kept: KEPT, changes }))
 }

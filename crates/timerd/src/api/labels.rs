@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::App;
+use super::{App, pages};
 use crate::audit::Details;
 use crate::extract::{InPath, InQuery};
 use crate::problem::Problem;
@@ -47,12 +47,6 @@ pub(super) struct Changed {
     last: Option<String>,
 }
 
-impl Which {
-    fn limit(&self) -> usize {
-        self.limit.unwrap_or(100)
-    }
-}
-
 /// Parses a label.
 pub(super) fn parse_label(text: &str) -> Result<Label, Problem> {
     Label::new(text).map_err(|why| Problem::invalid(format!("label: {why}")))
@@ -87,7 +81,9 @@ pub(super) async fn cancel(
 ) -> Result<(Extension<Details>, Json<Changed>), Problem> {
     let label = parse_label(&label)?;
     let timers = app.timers.change(&may);
-    Ok(changed(timers.cancel_label(&label, which.after.as_deref(), which.limit()).await?))
+    Ok(changed(
+        timers.cancel_label(&label, which.after.as_deref(), pages::rows(which.limit)).await?,
+    ))
 }
 
 /// Pauses a page of the timers with a label, in the order of their ids.
@@ -131,12 +127,13 @@ async fn switch(
     which: &Which,
 ) -> Result<(Extension<Details>, Json<Changed>), Problem> {
     let (timers, label) = (app.timers.change(may), parse_label(label)?);
-    Ok(changed(switch.label(timers, &label, which.after.as_deref(), which.limit()).await?))
+    Ok(changed(
+        switch.label(timers, &label, which.after.as_deref(), pages::rows(which.limit)).await?,
+    ))
 }
 
 /// Returns the outcome, and notes the number of timers for the log of changes.
 fn changed(done: BulkChange) -> (Extension<Details>, Json<Changed>) {
     let BulkChange { changed, unreadable, last, .. } = done;
-    let details = Details { count: Some(changed), ..Details::default() };
-    (Extension(details), Json(Changed { changed, unreadable, last }))
+    (Extension(Details::counted(changed)), Json(Changed { changed, unreadable, last }))
 }

@@ -2,9 +2,9 @@
 
 #![forbid(unsafe_code)]
 
-use super::App;
 use super::labels::parse_label;
 use super::view::{self, Letter};
+use super::{App, pages};
 use crate::audit::Details;
 use crate::extract::{InPath, InQuery};
 use crate::problem::Problem;
@@ -15,9 +15,6 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use tourbillon_durable::text::parse_duration;
 use utoipa::{IntoParams, ToSchema};
-
-/// The maximum number of dead letters in a response.
-const MAX_PAGE: usize = 1000;
 
 /// The dead letters to list.
 #[derive(Deserialize, IntoParams)]
@@ -110,23 +107,21 @@ pub(super) async fn list(
     InQuery(listed): InQuery<Listed>,
 ) -> Result<Json<Letters>, Problem> {
     let label = listed.label.as_deref().map(parse_label).transpose()?;
-    let page = async |after, limit| match (listed.order, &label) {
-        (Order::Oldest, None) => app.timers.dead_letters(after, limit).await,
-        (Order::Newest, None) => app.timers.newest_dead_letters(after, limit).await,
-        (Order::Oldest, Some(label)) => {
-            app.timers.dead_letters_with_label(label, after, limit).await
-        }
-        (Order::Newest, Some(label)) => {
-            app.timers.newest_dead_letters_with_label(label, after, limit).await
+    let (timers, label) = (&app.timers, label.as_ref());
+    let page = |after, limit| async move {
+        match (listed.order, label) {
+            (Order::Oldest, None) => timers.dead_letters(after, limit).await,
+            (Order::Newest, None) => timers.newest_dead_letters(after, limit).await,
+            (Order::Oldest, Some(label)) => {
+                timers.dead_letters_with_label(label, after, limit).await
+            }
+            (Order::Newest, Some(label)) => {
+                timers.newest_dead_letters_with_label(label, after, limit).await
+            }
         }
     };
-    let letters = page(listed.after, listed.limit.unwrap_or(100).min(MAX_PAGE)).await?;
-    let mut next = None;
-    if let Some(last) = letters.last()
-        && !page(Some(last.number), 1).await?.is_empty()
-    {
-        next = Some(last.number);
-    }
+    let limit = pages::rows(listed.limit);
+    let (letters, next) = pages::read(listed.after, limit, |letter| letter.number, page).await?;
     Ok(Json(Letters { dead_letters: letters.iter().map(view::listed_letter).collect(), next }))
 }
 
@@ -167,10 +162,7 @@ pub(super) async fn trim(
     let age = age.map_err(|why| Problem::invalid(format!("age: {why}")))?;
     let (most, age) = (most.unwrap_or(u64::MAX), age.unwrap_or(Duration::MAX));
     let deleted = app.timers.change(&may).trim_dead_letters(most, age).await?;
-    Ok((
-        Extension(Details { count: Some(deleted), ..Details::default() }),
-        Json(Deleted { deleted }),
-    ))
+    Ok((Extension(Details::counted(deleted)), Json(Deleted { deleted })))
 }
 
 /// Shows a dead letter.
@@ -243,13 +235,13 @@ pub(super) async fn redrive_all(
     may: May<Operate>,
     InQuery(which): InQuery<Which>,
 ) -> Result<(Extension<Details>, Json<Redriven>), Problem> {
-    let (timers, limit) = (app.timers.change(&may), which.limit.unwrap_or(100));
+    let (timers, limit) = (app.timers.change(&may), pages::rows(which.limit));
     let page = match which.label.as_deref().map(parse_label).transpose()? {
         None => timers.redrive_dead_letters(which.after, limit).await?,
         Some(label) => timers.redrive_label(&label, which.after, limit).await?,
     };
     let (redriven, existing, unreadable) = (page.redriven, page.existing, page.unreadable);
-    let details = Details { count: Some(redriven), ..Details::default() };
+    let details = Details::counted(redriven);
     Ok((Extension(details), Json(Redriven { redriven, existing, unreadable, last: page.last })))
 }
 

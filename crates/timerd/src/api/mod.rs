@@ -6,6 +6,7 @@ mod audit;
 mod condition;
 mod labels;
 mod letters;
+mod pages;
 mod receivers;
 mod runs;
 mod store;

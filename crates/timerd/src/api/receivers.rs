@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::App;
+use super::{App, pages};
 use crate::call::{MAX_REMEMBERED, ReceiverState};
 use crate::extract::InQuery;
 use crate::problem::Problem;
@@ -13,9 +13,6 @@ use std::time::SystemTime;
 use tourbillon_durable::text::show_time;
 use utoipa::{IntoParams, ToSchema};
 
-/// The maximum number of receivers in a response.
-const MAX_PAGE: usize = 1000;
-
 /// The receivers to list.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -25,7 +22,8 @@ pub(super) struct Which {
     limit: Option<usize>,
 }
 
-/// Receivers, first those whose deliveries are held back, and those with the latest call first.
+/// Receivers. Receivers whose deliveries are held back come first, and then the receivers with the
+/// latest calls.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Receivers {
     receivers: Vec<Receiver>,
@@ -91,7 +89,7 @@ pub(super) async fn list(
 ) -> Result<Json<Receivers>, Problem> {
     let (states, now) = (app.caller.receivers(), SystemTime::now());
     let remembered = states.len();
-    let shown = states.iter().take(which.limit.unwrap_or(100).min(MAX_PAGE));
+    let shown = states.iter().take(pages::rows(which.limit));
     let receivers = shown.map(|state| Receiver::new(state, now)).collect();
     Ok(Json(Receivers { receivers, remembered, most: MAX_REMEMBERED }))
 }

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::App;
+use super::{App, pages};
 use crate::extract::InQuery;
 use crate::problem::Problem;
 use crate::runs::Run;
@@ -10,9 +10,6 @@ use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-
-/// The maximum number of runs in a response.
-const MAX_PAGE: usize = 1000;
 
 /// The runs to list.
 #[derive(Deserialize, IntoParams)]
@@ -42,6 +39,6 @@ pub(super) async fn list(
     State(app): State<App>,
     InQuery(which): InQuery<Which>,
 ) -> Result<Json<Latest>, Problem> {
-    let limit = which.limit.unwrap_or(100).min(MAX_PAGE);
+    let limit = pages::rows(which.limit);
     Ok(Json(Latest { runs: app.history.latest(which.id.as_deref(), limit).await? }))
 }

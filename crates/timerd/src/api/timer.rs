@@ -2,10 +2,10 @@
 
 #![forbid(unsafe_code)]
 
-use super::App;
 use super::condition::{Condition, is_known, tag};
 use super::labels::parse_label;
 use super::view::{self, Timer};
+use super::{App, pages};
 use crate::call::{INSERT, numbered};
 use crate::extract::{InBody, InPath, InQuery};
 use crate::problem::Problem;
@@ -25,11 +25,10 @@ use tourbillon_durable::text::{
     ExistingName, NewTime, Settings, Switch, parse_position, parse_state, parse_time,
     show_position, show_time, state_name,
 };
-use tourbillon_durable::{Cancelled, DurableError, Existing, Inserted, Options, TimerState, When};
+use tourbillon_durable::{
+    Cancelled, DurableError, DurableTimer, Existing, Inserted, Options, TimerState, When,
+};
 use utoipa::{IntoParams, ToSchema};
-
-/// The maximum number of timers in a response.
-const MAX_PAGE: usize = 1000;
 
 /// The headers of a timer that differ between a request and its repetition.
 const OF_REQUEST: [&str; 3] = ["traceparent", "tracestate", INSERT];
@@ -235,23 +234,8 @@ pub(super) async fn list(
     State(app): State<App>,
     InQuery(which): InQuery<Which>,
 ) -> Result<Json<Timers>, Problem> {
-    let limit = which.limit.unwrap_or(100).min(MAX_PAGE);
     if let Some(label) = &which.label {
-        if which.state.is_some() || which.due_from.is_some() || which.due_before.is_some() {
-            let what = "label: cannot be combined with state, due_from or due_before";
-            return Err(Problem::invalid(what));
-        }
-        let label = parse_label(label)?;
-        let page =
-            async |after: Option<&str>, limit| app.timers.list_label(&label, after, limit).await;
-        let found = page(which.after.as_deref(), limit).await?;
-        let mut next = None;
-        if let Some(last) = found.last()
-            && !page(Some(&last.id), 1).await?.is_empty()
-        {
-            next = Some(last.id.clone());
-        }
-        return Ok(Json(Timers { timers: found.iter().map(view::listed_timer).collect(), next }));
+        return list_label(&app, label, &which).await;
     }
     let state = which.state.as_deref().map(parse_state).transpose();
     let state = state.map_err(|why| Problem::invalid(format!("state: {why}")))?;
@@ -266,19 +250,30 @@ pub(super) async fn list(
     let before = time("due_before", &which.due_before)?.map_or(Bound::Unbounded, Bound::Excluded);
     let after = which.after.as_deref().map(parse_position).transpose();
     let after = after.map_err(|why| Problem::invalid(format!("after: {why}")))?;
-    let page = async |after, limit| match state {
-        Some(state) => app.timers.list_state(state, after, limit).await,
-        None => app.timers.list_due((from, before), after, limit).await,
+    let timers = &app.timers;
+    let page = |after, limit| async move {
+        match state {
+            Some(state) => timers.list_state(state, after, limit).await,
+            None => timers.list_due((from, before), after, limit).await,
+        }
     };
-    // The store may end a page early because of its size, so a second request checks whether there
-    // are more.
-    let found = page(after, limit).await?;
-    let mut next = None;
-    if let Some(last) = found.last()
-        && !page(Some(last.position()), 1).await?.is_empty()
-    {
-        next = Some(show_position(&last.position()));
+    let limit = pages::rows(which.limit);
+    let (found, next) = pages::read(after, limit, DurableTimer::position, page).await?;
+    let next = next.as_ref().map(show_position);
+    Ok(Json(Timers { timers: found.iter().map(view::listed_timer).collect(), next }))
+}
+
+async fn list_label(app: &App, label: &str, which: &Which) -> Result<Json<Timers>, Problem> {
+    if which.state.is_some() || which.due_from.is_some() || which.due_before.is_some() {
+        let what = "label: cannot be combined with state, due_from or due_before";
+        return Err(Problem::invalid(what));
     }
+    let label = &parse_label(label)?;
+    let page = |after: Option<String>, limit| async move {
+        app.timers.list_label(label, after.as_deref(), limit).await
+    };
+    let (after, limit) = (which.after.clone(), pages::rows(which.limit));
+    let (found, next) = pages::read(after, limit, |timer| timer.id.clone(), page).await?;
     Ok(Json(Timers { timers: found.iter().map(view::listed_timer).collect(), next }))
 }
 
