@@ -53,7 +53,7 @@ const COUNTERS: [(&str, &str); 7] = [
     ),
     (NOT_RECORDED, "Runs that are missing from the history."),
     (RESTARTED, "Restarts of a part of the service that has failed."),
-    (ALERTS, "Alerts for the operator. Those left out were too many at once."),
+    (ALERTS, "Alerts for the operator. Alerts are left out if too many wait."),
 ];
 
 /// The gauges, and their descriptions.
@@ -61,13 +61,14 @@ const GAUGES: [(&str, &str); 3] = [
     (USABLE, "1 if the store replies and accepts writes, otherwise 0."),
     (
         RECEIVERS,
-        "Hosts and ports that were called lately and are remembered, and those of them whose \
-         deliveries are held back.",
+        "Hosts and ports that were called lately and are remembered, or whose deliveries are held \
+         back.",
     ),
     (BUILD, "Always 1, with the version of the service."),
 ];
 
-/// Sets the number of receivers that are remembered, and the number of those that are held back.
+/// Sets the number of receivers that are remembered, and the number of receivers that are held
+/// back.
 pub(crate) fn set_receivers([remembered, held]: [usize; 2]) {
     for (state, count) in [("remembered", remembered), ("held", held)] {
         // There are a few thousand at most.

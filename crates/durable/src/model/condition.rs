@@ -6,7 +6,7 @@ use crate::error::DurableError;
 use crate::model::label::Label;
 use crate::model::record::Record;
 
-/// What a timer must be like for an operation to be executed.
+/// A condition that a timer must meet for an operation to be executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Condition {
     /// The last insert of the timer must have set a header to a value or, with `None`, must not

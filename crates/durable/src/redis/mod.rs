@@ -153,7 +153,7 @@ impl Store for Redis {
     }
 
     fn run_now(&self, id: &str) -> Answer<bool> {
-        self.0.operations.run_now(id.to_owned())
+        self.0.operations.run_now(id)
     }
 
     fn pause_timer(&self, id: &str, pauses: bool, label: Option<Label>) -> Answer<bool> {

@@ -202,8 +202,8 @@ impl Operations {
         })
     }
 
-    pub(super) fn run_now(self: &Arc<Self>, id: String) -> Answer<bool> {
-        let operation = self.of_id("run", &id);
+    pub(super) fn run_now(self: &Arc<Self>, id: &str) -> Answer<bool> {
+        let (operation, id) = (self.of_id("run", id), id.to_owned());
         self.change(RetryPolicy::Caller, operation, move |operations, answer, now| {
             operations.is_moved(&id, answer, now)
         })

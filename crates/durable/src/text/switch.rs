@@ -7,7 +7,7 @@ use crate::api::timers::DurableTimers;
 use crate::error::DurableError;
 use crate::model::label::Label;
 
-/// Pauses or resumes a timer or a store.
+/// Pauses or resumes a timer, the timers with a label, or a store.
 ///
 /// # Examples
 ///
@@ -62,6 +62,15 @@ impl Switch {
         }
     }
 
+    /// Returns what was done, `paused` or `resumed`.
+    #[must_use]
+    pub fn done(self) -> &'static str {
+        match self {
+            Self::Pause => "paused",
+            Self::Resume => "resumed",
+        }
+    }
+
     /// Pauses or resumes a store. Returns its new state, `paused` or `resumed`.
     ///
     /// # Errors
@@ -69,8 +78,9 @@ impl Switch {
     /// Fails as [`DurableTimers::pause`] and [`DurableTimers::resume`] do.
     pub async fn store(self, timers: &DurableTimers) -> Result<&'static str, DurableError> {
         match self {
-            Self::Pause => timers.pause().await.map(|()| "paused"),
-            Self::Resume => timers.resume().await.map(|()| "resumed"),
+            Self::Pause => timers.pause().await?,
+            Self::Resume => timers.resume().await?,
         }
+        Ok(self.done())
     }
 }

@@ -5,7 +5,7 @@
 use crate::config::AlertKind;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 use tourbillon_durable::text::{printable, show_time};
 use tourbillon_durable::{Attempt, DeadReason, DurableTimer};
 use utoipa::ToSchema;
@@ -173,13 +173,16 @@ fn beginning(text: &str, most: usize) -> String {
     }
 }
 
-fn millis(time: SystemTime) -> u128 {
-    time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_millis()
+/// Returns a time in milliseconds since 1970.
+pub(super) fn millis(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_millis().try_into().unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn skipped(id: &str) -> Alert {
         Alert::skipped(id.to_owned(), UNIX_EPOCH)

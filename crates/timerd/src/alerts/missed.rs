@@ -171,16 +171,18 @@ impl MissedRuns {
             timer.state,
             TimerState::Paused | TimerState::Pausing | TimerState::Cancelling
         );
-        let late = now.duration_since(timer.planned);
-        is_wanted && timer.options.get_rule().is_some() && late.is_ok_and(|late| late >= self.grace)
+        is_wanted && timer.options.get_rule().is_some() && self.is_late(timer.planned, now)
+    }
+
+    /// Returns `true` if the grace after a planned time has passed.
+    fn is_late(&self, planned: SystemTime, now: SystemTime) -> bool {
+        now.duration_since(planned).is_ok_and(|late| late >= self.grace)
     }
 
     /// Returns the watched runs whose grace has passed, and all skipped runs.
     fn due(&self, now: SystemTime) -> (Vec<Run>, Vec<Run>) {
         let seen = self.seen();
-        let is_due =
-            |planned: SystemTime| now.duration_since(planned).is_ok_and(|late| late >= self.grace);
-        let due = seen.watched.iter().filter(|(_, planned)| is_due(**planned));
+        let due = seen.watched.iter().filter(|(_, planned)| self.is_late(**planned, now));
         let due = due.take(WATCHED).map(|(id, planned)| (id.clone(), *planned));
         (due.collect(), seen.skipped.clone())
     }
@@ -201,7 +203,8 @@ impl MissedRuns {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
-/// Adds alerts to those that were reported, and keeps only the new ones.
+
+/// Adds new alerts to the reported runs, and drops alerts for runs that were reported before.
 fn add_new(reported: &mut Reported, found: &mut Vec<Alert>) {
     let mut is_full = false;
     found.retain(|alert| {

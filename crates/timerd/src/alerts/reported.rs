@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::alert::millis;
 use crate::call::{INSERT, number, numbered};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -118,11 +119,6 @@ impl Reported {
         };
         next
     }
-}
-
-fn millis(time: SystemTime) -> u64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    since.as_millis().try_into().unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -129,8 +129,8 @@ impl Caller {
         Ok(answer.read_until(end.min(Instant::now() + pool::DRAIN_TIMEOUT)).await)
     }
 
-    /// Returns what was known of the receivers of webhooks at most a second ago. However often this
-    /// is asked, calls are not delayed.
+    /// Returns the state of each receiver, which is at most a second old. However often this is
+    /// called, webhooks are not delayed.
     pub(crate) fn receivers(&self) -> Arc<[ReceiverState]> {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         match &*shown {
@@ -143,7 +143,7 @@ impl Caller {
         }
     }
 
-    /// Returns the number of receivers that are remembered, and the number of those whose
+    /// Returns the number of receivers that are remembered, and the number of receivers whose
     /// deliveries are held back.
     pub(crate) fn count_receivers(&self) -> [usize; 2] {
         self.places.count()

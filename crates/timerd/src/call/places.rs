@@ -85,7 +85,7 @@ pub(crate) enum CallEnd {
     TimedOut,
 }
 
-/// What is known of a receiver.
+/// The state of a receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReceiverState {
     pub(crate) host: String,
@@ -167,8 +167,8 @@ impl Places {
         }
     }
 
-    /// Returns what is known of the receivers, first those whose deliveries are held back, and
-    /// those with the latest call first.
+    /// Returns the state of each receiver. Receivers whose deliveries are held back come first, and
+    /// then the receivers with the latest calls.
     pub(crate) fn states(&self) -> Vec<ReceiverState> {
         let now = Instant::now();
         let all = self.lock();
@@ -179,7 +179,7 @@ impl Places {
         states
     }
 
-    /// Returns the number of receivers that are remembered, and the number of those whose
+    /// Returns the number of receivers that are remembered, and the number of receivers whose
     /// deliveries are held back.
     pub(crate) fn count(&self) -> [usize; 2] {
         let (all, now) = (self.lock(), Instant::now());

@@ -15,7 +15,7 @@ use tourbillon_durable::text::printable;
 /// The maximum number of receivers on the page.
 const ROWS: usize = 100;
 
-/// Shows the receivers, first those whose deliveries are held back.
+/// Shows the receivers. Receivers whose deliveries are held back come first.
 pub(super) async fn show(
     State(pages): State<Pages>,
     Extension(caller): Extension<Arc<Caller>>,
@@ -55,7 +55,7 @@ fn table(states: &[ReceiverState]) -> Markup {
     // The style sheet of the page needs the roles and the titles.
     html! {
         table role="table" {
-            caption { "Receivers, first those that are held back" }
+            caption { "Receivers. Held-back receivers come first." }
             thead role="rowgroup" {
                 tr role="row" { @for title in titles {
                     th role="columnheader" scope="col" data-title=(title) { span { (title) } }

@@ -59,11 +59,10 @@ pub(crate) async fn switch(
     screen: &mut Screen,
 ) -> Result<(), Failure> {
     if let Some(label) = whose.label {
-        let done = if switch == Switch::Pause { "paused" } else { "resumed" };
         let page = async |after: Option<String>| {
             switch.label(timers, &label, after.as_deref(), PAGE).await
         };
-        return change_all(done, page, screen).await;
+        return change_all(switch.done(), page, screen).await;
     }
     let Some(id) = whose.id else {
         let state = switch.store(timers).await?;

@@ -20,8 +20,7 @@ BEGIN
   RETURN NEXT;
 END $$;
 
--- A store that an older version has created lacks this index. `IF NOT EXISTS` would lock the table
--- although the index is there.
+-- Creates the index unless it exists. `IF NOT EXISTS` would lock the table although the index is there.
 DO $$ BEGIN
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_index
     JOIN pg_catalog.pg_class AS class ON class.oid = indexrelid

@@ -1,6 +1,6 @@
--- The index of labels. It has a row for each label of a timer, without those of its next delivery. The
--- triggers write it, whatever changes the timer, and cost nothing for a timer without labels. The labels
--- themselves are a column of the timer, so no query for an id reads the index.
+-- The index of labels. It has a row for each label of a timer, but not for the labels of its next
+-- delivery. The triggers write it, whatever changes the timer, and cost nothing for a timer without
+-- labels. The labels themselves are a column of the timer, so no query for an id reads the index.
 
 -- Creates the table unless it exists. The roles that may use the dead letters may use it.
 DO $$ BEGIN
