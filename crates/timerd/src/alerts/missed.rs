@@ -160,7 +160,9 @@ impl MissedRuns {
         let Some(until) = now.checked_sub(self.grace) else { return Ok(Vec::new()) };
         let after = reported.position.as_deref().and_then(|text| parse_position(text).ok());
         let page = timers.list_due(..=until, after, OVERDUE).await?;
-        reported.position = page.last().map(|timer| show_position(&timer.position()));
+        // After the last part, the next search begins again.
+        let last = page.last().filter(|_| page.len() == OVERDUE);
+        reported.position = last.map(|timer| show_position(&timer.position()));
         let missed = page.iter().filter(|timer| self.is_missed(timer, now));
         Ok(missed.map(Alert::missed).collect())
     }
@@ -215,5 +217,104 @@ fn add_new(reported: &mut Reported, found: &mut Vec<Alert>) {
     });
     if is_full {
         tracing::warn!("more timers miss their runs than can be reported now");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+    use std::time::UNIX_EPOCH;
+    use tourbillon_durable::Options;
+
+    const GRACE: Duration = Duration::from_secs(60);
+
+    /// A store whose timers no worker delivers.
+    struct Store {
+        timers: DurableTimers,
+        file: PathBuf,
+    }
+
+    impl Store {
+        fn new(name: &str) -> Self {
+            let file = std::env::temp_dir().join(format!("timerd-{}-{name}", std::process::id()));
+            Self { timers: DurableTimers::open(&file).unwrap(), file }
+        }
+
+        /// Inserts a timer that was due at 0 and repeats each day.
+        async fn repeat(&self, id: &str) {
+            let daily = Options::new().every(Duration::from_secs(86_400));
+            self.timers.insert(id, "", UNIX_EPOCH, daily).await.unwrap();
+        }
+
+        /// Returns the runs that an instance reports this many seconds after they were due.
+        async fn reported(&self, instance: &MissedRuns, seconds: u64) -> Vec<String> {
+            let now = UNIX_EPOCH + Duration::from_secs(seconds);
+            let found = instance.round(&self.timers, now).await.unwrap();
+            found.iter().map(|alert| alert.id().to_owned()).collect()
+        }
+    }
+
+    impl Drop for Store {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.file);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_missed_run_is_reported_once_by_any_instance() {
+        let store = Store::new("once");
+        let (one, other) = (MissedRuns::new(GRACE), MissedRuns::new(GRACE));
+        store.repeat("a").await;
+        store.timers.insert("plain", "", UNIX_EPOCH, Options::new()).await.unwrap();
+        assert!(store.reported(&one, 59).await.is_empty(), "within the grace");
+        assert_eq!(store.reported(&one, 120).await, ["a"]);
+        for seconds in [180, 240, 300] {
+            assert!(store.reported(&one, seconds).await.is_empty());
+            assert!(store.reported(&other, seconds + 30).await.is_empty());
+            // A restart is another instance.
+            assert!(store.reported(&MissedRuns::new(GRACE), seconds + 50).await.is_empty());
+        }
+        store.repeat("b").await;
+        assert_eq!(store.reported(&other, 400).await, ["b"]);
+    }
+
+    #[tokio::test]
+    async fn instances_that_find_a_run_at_the_same_time_report_it_once() {
+        let store = Store::new("race");
+        store.repeat("a").await;
+        let instances: Vec<_> = (0..8).map(|_| MissedRuns::new(GRACE)).collect();
+        let rounds = instances.iter().map(|instance| store.reported(instance, 120));
+        let mut reported = futures_util::future::join_all(rounds).await.concat();
+        for instance in &instances {
+            reported.extend(store.reported(instance, 200).await);
+        }
+        assert_eq!(reported, ["a"]);
+    }
+
+    #[tokio::test]
+    async fn a_pause_is_no_missed_run() {
+        let (store, instance) = (Store::new("pause"), MissedRuns::new(GRACE));
+        for id in ["a", "b"] {
+            store.repeat(id).await;
+        }
+        store.timers.pause().await.unwrap();
+        assert!(store.reported(&instance, 120).await.is_empty());
+        store.timers.resume().await.unwrap();
+        store.timers.pause_timer("a").await.unwrap();
+        assert_eq!(store.reported(&instance, 200).await, ["b"]);
+        store.timers.resume_timer("a").await.unwrap();
+        assert_eq!(store.reported(&instance, 300).await, ["a"]);
+    }
+
+    #[tokio::test]
+    async fn a_timer_that_has_run_is_reported_again() {
+        let (store, instance) = (Store::new("again"), MissedRuns::new(GRACE));
+        store.repeat("a").await;
+        assert_eq!(store.reported(&instance, 120).await, ["a"]);
+        let later = UNIX_EPOCH + Duration::from_secs(1000);
+        store.timers.reset("a", later).await.unwrap();
+        assert!(store.reported(&instance, 1030).await.is_empty());
+        assert_eq!(store.reported(&instance, 1100).await, ["a"]);
     }
 }
