@@ -5,8 +5,15 @@
 use super::problem::Problem;
 use axum::Json;
 use axum::extract::{Form, FromRequest, FromRequestParts, Path, Query, Request};
+use http::StatusCode;
 use http::request::Parts;
 use serde::de::DeserializeOwned;
+
+/// How the ids of the service's own timers begin.
+pub(crate) const OWN: &str = "timerd:";
+
+/// The id in the path of a timer that the request changes. The service's own timers are refused.
+pub(crate) struct ToChange(pub(crate) String);
 
 /// The variable part of the path.
 pub(crate) struct InPath<T>(pub(crate) T);
@@ -19,6 +26,21 @@ pub(crate) struct InBody<T>(pub(crate) T);
 
 /// A form in the body.
 pub(crate) struct InForm<T>(pub(crate) T);
+
+impl<S: Send + Sync> FromRequestParts<S> for ToChange {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let InPath(id) = InPath::<String>::from_request_parts(parts, state).await?;
+        match id.starts_with(OWN) {
+            true => Err(Problem::new(
+                StatusCode::FORBIDDEN,
+                format!("id: timers whose ids begin with {OWN:?} are the service's own"),
+            )),
+            false => Ok(Self(id)),
+        }
+    }
+}
 
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for InPath<T> {
     type Rejection = Problem;

@@ -149,7 +149,8 @@ impl Modify for Problems {
                 let (has_token, has_body) = (!is_open, operation.request_body.is_some());
                 let responses = &mut operation.responses.responses;
                 if has_token && operation.security.is_some() {
-                    let what = "The token has a role below the one that `security` names";
+                    let what = "The token has a role below the one that `security` names, or the \
+                                timer belongs to the service";
                     let problem = RefOr::T(openapi::Response::new(what));
                     responses.insert("403".to_owned(), problem);
                 }

@@ -7,7 +7,7 @@ use super::labels::parse_label;
 use super::view::{self, Timer};
 use super::{App, pages};
 use crate::call::{INSERT, numbered};
-use crate::extract::{InBody, InPath, InQuery};
+use crate::extract::{InBody, InPath, InQuery, ToChange};
 use crate::problem::Problem;
 use crate::rights::{May, Operate, Schedule};
 use crate::target::Target;
@@ -113,7 +113,7 @@ pub(super) struct Timers {
 pub(super) async fn put(
     State(app): State<App>,
     may: May<Schedule>,
-    InPath(id): InPath<String>,
+    ToChange(id): ToChange,
     condition: Condition,
     headers: HeaderMap,
     InBody(NewTimer { webhook, mut schedule }): InBody<NewTimer>,
@@ -295,7 +295,7 @@ async fn list_label(app: &App, label: &str, which: &Which) -> Result<Json<Timers
 pub(super) async fn cancel(
     State(app): State<App>,
     may: May<Schedule>,
-    InPath(id): InPath<String>,
+    ToChange(id): ToChange,
     condition: Condition,
 ) -> Result<Json<Done>, Problem> {
     let timers = app.timers.change(&may);
@@ -333,7 +333,7 @@ pub(super) async fn cancel(
 pub(super) async fn move_to(
     State(app): State<App>,
     may: May<Schedule>,
-    InPath(id): InPath<String>,
+    ToChange(id): ToChange,
     InBody(time): InBody<NewTime>,
 ) -> Result<Json<Done>, Problem> {
     let moved = app.timers.change(&may).reset(&id, time.read()?).await?;
@@ -355,7 +355,7 @@ pub(super) async fn move_to(
 pub(super) async fn run(
     State(app): State<App>,
     may: May<Operate>,
-    InPath(id): InPath<String>,
+    ToChange(id): ToChange,
 ) -> Result<Json<Done>, Problem> {
     let found = app.timers.change(&may).run_now(&id).await?;
     changed(&app, id, found).await
@@ -372,7 +372,7 @@ pub(super) async fn run(
 pub(super) async fn pause(
     State(app): State<App>,
     may: May<Operate>,
-    InPath(id): InPath<String>,
+    ToChange(id): ToChange,
 ) -> Result<Json<Done>, Problem> {
     let found = Switch::Pause.timer(app.timers.change(&may), &id).await?;
     changed(&app, id, found).await
@@ -390,7 +390,7 @@ pub(super) async fn pause(
 pub(super) async fn resume(
     State(app): State<App>,
     may: May<Operate>,
-    InPath(id): InPath<String>,
+    ToChange(id): ToChange,
 ) -> Result<Json<Done>, Problem> {
     let found = Switch::Resume.timer(app.timers.change(&may), &id).await?;
     changed(&app, id, found).await

@@ -67,6 +67,24 @@ async fn an_operation_needs_the_role_that_the_document_names() {
 }
 
 #[tokio::test]
+async fn the_timers_of_the_service_itself_are_read_only() {
+    let bench = Bench::with(config()).await;
+    let document = bench.api.get("/openapi.json").await.json(200);
+    let mut refused = 0;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        let Some((before, after)) = path.split_once("{id}") else { continue };
+        for method in item.as_object().unwrap().keys().filter(|method| *method != "get") {
+            let at = format!("{before}timerd%3Aalerts{after}");
+            let reply = bench.api.send(&method.to_uppercase(), &at, "{}").await;
+            assert!(reply.problem(403).contains("\"timerd:\""), "{method} {path}");
+            refused += 1;
+        }
+    }
+    assert_eq!(refused, 6);
+    bench.stop().await;
+}
+
+#[tokio::test]
 async fn a_form_of_the_page_needs_a_role_as_well() {
     let bench = Bench::with(config()).await;
     let api = &bench.api;
