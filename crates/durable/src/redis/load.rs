@@ -9,13 +9,14 @@ use crate::model::key::{Key, Page};
 use crate::store::partitions::idle::IdleHints;
 use crate::store::partitions::load::{load, time_by};
 use crate::store::partitions::pages::PartitionPage;
-use crate::store::partitions::{Heartbeat, Partitioned};
+use crate::store::partitions::{Assignment, Heartbeat, Partitioned};
 use crate::store::remote::retry::RetryPolicy;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The layout, the number of partitions, the number and the pause in the description of a store.
-type Described = (Option<u64>, Option<u64>, Option<u64>, Option<Vec<u8>>);
+/// The layout, the number of partitions, the number, the pause and the round in the description of
+/// a store.
+type Described = (Option<u64>, Option<u64>, Option<u64>, Option<Vec<u8>>, Option<String>);
 
 impl Partitioned for Operations {
     fn partitions(&self) -> u64 {
@@ -30,22 +31,26 @@ impl Partitioned for Operations {
         self.keys.location(id).partition
     }
 
-    async fn beat(&self, worker: u64) -> Result<Heartbeat, DurableError> {
-        let more = vec![text(worker), text(self.keys.partitions())];
+    async fn beat(&self, worker: u64, known: Option<&str>) -> Result<Heartbeat, DurableError> {
+        let round = known.unwrap_or_default();
+        let more = vec![text(worker), text(self.keys.partitions()), text(round)];
         let [workers, owners] = self.keys.workers();
         let keys = [workers, owners, self.keys.description()];
         let known = self.identity.number();
         let beat = self.run(&self.scripts.beat, &keys, "", &more, RetryPolicy::Probe).await;
-        let (now, owned, described, workers): (Millis, BTreeSet<u64>, Described, u64) = beat?;
+        let (now, described, owned, workers): (_, Described, Option<BTreeSet<u64>>, Option<u64>) =
+            beat?;
         // A heartbeat writes, so the server can.
         self.link.connection(&keys[0]).node.trouble.succeeded(true);
-        let (layout, partitions, number, paused) = described;
+        let (layout, partitions, number, paused, round) = described;
         // Otherwise the server was emptied, and `keep_open` will open the store again.
         if let (Some(layout), Some(partitions), Some(number)) = (layout, partitions, number) {
             self.identity.set_checked();
             self.check_identity(known, (layout, partitions, number));
         }
-        Ok(Heartbeat { now, owned, workers, paused: paused.is_some() })
+        let assigned = owned.zip(workers);
+        let assigned = assigned.map(|(owned, workers)| Assignment { owned, workers, round });
+        Ok(Heartbeat { now, assigned, paused: paused.is_some() })
     }
 
     async fn reach_workers(&self) -> Result<(), DurableError> {
@@ -85,8 +90,9 @@ impl Operations {
     /// Removes a worker.
     pub(super) async fn leave(&self, worker: u64) -> Result<(), DurableError> {
         let more = vec![text(worker)];
-        let (script, keys) = (&self.scripts.leave, self.keys.workers());
-        let _: u64 = self.run(script, &keys, "", &more, RetryPolicy::Caller).await?;
+        let [workers, owners] = self.keys.workers();
+        let keys = [workers, owners, self.keys.description()];
+        let _: u64 = self.run(&self.scripts.leave, &keys, "", &more, RetryPolicy::Caller).await?;
         Ok(())
     }
 

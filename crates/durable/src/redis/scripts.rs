@@ -35,8 +35,8 @@ scripts! {
     strays: "common" "change" "strays";
     recount: "common" "recount";
     stats: "common" "stats";
-    beat: "common" "beat";
-    leave: "common" "leave";
+    beat: "common" "round" "beat";
+    leave: "common" "round" "leave";
     hold: "common" "hold";
     #[cfg(feature = "log")]
     log: "log";

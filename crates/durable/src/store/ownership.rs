@@ -37,6 +37,10 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 /// The interval between a worker's checks of foreign partitions.
 const STRAGGLERS: Millis = 1000;
 
+/// How long a worker takes its assignment for known. This bounds the effect of another program
+/// that changes the table of owners.
+const ROUND: Millis = 60_000;
+
 /// The maximum number of events that wait for a worker.
 const MAX_EVENTS: usize = 64;
 
@@ -48,6 +52,8 @@ pub(crate) struct Ownership(Mutex<BTreeMap<u64, LocalWorker>>);
 struct LocalWorker {
     window: Weak<Window>,
     owned: BTreeSet<u64>,
+    /// The round in which these partitions were assigned, unless the next heartbeat has to ask.
+    round: Option<Round>,
     /// The owned partitions that could not be read, so that their keys are not in the pages.
     missed: BTreeSet<u64>,
     /// The number of slow replies that the worker waits for, by partition.
@@ -65,6 +71,20 @@ struct LocalWorker {
     events: Vec<Event>,
     /// `true` if the store was emptied and the worker has not yet reported it.
     emptied: bool,
+}
+
+/// The round of an assignment, which changes when partitions become free.
+#[derive(Debug)]
+pub(crate) struct Round {
+    pub(crate) name: String,
+    /// The time of the assignment.
+    pub(crate) since: Millis,
+}
+
+impl Round {
+    pub(crate) fn is_fresh(&self, now: Millis) -> bool {
+        (self.since..self.since.saturating_add(ROUND)).contains(&now)
+    }
 }
 
 impl LocalWorker {
@@ -89,6 +109,7 @@ impl Ownership {
         let worker = LocalWorker {
             window,
             owned,
+            round: None,
             missed,
             stalled,
             last_check,
@@ -121,6 +142,18 @@ impl Ownership {
             worker.missed.retain(|partition| owned.contains(partition));
             new
         });
+    }
+
+    /// Takes the round in which a worker's partitions were assigned, for the time of a heartbeat.
+    pub(crate) fn take_round(&self, number: u64) -> Option<Round> {
+        self.lock().get_mut(&number).and_then(|worker| worker.round.take())
+    }
+
+    /// Sets the round in which a worker's partitions were assigned.
+    pub(crate) fn set_round(&self, number: u64, round: Option<Round>) {
+        if let Some(worker) = self.lock().get_mut(&number) {
+            worker.round = round;
+        }
     }
 
     /// Records whether the store is paused. If that has changed, the window of the worker is loaded

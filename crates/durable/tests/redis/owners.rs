@@ -2,7 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "servers and workers are waited for")]
 
-use crate::common::bench::{Bench, MILLISECOND, Running, SECOND, quick, wait};
+use crate::common::bench::{Bench, MILLISECOND, Place, Running, SECOND, quick, wait};
 use crate::common::redis::OneNode;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, UNIX_EPOCH};
@@ -34,6 +34,9 @@ fn owns_all(bench: &Bench<OneNode>, worker: &str) {
     for partition in 0..PARTITIONS {
         bench.place.server.order(&format!("HSET {OWNERS} {partition} {worker}"));
     }
+    // The other workers learn of it by another round.
+    let now = bench.now().duration_since(UNIX_EPOCH).unwrap().as_nanos();
+    bench.place.server.order(&format!("HSET {{tb:timers}} round {now}-{worker}"));
 }
 
 /// Advances the clock in small steps until the condition holds, and returns the duration.
@@ -87,6 +90,49 @@ fn workers_share_the_partitions_and_those_who_stay_take_over() {
     assert_eq!(shares(&bench), [0; 0]);
 }
 
+/// Lets this many seconds pass, in each of which every worker sends a heartbeat.
+fn beat(bench: &Bench<OneNode>, seconds: u64, workers: usize) {
+    for _ in 0..seconds {
+        bench.advance(SECOND);
+        let now = bench.now().duration_since(UNIX_EPOCH).unwrap().as_millis();
+        let (sent, all) = (format!("ZCOUNT {WORKERS} {now} +inf"), format!(":{workers}"));
+        bench.place.server.wait_for("heartbeats", |server| server.order(&sent).trim() == all);
+    }
+}
+
+#[test]
+fn a_usual_heartbeat_reads_no_list_of_workers_or_partitions() {
+    let Some(bench) = OneNode::bench() else { return };
+    let workers = [bench.work_well(), bench.work_well(), bench.work_well()];
+    until(&bench, || shares(&bench).len() == 3 && shares(&bench).iter().all(|&share| share > 4));
+    // Those from which partitions were taken have looked once more.
+    beat(&bench, 3, 3);
+    let calls = || bench.place.server.calls("hgetall");
+    let before = calls();
+    beat(&bench, 30, 3);
+    assert_eq!(calls() - before, 0);
+    // A worker that ends makes each of the others look once.
+    let [first, second, third] = workers;
+    assert_eq!(third.stop(), []);
+    until(&bench, || shares(&bench) == [8, 8]);
+    beat(&bench, 10, 2);
+    assert_eq!(calls() - before, 3, "one to leave, and one by each of the others");
+    all_stop([first, second]);
+}
+
+#[test]
+fn a_table_of_owners_that_is_lost_is_written_again_within_a_minute() {
+    let Some(bench) = OneNode::bench() else { return };
+    let worker = bench.work_well();
+    until(&bench, || shares(&bench) == [16]);
+    bench.place.server.order(&format!("DEL {OWNERS}"));
+    wait(bench.timers().insert("id", "", 5 * SECOND, quick())).unwrap();
+    beat(&bench, 61, 1);
+    assert_eq!(shares(&bench), [16]);
+    assert_eq!(worker.acknowledged(1), ["id"]);
+    all_stop([worker]);
+}
+
 #[test]
 fn a_worker_that_is_not_heard_any_more_has_gone() {
     let Some(bench) = OneNode::bench() else { return };
@@ -106,6 +152,36 @@ fn a_worker_that_is_not_heard_any_more_has_gone() {
     let took = until(&bench, || shares(&bench) == [16]);
     assert!((4 * SECOND..8 * SECOND).contains(&took), "{took:?}");
     all_are_acknowledged(&worker, 32);
+    all_stop([worker]);
+}
+
+#[test]
+fn all_who_stay_share_the_partitions_of_a_dead_worker() {
+    let Some(bench) = OneNode::bench() else { return };
+    owns_all(&bench, "another");
+    let workers = [bench.work_well(), bench.work_well()];
+    until(&bench, || shares(&bench).into_iter().min() == Some(5));
+    send_heartbeat(&bench, "another");
+    let took = until(&bench, || shares(&bench) == [8, 8]);
+    assert!(took < 8 * SECOND, "{took:?}");
+    all_stop(workers);
+}
+
+#[test]
+fn a_clock_that_is_set_back_leaves_no_dead_worker_alive() {
+    let Some(bench) = OneNode::bench() else { return };
+    owns_all(&bench, "another");
+    let worker = bench.work_well();
+    until(&bench, || owned(&bench).get("another") == Some(&8));
+    for _ in 0..40 {
+        send_heartbeat(&bench, "another");
+        beat(&bench, 1, 1);
+    }
+    // The worker still takes its assignment for known.
+    bench.place.set_clock(-30_000);
+    // From then on the other has as much time as each worker.
+    let took = until(&bench, || shares(&bench) == [16]);
+    assert!(took < 8 * SECOND, "{took:?}");
     all_stop([worker]);
 }
 
@@ -151,6 +227,8 @@ fn only_an_owner_asks_for_leases() {
     let Some(bench) = OneNode::bench() else { return };
     let workers = [bench.work_well(), bench.work_well(), bench.work_well()];
     until(&bench, || shares(&bench).len() == 3 && shares(&bench).iter().all(|&share| share > 4));
+    // Those from which partitions were taken learn of it.
+    beat(&bench, 3, 3);
     // Each lease request reads the record, and so does the end of the lease.
     let calls = || bench.place.server.calls("hget");
     let before = calls();
@@ -165,6 +243,6 @@ fn only_an_owner_asks_for_leases() {
     });
     let delivered = calls() - before - scheduled;
     // A lease and its end for each. Three workers that asked would read 400 more.
-    assert!(delivered < 700, "{delivered} reads of records");
+    assert!(delivered < 500, "{delivered} reads of records");
     all_stop(workers);
 }

@@ -10,9 +10,9 @@ use crate::error::DurableError;
 use crate::model::clock::Millis;
 use crate::model::key::Key;
 use crate::model::record::Record;
-use crate::store::partitions::Heartbeat;
 use crate::store::partitions::idle::NOTIFY_AHEAD;
 use crate::store::partitions::pages::PartitionPage;
+use crate::store::partitions::{Assignment, Heartbeat};
 use crate::store::remote::error::{Kind, RequestError};
 use crate::store::transitions::Ended;
 use crate::store::{Cancelled, Due, Finish, Finished, Insert, Inserted, Leasing, Renewed};
@@ -114,6 +114,10 @@ pub(crate) struct Server {
     /// The workers, by the time of their last heartbeat.
     workers: BTreeMap<u64, Millis>,
     owners: BTreeMap<u64, u64>,
+    /// The round of the assignment.
+    round: Option<String>,
+    /// The workers from which another has taken partitions since their last heartbeat.
+    robbed: BTreeSet<u64>,
     /// The processes of workers.
     processes: BTreeMap<u64, u64>,
     /// The notices that were published by the request that is being executed.
@@ -131,6 +135,8 @@ impl Server {
             partitions: BTreeMap::new(),
             workers: BTreeMap::new(),
             owners: BTreeMap::new(),
+            round: None,
+            robbed: BTreeSet::new(),
             processes: BTreeMap::new(),
             published: Vec::new(),
         }
@@ -160,12 +166,28 @@ impl Server {
     }
 
     /// Executes a heartbeat (`beat.lua`).
-    pub(crate) fn beat(&mut self, me: u64, process: u64, count: u64) -> Heartbeat {
+    pub(crate) fn beat(
+        &mut self,
+        me: u64,
+        process: u64,
+        count: u64,
+        known: Option<&str>,
+    ) -> Heartbeat {
         let now = self.now();
         self.processes.insert(me, process);
+        let is_robbed = self.robbed.remove(&me);
+        let is_usual = known.is_some() && self.round.as_deref() == known && !is_robbed;
+        let all_live = self.workers.values().all(|last| *last + GONE >= now);
+        let last = self.workers.insert(me, now);
+        if is_usual && all_live && last.is_some_and(|last| last <= now) {
+            return Heartbeat { now, assigned: None, paused: false };
+        }
+        let before = self.workers.len();
         self.workers.retain(|worker, last| *worker == me || *last + GONE >= now);
+        if self.workers.len() < before || self.round.is_none() {
+            self.begin_round(now, me);
+        }
         self.workers.values_mut().for_each(|last| *last = (*last).min(now));
-        self.workers.insert(me, now);
         let mut has: BTreeMap<u64, u64> = self.workers.keys().map(|worker| (*worker, 0)).collect();
         self.owners.retain(|_, owner| has.get_mut(owner).map(|count| *count += 1).is_some());
         let workers = has.len() as u64;
@@ -183,13 +205,19 @@ impl Server {
             if mine < least && *theirs > least {
                 *theirs -= 1;
                 mine += 1;
-                *owner = me;
+                self.robbed.insert(std::mem::replace(owner, me));
             }
         }
         let owned = self.owners.iter().filter(|(_, owner)| **owner == me);
         let owned: BTreeSet<u64> = owned.map(|(partition, _)| *partition).collect();
         self.world.note(("beat", process, workers, &owned));
-        Heartbeat { now, owned, workers, paused: false }
+        let assigned = Assignment { owned, workers, round: self.round.clone() };
+        Heartbeat { now, assigned: Some(assigned), paused: false }
+    }
+
+    /// Lets each worker look at its assignment again (`round.lua`).
+    fn begin_round(&mut self, now: Millis, me: u64) {
+        self.round = Some(format!("{now} {me}"));
     }
 
     /// Removes a worker (`leave.lua`).
@@ -197,6 +225,7 @@ impl Server {
         let before = self.owners.len();
         self.owners.retain(|_, owner| *owner != worker);
         self.workers.remove(&worker);
+        self.begin_round(self.now(), worker);
         if self.owners.len() < before {
             self.published.push(Notice::Left);
         }

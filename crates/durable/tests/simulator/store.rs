@@ -450,9 +450,11 @@ impl Partitioned for Client {
         partition_of(id, self.partitions)
     }
 
-    async fn beat(&self, worker: u64) -> Result<Heartbeat, DurableError> {
+    async fn beat(&self, worker: u64, known: Option<&str>) -> Result<Heartbeat, DurableError> {
         let (process, partitions) = (self.process.number, self.partitions);
-        let beat = move |server: &mut Server| server.beat(worker, process, partitions);
+        let known = known.map(str::to_owned);
+        let beat =
+            move |server: &mut Server| server.beat(worker, process, partitions, known.as_deref());
         self.ask(RetryPolicy::Probe, 0, beat).await
     }
 

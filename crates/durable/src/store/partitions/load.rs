@@ -3,10 +3,11 @@
 #![forbid(unsafe_code)]
 
 use super::pages::{PartitionPage, merged, share};
-use super::{Heartbeat, Partitioned};
+use super::{Assignment, Heartbeat, Partitioned};
 use crate::error::DurableError;
 use crate::model::clock::Millis;
 use crate::model::key::{Key, Page, first_from};
+use crate::store::ownership::Round;
 use crate::store::remote::host::Host;
 use crate::store::remote::retry::RetryPolicy;
 use futures_util::future::{join_all, select_ok};
@@ -92,10 +93,20 @@ async fn heartbeat_or_time<P: Partitioned>(
 
 /// Sends a heartbeat. Updates the partitions that the worker owns, and returns the time.
 async fn heartbeat(store: &impl Partitioned, worker: u64) -> Result<Millis, DurableError> {
-    let Heartbeat { now, owned, workers, paused } = store.beat(worker).await?;
     let ownership = store.ownership();
-    ownership.set_owned(worker, &owned);
-    ownership.set_spare(worker, owned.is_empty() && workers > store.partitions());
+    // If there is no reply, the next heartbeat asks for the assignment.
+    let known = ownership.take_round(worker);
+    let round = known.as_ref().map(|round| &*round.name);
+    let Heartbeat { now, assigned, paused } = store.beat(worker, round).await?;
+    let round = match assigned {
+        Some(Assignment { owned, workers, round }) => {
+            ownership.set_owned(worker, &owned);
+            ownership.set_spare(worker, owned.is_empty() && workers > store.partitions());
+            round.map(|name| Round { name, since: now })
+        }
+        None => known,
+    };
+    ownership.set_round(worker, round.filter(|round| round.is_fresh(now)));
     ownership.set_paused(worker, paused);
     Ok(now)
 }

@@ -30,8 +30,13 @@ pub(crate) trait Partitioned: Listener {
     fn partition_of(&self, id: &str) -> u64;
 
     /// Adds a worker to the list of workers, or shows that it is alive, and assigns partitions to
-    /// it. Gives up after half a reply timeout.
-    fn beat(&self, worker: u64) -> impl Future<Output = Result<Heartbeat, DurableError>> + Send;
+    /// it, unless the assignment of a known round is still the same. Gives up after half a reply
+    /// timeout.
+    fn beat(
+        &self,
+        worker: u64,
+        known: Option<&str>,
+    ) -> impl Future<Output = Result<Heartbeat, DurableError>> + Send;
 
     /// Waits until the server with the list of workers replies. Fails after a reply timeout.
     fn reach_workers(&self) -> impl Future<Output = Result<(), DurableError>> + Send;
@@ -59,10 +64,19 @@ pub(crate) trait Partitioned: Listener {
 pub(crate) struct Heartbeat {
     /// The time of the server with the list of workers.
     pub(crate) now: Millis,
+    /// The assignment. `None` if it is still the same.
+    pub(crate) assigned: Option<Assignment>,
+    /// Set if the store is paused.
+    pub(crate) paused: bool,
+}
+
+/// What a heartbeat assigns to a worker.
+#[derive(Debug)]
+pub(crate) struct Assignment {
     /// The partitions of the worker.
     pub(crate) owned: BTreeSet<u64>,
     /// The number of workers.
     pub(crate) workers: u64,
-    /// Set if the store is paused.
-    pub(crate) paused: bool,
+    /// The round of the assignment. `None` if the server was emptied.
+    pub(crate) round: Option<String>,
 }
