@@ -61,6 +61,10 @@ pub struct CatchUp {
     pub count: usize,
     /// The number of timers that were delivered per second, until the last of them.
     pub a_second: f64,
+    /// Microseconds of processor time of the server per timer.
+    pub server: f64,
+    /// Microseconds of processor time of this process per timer.
+    pub client: f64,
 }
 
 impl fmt::Display for Resting {
@@ -91,9 +95,13 @@ impl fmt::Display for Firing {
 
 impl fmt::Display for CatchUp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "| overdue after an hour | delivered a second |")?;
-        writeln!(f, "|---:|---:|")?;
-        write!(f, "| {} | {:.0} |", self.count, self.a_second)
+        let Self { count, a_second, server, client } = self;
+        writeln!(
+            f,
+            "| overdue after an hour | delivered a second | server, µs a timer | client, µs |"
+        )?;
+        writeln!(f, "|---:|---:|---:|---:|")?;
+        write!(f, "| {count} | {a_second:.0} | {server:.1} | {client:.1} |")
     }
 }
 
@@ -196,13 +204,17 @@ impl<S: Figures> Subject<S> {
         let (start, step) = (SystemTime::now() - hour, hour / number);
         let due = move |number| start + step * u32::try_from(number).unwrap();
         self.schedule_from(first, CALLERS, count, due).await;
+        let (server, client) = (self.server.cpu(), own_cpu());
         let (late, begun) = (histogram(), Instant::now());
         let work = Work::start(&self.timers, concurrency, Arc::clone(&late));
         all_are_recorded(&late, count).await;
         let took = begun.elapsed().as_secs_f64();
         work.stop().await;
+        let a_timer = |seconds: f64| seconds * 1e6 / count as f64;
+        let (server, client) = (self.server.cpu() - server, own_cpu() - client);
         assert_eq!(late.lock().unwrap().len(), count as u64, "each is delivered once");
-        CatchUp { count, a_second: count as f64 / took }
+        let (server, client) = (a_timer(server), a_timer(client));
+        CatchUp { count, a_second: count as f64 / took, server, client }
     }
 }
 
