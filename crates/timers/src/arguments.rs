@@ -63,7 +63,7 @@ Examples:
 
 /// Lists and changes durable timers, in a file, Redis or PostgreSQL
 #[derive(Parser)]
-#[command(version, after_help = HELP, max_term_width = 100)]
+#[command(name = "timers", version, after_help = HELP, max_term_width = 100)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) store: StoreArguments,
