@@ -2,9 +2,10 @@
 //!
 //! A form changes something, so it must come from a page of this site. Browsers send
 //! `Sec-Fetch-Site` over TLS and to localhost, and `Origin` with every form. Scripts of other sites
-//! can set neither. A form with neither header does not come from a browser, and is refused. This
-//! needs no session, so it works with any authentication in front of the page. A host with sessions
-//! can add its own token with [`FormToken`], which a form then has to carry as well.
+//! can set neither. A form with neither header does not come from a browser, and is refused. (The
+//! layer `csrf` of `tower-http` lets it pass.) This needs no session, so it works with any
+//! authentication in front of the page. A host with sessions can add its own token with
+//! [`FormToken`], which a form then has to carry as well.
 
 #![forbid(unsafe_code)]
 

@@ -6,6 +6,8 @@
 //! ```
 //!
 //! A connection is reused only for the same host, and only if the guard still permits its address.
+//! The client of `hyper-util` reuses a connection without a look at its address. It bounds the idle
+//! connections of each host, and not of all hosts together.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "idle connections have an age")]

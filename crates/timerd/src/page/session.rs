@@ -2,7 +2,8 @@
 //! session, so every instance of the service with the same key accepts it.
 //!
 //! The cookie holds the mark of the token, the time when the session began, and the secret of its
-//! forms. A session ends at a certain age, or when its token is removed.
+//! forms. A session ends at a certain age, or when its token is removed. With `tower-sessions`, all
+//! instances would have to share a store of sessions.
 
 #![forbid(unsafe_code)]
 
