@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-use tourbillon::{Builder, Expired, ExecutorJob, ManualClock};
+use tourbillon::{Builder, ExecutorJob, Expired, ManualClock};
 
 #[derive(Debug, arbitrary::Arbitrary)]
 enum Op {

@@ -32,7 +32,8 @@ impl Api {
         let words = ["timerd", "--listen", "127.0.0.1:0", "--token", "t", "--store", &store];
         let arguments = Arguments::parse_from(words);
         let mut config = Config::default();
-        (config.limits.requests_per_second, config.limits.burst) = (NonZeroU32::MAX, NonZeroU32::MAX);
+        (config.limits.requests_per_second, config.limits.burst) =
+            (NonZeroU32::MAX, NonZeroU32::MAX);
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
         let (service, sender) = runtime.block_on(async {
             let service = Service::start(&arguments, &config).await.expect("it starts");
@@ -66,7 +67,8 @@ impl Api {
             let response = self.sender.send_request(request).await.expect("a response");
             let status = response.status().as_u16();
             let kind = response.headers()["content-type"].clone();
-            let expected = if status < 400 { "application/json" } else { "application/problem+json" };
+            let expected =
+                if status < 400 { "application/json" } else { "application/problem+json" };
             assert_eq!(kind, expected, "{status}");
             let bytes = response.into_body().collect().await.expect("a body").to_bytes();
             (status, serde_json::from_slice(&bytes).expect("JSON"))
