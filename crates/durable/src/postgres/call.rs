@@ -58,10 +58,11 @@ use tokio_postgres::types::ToSql;
 /// # drop(order);
 /// ```
 ///
-/// With sqlx the call is:
+/// With sqlx 0.9 the call is:
 ///
 /// ```ignore
-/// let insert = sqlx::query(call.sql()).bind(call.id()).bind(call.payload()).bind(call.options());
+/// let insert = sqlx::query(AssertSqlSafe(call.sql()));
+/// let insert = insert.bind(call.id()).bind(call.payload()).bind(call.options());
 /// insert.execute(&mut *transaction).await?;
 /// ```
 #[derive(Clone, Debug)]
