@@ -8,7 +8,7 @@ mod audit;
 mod bench;
 mod browser;
 mod calls;
-#[path = "../../../durable/tests/common/certificates.rs"]
+#[path = "../common/certificates.rs"]
 mod certificates;
 mod coming_from;
 mod connections;
@@ -20,7 +20,7 @@ mod log;
 mod metrics;
 mod page;
 #[allow(dead_code, reason = "these tests use a part")]
-#[path = "../../../durable/tests/common/postgres_server.rs"]
+#[path = "../common/postgres_server.rs"]
 mod postgres_server;
 mod program;
 mod receiver;
@@ -28,10 +28,10 @@ mod receivers;
 mod reuse;
 mod roles;
 #[allow(dead_code, reason = "these tests use a part")]
-#[path = "../../../durable/tests/common/sentinels.rs"]
+#[path = "../common/sentinels.rs"]
 mod sentinels;
 #[allow(dead_code, reason = "these tests use a part")]
-#[path = "../../../durable/tests/common/servers.rs"]
+#[path = "../common/servers.rs"]
 mod servers;
 #[cfg(feature = "otlp")]
 mod spans;

@@ -145,7 +145,7 @@ fn page(mut text: String, metrics: &Metrics) -> String {
 
 #[tokio::test]
 async fn the_page_of_metrics_lists_all_and_no_other() {
-    let place = file("../../docs/METRICS.md");
+    let place = file("tests/pages/METRICS.md");
     let old = std::fs::read_to_string(&place).unwrap();
     let mut metrics = of_a_service().await;
     metrics.extend(of_the_libraries());

@@ -3,18 +3,18 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[allow(dead_code, reason = "these tests use a part")]
-#[path = "../../../durable/tests/common/certificates.rs"]
+#[path = "../common/certificates.rs"]
 mod certificates;
 mod file;
 mod postgres;
 #[allow(dead_code, reason = "these tests use a part")]
-#[path = "../../../durable/tests/common/postgres_server.rs"]
+#[path = "../common/postgres_server.rs"]
 mod postgres_server;
 mod redis;
 #[allow(dead_code, reason = "these tests use a part")]
-#[path = "../../../durable/tests/common/sentinels.rs"]
+#[path = "../common/sentinels.rs"]
 mod sentinels;
 #[allow(dead_code, reason = "these tests use a part")]
-#[path = "../../../durable/tests/common/servers.rs"]
+#[path = "../common/servers.rs"]
 mod servers;
 mod tool;

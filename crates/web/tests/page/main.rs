@@ -9,9 +9,9 @@ mod lists;
 mod mounted;
 mod overview;
 #[allow(dead_code, reason = "these tests use a part")]
-#[path = "../../../durable/tests/common/postgres_server.rs"]
+#[path = "../common/postgres_server.rs"]
 mod postgres_server;
 #[allow(dead_code, reason = "these tests use a part")]
-#[path = "../../../durable/tests/common/servers.rs"]
+#[path = "../common/servers.rs"]
 mod servers;
 mod stores;
