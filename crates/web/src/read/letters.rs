@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::read::{BUDGET, Page, ROWS, STEP, Where};
+use crate::read::{Page, STEP, Where, find};
 use std::time::SystemTime;
 use tourbillon_durable::{DeadLetter, DurableError, DurableTimers};
 
@@ -36,37 +36,18 @@ pub(crate) async fn page(
     filter: &Filter,
     from: Where<u64>,
 ) -> Result<Page<DeadLetter, u64>, DurableError> {
-    let (is_backwards, mut at) = match from {
+    let (is_backwards, at) = match from {
         Where::Start => (false, None),
         Where::After(number) => (false, Some(number)),
         Where::Before(number) => (true, Some(number)),
     };
-    let is_first = at.is_none();
-    let (mut rows, mut read, mut more) = (Vec::<DeadLetter>::new(), 0, None);
-    'page: while read < BUDGET {
-        let step = match is_backwards {
-            false => timers.newest_dead_letters(at, STEP).await?,
-            true => timers.dead_letters(at, STEP).await?,
-        };
-        let Some(last) = step.last() else { break };
-        (at, read) = (Some(last.number), read + step.len());
-        for letter in step.into_iter().filter(|letter| filter.keeps(letter)) {
-            if rows.len() == ROWS {
-                more = rows.last().map(|letter| letter.number);
-                break 'page;
-            }
-            rows.push(letter);
+    let number = |letter: &DeadLetter| letter.number;
+    let step = |at| async move {
+        match is_backwards {
+            false => timers.newest_dead_letters(at, STEP).await,
+            true => timers.dead_letters(at, STEP).await,
         }
-    }
-    let is_cut = read >= BUDGET && rows.len() < ROWS;
-    if read >= BUDGET && more.is_none() {
-        more = at;
-    }
-    if !is_backwards {
-        let before = rows.first().map(|letter| letter.number).filter(|_| !is_first);
-        return Ok(Page { rows, before, after: more, is_cut });
-    }
-    rows.reverse();
-    let after = rows.last().map(|letter| letter.number);
-    Ok(Page { rows, before: more, after, is_cut })
+    };
+    let found = find(at, number, |letter| filter.keeps(letter), step).await?;
+    Ok(Page::of(found, number, is_backwards, at.is_none()))
 }

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::read::{BUDGET, Page, ROWS, STEP, Where};
+use crate::read::{BUDGET, Page, ROWS, STEP, Where, find};
 use std::collections::VecDeque;
 use std::ops::Bound;
 use std::time::{Duration, SystemTime};
@@ -54,26 +54,9 @@ impl Walk<'_> {
         after: Option<Position>,
     ) -> Result<Page<DurableTimer, Position>, DurableError> {
         let is_first = after.is_none();
-        let (mut at, mut read) = (after, 0);
-        let (mut rows, mut next, mut is_cut) = (Vec::<DurableTimer>::new(), None, false);
-        'page: loop {
-            let step = self.step(at.clone()).await?;
-            let Some(last) = step.last() else { break };
-            (at, read) = (Some(last.position()), read + step.len());
-            for timer in step.into_iter().filter(|timer| (self.keep)(timer)) {
-                if rows.len() == ROWS {
-                    next = rows.last().map(DurableTimer::position);
-                    break 'page;
-                }
-                rows.push(timer);
-            }
-            if read >= BUDGET {
-                (next, is_cut) = (at, rows.len() < ROWS);
-                break;
-            }
-        }
-        let before = rows.first().map(DurableTimer::position).filter(|_| !is_first);
-        Ok(Page { rows, before, after: next, is_cut })
+        let step = |at| self.step(at);
+        let found = find(after, DurableTimer::position, self.keep, step).await?;
+        Ok(Page::of(found, DurableTimer::position, false, is_first))
     }
 
     async fn backwards(
