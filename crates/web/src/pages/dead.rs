@@ -8,7 +8,9 @@ use crate::pages::query::{Asked, Listed, to};
 use crate::read::letters::{Filter, page};
 use crate::read::{self, BUDGET, STEP};
 use crate::view::frame::{Menu, Page};
-use crate::view::parts::{Question, address, address_of, hidden_token, pager, pill, table, time};
+use crate::view::parts::{
+    Question, address, address_of, hidden_token, labels, pager, pill, table, time,
+};
 use crate::visit::Visit;
 use axum::response::{Html, IntoResponse, Response};
 use maud::{Markup, html};
@@ -18,7 +20,7 @@ use tourbillon_durable::{DeadLetter, DurableError, DurableTimers};
 impl Listed {
     fn letters(&self) -> Result<Filter, Failure> {
         let (from, until) = self.range()?;
-        Ok(Filter { prefix: self.q.clone(), from, until })
+        Ok(Filter { prefix: self.q.clone(), label: self.label()?, from, until })
     }
 }
 
@@ -108,6 +110,7 @@ fn letters(visit: &Visit, letters: &[DeadLetter]) -> Markup {
             html! {
                 a.id href={ "letter?number=" (number) } { (name) }
                 span.quiet.summary { (printable(&visit.describe(&letter.payload).summary)) }
+                (labels("dead", &letter.options))
                 @if !letter.error.is_empty() { span.error.is-dead { (printable(&letter.error)) } }
             },
             time(visit, letter.died),

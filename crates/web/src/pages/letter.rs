@@ -56,7 +56,7 @@ pub(super) async fn show(
                     dt { "Died" } dd { (moment(&visit, letter.died)) }
                     dt { "Planned" } dd { (moment(&visit, letter.planned)) }
                     dt { "Attempts" } dd { (letter.attempts) " of " (letter.options.get_attempts()) }
-                    (options(&letter.options))
+                    (options(&letter.options, "dead"))
                 }
             }
             (payload(&visit, &letter.payload, &letter.options))

@@ -15,6 +15,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::time::SystemTime;
+use tourbillon_durable::Label;
 
 /// The query of an address.
 pub(super) struct Asked<T>(pub(super) T);
@@ -45,6 +46,8 @@ pub(super) struct Listed {
     pub(super) show: String,
     /// The beginning of ids.
     pub(super) q: String,
+    /// The label, or an empty text for all timers.
+    pub(super) label: String,
     /// The beginning of a range of times.
     pub(super) from: String,
     /// The end of the range.
@@ -58,6 +61,14 @@ pub(super) struct Listed {
 }
 
 impl Listed {
+    /// Returns the label.
+    pub(super) fn label(&self) -> Result<Option<Label>, Failure> {
+        match &*self.label {
+            "" => Ok(None),
+            text => parse_label(text).map(Some),
+        }
+    }
+
     /// Returns the range of times.
     pub(super) fn range(&self) -> Result<(Option<SystemTime>, Option<SystemTime>), Failure> {
         let time = |name: &str, text: &str| match text {
@@ -88,17 +99,18 @@ impl Listed {
     }
 
     /// Returns the parts of the query that choose rows.
-    pub(super) fn filter(&self) -> [(&str, &str); 5] {
+    pub(super) fn filter(&self) -> [(&str, &str); 6] {
         [
             ("show", &self.show),
             ("q", &self.q),
+            ("label", &self.label),
             ("from", &self.from),
             ("until", &self.until),
             ("zone", &self.zone),
         ]
     }
 
-    /// The form that chooses rows of a list by their ids and times.
+    /// The form that chooses rows of a list by their ids, labels and times.
     pub(super) fn form(&self, list: &str, verb: &str) -> Markup {
         html! {
             details.filters open[self.is_filtered()] {
@@ -108,6 +120,7 @@ impl Listed {
                         input type="hidden" name="show" value=(self.show);
                     }
                     label { span { "Id begins with" } input type="search" name="q" value=(self.q); }
+                    label { span { "Label" } input type="search" name="label" value=(self.label); }
                     @for (name, from, value) in
                         [("from", "at or after", &self.from), ("until", "before", &self.until)]
                     {
@@ -128,8 +141,19 @@ impl Listed {
 
     /// Returns `true` if rows are chosen by more than their state.
     pub(super) fn is_filtered(&self) -> bool {
-        self.filter()[1..4].iter().any(|(_, value)| !value.is_empty())
+        self.filter()[1..5].iter().any(|(_, value)| !value.is_empty())
     }
+
+    /// Returns `true` if rows are chosen by a label, and by nothing else.
+    pub(super) fn has_only_label(&self) -> bool {
+        let is_chosen = |(name, value): (&str, &str)| name != "zone" && !value.is_empty();
+        self.filter().into_iter().all(|part| is_chosen(part) == (part.0 == "label"))
+    }
+}
+
+/// Parses a label.
+pub(super) fn parse_label(text: &str) -> Result<Label, Failure> {
+    Label::new(text).map_err(|error| Failure::invalid(format!("label: {error}")))
 }
 
 /// Redirects to another page beside this one.

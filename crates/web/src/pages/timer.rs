@@ -7,7 +7,7 @@ use crate::pages::query::{Asked, Timer};
 use crate::site::TimersWeb;
 use crate::text::duration;
 use crate::view::frame::{Menu, Page};
-use crate::view::parts::{moment, pill, question, table, time};
+use crate::view::parts::{labels, moment, pill, question, table, time};
 use crate::view::runs::runs;
 use crate::view::timers::{repeats, run, state, switch};
 use crate::visit::Visit;
@@ -136,7 +136,7 @@ fn facts(visit: &Visit, timer: &DurableTimer) -> Markup {
                     @if let Some(next) = timer.next {
                         dt { "Followed by" } dd { (moment(visit, next)) }
                     }
-                    (options(&timer.options))
+                    (options(&timer.options, "timers"))
                 }
                 (next_runs(visit, timer))
             }
@@ -145,8 +145,8 @@ fn facts(visit: &Visit, timer: &DurableTimer) -> Markup {
     }
 }
 
-/// The options of a timer or a dead letter.
-pub(super) fn options(options: &Options) -> Markup {
+/// The options of a timer or a dead letter. Its labels lead to a list.
+pub(super) fn options(options: &Options, list: &str) -> Markup {
     let backoff = options.get_backoff();
     let (first, most) = (duration(backoff.after(1)), duration(backoff.after(u32::MAX)));
     html! {
@@ -161,6 +161,9 @@ pub(super) fn options(options: &Options) -> Markup {
         dt { "Lease" } dd { (duration(options.get_lease())) }
         @if let Some(limit) = options.get_time_to_live() {
             dt { "Time to live" } dd { (duration(limit)) }
+        }
+        @if options.get_labels().next().is_some() {
+            dt { "Labels" } dd { (labels(list, options)) }
         }
     }
 }

@@ -128,10 +128,11 @@ pub(super) async fn show(
         }
         _ => {}
     }
-    let is_found_by_id =
-        !listed.q.is_empty() && stats.timers > BUDGET as u64 && is_by_id(store).await?;
+    let label = listed.label()?;
+    let is_in_order_of_ids = label.is_some()
+        || !listed.q.is_empty() && stats.timers > BUDGET as u64 && is_by_id(store).await?;
     let order = match shown {
-        _ if is_found_by_id => Order::Ids(listed.q.clone()),
+        _ if is_in_order_of_ids => Order::Ids(listed.q.clone(), label.clone()),
         Shown::Failing => Order::State(TimerState::Retrying),
         Shown::Paused => Order::State(TimerState::Paused),
         _ => Order::Due,
@@ -144,59 +145,70 @@ pub(super) async fn show(
     };
     let walk = Walk { timers: store, order, from, until, keep: &keep };
     let page = walk.page(listed.place(|text| parse_position(text).ok())?).await?;
-    Ok(Html(view(&visit, &listed, shown, &stats, &page).into_string()))
+    let label = label.as_ref().filter(|_| listed.has_only_label());
+    let total = match label {
+        Some(label) => Some(store.label_len(label).await?),
+        None => shown.total(&stats).filter(|_| !listed.is_filtered()),
+    };
+    let list = List { shown, listed: &listed, stats: &stats, total };
+    Ok(Html(list.view(&visit, &page).into_string()))
 }
 
 fn earlier(time: Option<SystemTime>, limit: SystemTime) -> Option<SystemTime> {
     Some(time.unwrap_or(limit).min(limit))
 }
 
-fn view(
-    visit: &Visit,
-    listed: &Listed,
+/// A list to show.
+struct List<'a> {
     shown: Shown,
-    stats: &Stats,
-    page: &read::Page<DurableTimer, ListPosition>,
-) -> Markup {
-    let to = |name: &str, position: &Option<ListPosition>| {
-        let position = position.as_ref().map(show_position)?;
-        let query = [&listed.filter()[..], &[(name, &*position)]].concat();
-        Some(address("timers", &query))
-    };
-    let (before, after) = (to("before", &page.before), to("after", &page.after));
-    let total = shown.total(stats).filter(|_| !listed.is_filtered());
-    let count = page.rows.len() as u64;
-    let is_whole = before.is_none() && after.is_none();
-    let words = match total {
-        _ if is_whole => counted(count, "timer"),
-        Some(total) => format!("{} of {}", grouped(count), counted(total.max(count), "timer")),
-        None => format!("{} on this page", counted(count, "timer")),
-    };
-    let first = address("timers", &listed.filter());
-    let frame = Page { title: shown.title(), entry: Menu::Timers, is_live: true };
-    frame.with(
-        visit,
-        &html! {
-            div.title { h1 { (shown.title()) } }
-            @if listed.done == "cancelled" {
-                p.banner.is-done role="status" { "The timer was cancelled." }
-            }
-            (tabs(shown, listed, stats))
-            (listed.form("timers", "Due"))
-            @if page.rows.is_empty() && !page.is_cut {
-                (nothing(visit, shown, listed, stats))
-            } @else if !page.rows.is_empty() {
-                section.card.list { (timers(visit, shown.title(), &page.rows)) }
-            }
-            @if page.is_cut {
-                p.quiet {
-                    "The search for this page stopped after " (grouped(BUDGET as u64)) " timers. \
-                     There may be more."
+    listed: &'a Listed,
+    stats: &'a Stats,
+    /// The number of timers on all pages, if it is known.
+    total: Option<u64>,
+}
+
+impl List<'_> {
+    fn view(&self, visit: &Visit, page: &read::Page<DurableTimer, ListPosition>) -> Markup {
+        let Self { shown, listed, stats, total } = *self;
+        let to = |name: &str, position: &Option<ListPosition>| {
+            let position = position.as_ref().map(show_position)?;
+            let query = [&listed.filter()[..], &[(name, &*position)]].concat();
+            Some(address("timers", &query))
+        };
+        let (before, after) = (to("before", &page.before), to("after", &page.after));
+        let count = page.rows.len() as u64;
+        let is_whole = before.is_none() && after.is_none();
+        let words = match total {
+            _ if is_whole => counted(count, "timer"),
+            Some(total) => format!("{} of {}", grouped(count), counted(total.max(count), "timer")),
+            None => format!("{} on this page", counted(count, "timer")),
+        };
+        let first = address("timers", &listed.filter());
+        let frame = Page { title: shown.title(), entry: Menu::Timers, is_live: true };
+        frame.with(
+            visit,
+            &html! {
+                div.title { h1 { (shown.title()) } }
+                @if listed.done == "cancelled" {
+                    p.banner.is-done role="status" { "The timer was cancelled." }
                 }
-            }
-            (pager(&words, &first, before.as_deref(), after.as_deref()))
-        },
-    )
+                (tabs(shown, listed, stats))
+                (listed.form("timers", "Due"))
+                @if page.rows.is_empty() && !page.is_cut {
+                    (nothing(visit, shown, listed, stats))
+                } @else if !page.rows.is_empty() {
+                    section.card.list { (timers(visit, shown.title(), &page.rows)) }
+                }
+                @if page.is_cut {
+                    p.quiet {
+                        "The search for this page stopped after " (grouped(BUDGET as u64)) " timers. \
+                         There may be more."
+                    }
+                }
+                (pager(&words, &first, before.as_deref(), after.as_deref()))
+            },
+        )
+    }
 }
 
 /// The lists by state. They keep the other filters.

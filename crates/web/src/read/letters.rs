@@ -2,15 +2,17 @@
 
 #![forbid(unsafe_code)]
 
-use crate::read::{Page, STEP, Where, find};
+use crate::read::{Page, STEP, Where, find, has_label};
 use std::time::SystemTime;
-use tourbillon_durable::{DeadLetter, DurableError, DurableTimers};
+use tourbillon_durable::{DeadLetter, DurableError, DurableTimers, Label};
 
 /// The dead letters to show, redrive or delete.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Filter {
     /// Only letters of timers whose ids begin with this.
     pub(crate) prefix: String,
+    /// Only letters of timers with this label.
+    pub(crate) label: Option<Label>,
     /// Only letters of timers that died at this time or later.
     pub(crate) from: Option<SystemTime>,
     /// Only letters of timers that died before this time.
@@ -20,11 +22,15 @@ pub(crate) struct Filter {
 impl Filter {
     /// Returns `true` if the filter keeps all letters.
     pub(crate) fn is_all(&self) -> bool {
-        self.prefix.is_empty() && self.from.is_none() && self.until.is_none()
+        self.prefix.is_empty()
+            && self.label.is_none()
+            && self.from.is_none()
+            && self.until.is_none()
     }
 
     pub(crate) fn keeps(&self, letter: &DeadLetter) -> bool {
         letter.id.starts_with(&self.prefix)
+            && has_label(&letter.options, self.label.as_ref())
             && self.from.is_none_or(|from| letter.died >= from)
             && self.until.is_none_or(|until| letter.died < until)
     }

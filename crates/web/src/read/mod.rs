@@ -7,7 +7,7 @@ pub(crate) mod letters;
 pub(crate) mod walk;
 
 use std::future::Future;
-use tourbillon_durable::DurableError;
+use tourbillon_durable::{DurableError, Label, Options};
 
 /// The number of rows of a page.
 pub(crate) const ROWS: usize = 50;
@@ -94,4 +94,9 @@ where
     }
     let is_cut = rows.len() < ROWS;
     Ok(Found { rows, more: at, is_cut })
+}
+
+/// Returns `true` if the options have a label, or if none is asked for.
+fn has_label(options: &Options, label: Option<&Label>) -> bool {
+    label.is_none_or(|label| options.get_labels().any(|own| own == label))
 }

@@ -2,14 +2,17 @@
 
 #![forbid(unsafe_code)]
 
-use crate::read::{BUDGET, Page, ROWS, STEP, Where, find};
+use crate::read::{BUDGET, Page, ROWS, STEP, Where, find, has_label};
 use std::collections::VecDeque;
 use std::ops::Bound;
 use std::time::{Duration, SystemTime};
-use tourbillon_durable::{DurableError, DurableTimer, DurableTimers, ListPosition, TimerState};
+use tourbillon_durable::{
+    DurableError, DurableTimer, DurableTimers, Label, ListPosition, TimerState,
+};
 
-/// How far back a page looks for the rows before a position, in seconds. The store cannot read
-/// backwards, so a page reads forwards from earlier and earlier times until it has enough rows.
+/// How far back a page looks for the rows before a position, in seconds. Only the timers of a label
+/// can be read backwards, so a page of others reads forwards from earlier and earlier times until
+/// it has enough rows.
 const WIDTHS: [u64; 5] = [60, 3600, 86_400, 30 * 86_400, u64::MAX];
 
 /// A list of timers.
@@ -30,8 +33,8 @@ pub(crate) enum Order {
     Due,
     /// The timers in a state by due time.
     State(TimerState),
-    /// By id, the timers whose ids begin with this.
-    Ids(String),
+    /// By id, the timers whose ids begin with a text, and that have a label if one is given.
+    Ids(String, Option<Label>),
 }
 
 type Position = ListPosition;
@@ -63,10 +66,13 @@ impl Walk<'_> {
         &self,
         before: &Position,
     ) -> Result<Page<DurableTimer, Position>, DurableError> {
+        if let Order::Ids(prefix, Some(label)) = &self.order {
+            return self.backwards_with(label, prefix, before).await;
+        }
         let mut found = VecDeque::new();
         for width in WIDTHS {
             let earliest = before.due().checked_sub(Duration::from_secs(width));
-            let start = earliest.filter(|_| !matches!(self.order, Order::Ids(_)));
+            let start = earliest.filter(|_| !matches!(self.order, Order::Ids(..)));
             let (tail, is_complete) = self.tail(start, before).await?;
             if !is_complete && !found.is_empty() {
                 // The shorter page is adjacent.
@@ -85,6 +91,27 @@ impl Walk<'_> {
         let position = |timer: Option<&DurableTimer>| timer.map(DurableTimer::position);
         let (before, after) = (position(rows.first()), position(rows.last()));
         Ok(Page { rows, before, after, is_cut: false })
+    }
+
+    /// Reads the page before a position of the timers with a label.
+    async fn backwards_with(
+        &self,
+        label: &Label,
+        prefix: &str,
+        before: &Position,
+    ) -> Result<Page<DurableTimer, Position>, DurableError> {
+        let step = |at: Option<Position>| async move {
+            let before = at.as_ref().map(Position::id);
+            let mut step = self.timers.list_label_before(label, before, STEP).await?;
+            step.retain(|timer| timer.id.starts_with(prefix));
+            Ok(step)
+        };
+        let found = find(Some(before.clone()), DurableTimer::position, self.keep, step).await?;
+        match found.more {
+            // The first page is always full.
+            None => self.forwards(None).await,
+            Some(_) => Ok(Page::of(found, DurableTimer::position, true, false)),
+        }
     }
 
     /// Returns the last rows before a position, one more than a page has. They are found from a
@@ -118,7 +145,7 @@ impl Walk<'_> {
 
     fn is_reached(&self, timer: &DurableTimer, position: &Position) -> bool {
         match self.order {
-            Order::Ids(_) => *timer.id >= *position.id(),
+            Order::Ids(..) => *timer.id >= *position.id(),
             Order::Due | Order::State(_) => timer.position() >= *position,
         }
     }
@@ -138,13 +165,18 @@ impl Walk<'_> {
                 step.retain(|timer| self.until.is_none_or(|until| timer.due < until));
                 Ok(step)
             }
-            Order::Ids(prefix) => {
+            Order::Ids(prefix, label) => {
+                let has_label = |timer: &DurableTimer| has_label(&timer.options, label.as_ref());
                 let mut step = Vec::new();
                 let after = after.as_ref().map(Position::id);
-                if after.is_none() {
-                    step.extend(self.timers.get(prefix).await?);
+                if after.is_none() && !prefix.is_empty() {
+                    step.extend(self.timers.get(prefix).await?.filter(has_label));
                 }
-                step.extend(self.timers.list(Some(after.unwrap_or(prefix)), STEP).await?);
+                let after = Some(after.unwrap_or(prefix));
+                step.extend(match label {
+                    None => self.timers.list(after, STEP).await?,
+                    Some(label) => self.timers.list_label(label, after, STEP).await?,
+                });
                 step.retain(|timer| timer.id.starts_with(prefix));
                 Ok(step)
             }

@@ -8,6 +8,7 @@ use crate::visit::Visit;
 use maud::{Markup, html};
 use std::time::SystemTime;
 use tourbillon_durable::text::{printable, show_time};
+use tourbillon_durable::{Label, Options};
 
 /// Returns an address with a query. Values that are empty are left out.
 pub(crate) fn address(path: &str, query: &[(&str, &str)]) -> String {
@@ -49,6 +50,20 @@ pub(crate) fn hour(at: SystemTime) -> Markup {
 /// A link to the page of a timer.
 pub(crate) fn link(id: &str) -> Markup {
     html! { a.id href=(address_of(id)) { (printable(id)) } }
+}
+
+/// The labels of a timer. Each leads to the rows of a list that have it.
+pub(crate) fn labels(list: &str, options: &Options) -> Markup {
+    let to = |label: &Label| address(list, &[("label", label.as_str())]);
+    html! {
+        @if options.get_labels().next().is_some() {
+            ul.labels aria-label="Labels" {
+                @for label in options.get_labels() {
+                    li { a.label href=(to(label)) { (printable(label.as_str())) } }
+                }
+            }
+        }
+    }
 }
 
 /// A state or an outcome, in a colour.

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::text::duration;
-use crate::view::parts::{ACTIONS, address, button, link, pill, question, table, time};
+use crate::view::parts::{ACTIONS, address, button, labels, link, pill, question, table, time};
 use crate::visit::Visit;
 use maud::{Markup, html};
 use tourbillon_durable::text::printable;
@@ -16,6 +16,7 @@ pub(crate) fn timers(visit: &Visit, caption: &str, timers: &[DurableTimer]) -> M
             html! {
                 (link(&timer.id))
                 span.quiet.summary { (printable(&visit.describe(&timer.payload).summary)) }
+                (labels("timers", &timer.options))
                 @if !timer.error.is_empty() { span.error { (printable(&timer.error)) } }
             },
             state(visit, timer),

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 use timers_web::TimersWeb;
 use tokio::sync::oneshot;
-use tourbillon_durable::{DurableTimers, Event, LogBounds, Options, Outcome};
+use tourbillon_durable::{DurableTimers, Event, Label, LogBounds, Options, Outcome};
 use tower::ServiceExt;
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
@@ -57,11 +57,28 @@ impl Bench {
 
     /// Inserts timers at once. Each has an id and a due time.
     pub(crate) async fn insert(&self, timers: impl IntoIterator<Item = (String, SystemTime)>) {
+        self.insert_with(&Options::new(), timers).await;
+    }
+
+    /// Inserts timers with a label at once.
+    pub(crate) async fn insert_labelled(
+        &self,
+        label: &str,
+        timers: impl IntoIterator<Item = (String, SystemTime)>,
+    ) {
+        self.insert_with(&Options::new().label(Label::new(label).unwrap()), timers).await;
+    }
+
+    async fn insert_with(
+        &self,
+        options: &Options,
+        timers: impl IntoIterator<Item = (String, SystemTime)>,
+    ) {
         let timers: Vec<_> = timers.into_iter().collect();
         for part in timers.chunks(1000) {
             let each = part
                 .iter()
-                .map(|(id, due)| self.timers.insert(id, "payload", *due, Options::new()));
+                .map(|(id, due)| self.timers.insert(id, "payload", *due, options.clone()));
             for inserted in futures_util::future::join_all(each).await {
                 inserted.unwrap();
             }

@@ -4,6 +4,7 @@
 
 mod bench;
 mod forms;
+mod labels;
 mod letters;
 mod lists;
 mod mounted;

@@ -97,7 +97,7 @@ async fn an_operators_day() {
             (format!("order-{number:04}"), soon + HOUR + Duration::from_secs(60) * number)
         });
         bench.insert(herd.chain(orders)).await;
-        bench.insert([("weekly-digest".to_owned(), soon + 48 * HOUR)]).await;
+        bench.insert_labelled("digest", [("weekly-digest".to_owned(), soon + 48 * HOUR)]).await;
         bench.timers.pause_timer("weekly-digest").await.unwrap();
         for id in ["mail-6", "mail-7"] {
             bench.timers.insert(id, "a mail", now, Options::new().attempts(1)).await.unwrap();
@@ -121,11 +121,14 @@ async fn an_operators_day() {
         assert!(cured.contains("Last 2 runs: 1 failed."), "{cured}");
         assert_eq!(ids(&bench.page("timers?show=failing").await), ["sync-stock"]);
 
-        // A paused timer by the beginning of its id, and all timers page by page.
+        // A paused timer by the beginning of its id or by its label, and all timers page by page.
         let found = bench.page("timers?q=week").await;
         assert_eq!(ids(&found), ["weekly-digest"]);
         assert!(found.contains(">paused<"), "{found}");
-        assert_eq!(ids(&bench.page("timers?show=paused").await), ["weekly-digest"]);
+        for filter in ["", "&label=digest", "&label=digest&q=week"] {
+            let found = bench.page(&format!("timers?show=paused{filter}")).await;
+            assert_eq!(ids(&found), ["weekly-digest"], "{filter}");
+        }
         let first = bench.page("timers").await;
         assert!(first.contains("50 of 1,602 timers"), "{first}");
         let (all, last) = follow(&bench, first, "next").await;

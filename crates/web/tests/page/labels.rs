@@ -1,0 +1,135 @@
+//! Labels: on rows and pages, and as a filter beside others.
+
+use super::bench::{Bench, ids, link};
+use super::lists::follow;
+use axum::http::StatusCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tourbillon_durable::{Label, Options};
+
+/// A time in 2096, noon in UTC.
+fn noon() -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(4_000_017_600)
+}
+
+/// A store with timers of a shop among many others, each a second after the one before.
+async fn shop() -> Bench {
+    let bench = Bench::new();
+    let at = |name: &'static str, count: u64| {
+        (0..count).map(move |it| (format!("{name}-{it:04}"), noon() + Duration::from_secs(it)))
+    };
+    bench.insert(at("other", 3000)).await;
+    bench.insert_labelled("shop", at("mail", 10).chain(at("order", 120))).await;
+    bench.insert_labelled("bank", at("order-of-bank", 10)).await;
+    bench
+}
+
+#[tokio::test]
+async fn timers_of_a_label_are_paged_in_both_directions() {
+    let bench = shop().await;
+    let first = bench.page("timers?label=shop").await;
+    assert!(first.contains("50 of 130 timers"), "{first}");
+    assert_eq!(link(&first, "prev"), None);
+    let (forwards, last) = follow(&bench, first, "next").await;
+    assert_eq!((forwards.len(), &*forwards[0], &*forwards[129]), (130, "mail-0000", "order-0119"));
+    assert_eq!(follow(&bench, last, "prev").await.0, forwards);
+    let orders = bench.page("timers?label=shop&q=order").await;
+    let (orders, last) = follow(&bench, orders, "next").await;
+    assert_eq!(orders, forwards[10..]);
+    assert_eq!(follow(&bench, last, "prev").await.0, orders);
+    let none = bench.page("timers?label=sho").await;
+    assert!(none.contains("Nothing found"), "{none}");
+    let wrong = bench.get(&format!("timers?label={}", "x".repeat(65))).await;
+    assert_eq!(wrong.status, StatusCode::BAD_REQUEST);
+    assert!(wrong.text.contains("label: a label has 1 to 64 bytes"), "{}", wrong.text);
+}
+
+#[tokio::test]
+async fn a_label_is_combined_with_the_other_filters() {
+    let bench = shop().await;
+    for id in ["other-0007", "mail-0007", "order-0007", "order-of-bank-0007"] {
+        bench.timers.pause_timer(id).await.unwrap();
+    }
+    for (filters, found) in [
+        ("show=paused", &["mail-0007", "order-0007"][..]),
+        ("show=paused&q=order", &["order-0007"]),
+        ("show=overdue", &[]),
+        ("q=order-0007", &["order-0007"]),
+        ("q=order-of", &[]),
+        ("q=other-0007", &[]),
+        ("q=mail-0003", &["mail-0003"]),
+        ("until=2096-10-02T12:00:01", &["mail-0000", "order-0000"]),
+        (
+            "from=2096-10-02T14:00:09&until=2096-10-02T14:00:10&zone=Europe/Berlin",
+            &["mail-0009", "order-0009"],
+        ),
+    ] {
+        let page = bench.page(&format!("timers?label=shop&{filters}")).await;
+        assert_eq!(ids(&page), found, "{filters}");
+    }
+    // The tabs and the form keep the label.
+    let page = bench.page("timers?show=paused&label=shop").await;
+    for text in [r#"href="timers?label=shop""#, r#"name="label" value="shop""#] {
+        assert!(page.contains(text), "{text} is not in {page}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_of_a_label_looks_through_a_bounded_number_of_timers() {
+    let bench = Bench::new();
+    let many = (0..6000).map(|number| (format!("t{number:04}"), noon()));
+    bench.insert_labelled("many", many).await;
+    for id in ["t0000", "t5999"] {
+        bench.timers.pause_timer(id).await.unwrap();
+    }
+    let first = bench.page("timers?label=many&show=paused").await;
+    assert!(first.contains("The search for this page stopped after 5,000 timers."), "{first}");
+    assert_eq!(ids(&first), ["t0000"]);
+    let next = bench.page(&link(&first, "next").unwrap()).await;
+    assert_eq!(ids(&next), ["t5999"]);
+    assert_eq!(link(&next, "next"), None);
+}
+
+#[tokio::test]
+async fn rows_and_pages_show_labels() {
+    let bench = Bench::new();
+    let label = Label::new("a&b <c>").unwrap();
+    let options = Options::new().attempts(1).label(label).label(Label::new("shop").unwrap());
+    bench.timers.insert("dies", "", UNIX_EPOCH, options.clone()).await.unwrap();
+    bench.deliver(1, |_| Err("410 Gone".to_owned())).await;
+    bench.timers.insert("later", "", noon(), options).await.unwrap();
+    bench.insert([("plain".to_owned(), noon())]).await;
+    for (page, list) in [
+        ("timers", "timers"),
+        ("overview", "timers"),
+        ("timer?id=later", "timers"),
+        ("dead", "dead"),
+        ("letter?number=1", "dead"),
+    ] {
+        let page = bench.page(page).await;
+        let link =
+            format!(r#"<a class="label" href="{list}?label=a%26b+%3Cc%3E">a&amp;b &lt;c&gt;</a>"#);
+        assert!(page.contains(&link), "{link} is not in {page}");
+    }
+    assert!(!bench.page("timer?id=plain").await.contains("Labels"));
+    assert_eq!(ids(&bench.page("timers?label=a%26b+%3Cc%3E").await), ["later"]);
+}
+
+#[tokio::test]
+async fn letters_are_chosen_by_label() {
+    let bench = Bench::new();
+    for (id, label) in [("a1", "shop"), ("b1", "bank"), ("a2", "shop"), ("b2", "bank")] {
+        let options = Options::new().attempts(1).label(Label::new(label).unwrap());
+        bench.timers.insert(id, "", UNIX_EPOCH, options).await.unwrap();
+        bench.deliver(1, |_| Err("410 Gone".to_owned())).await;
+    }
+    let page = bench.page("dead?label=shop").await;
+    assert_eq!(ids(&page), ["a2", "a1"]);
+    assert!(page.contains("Redrive all matches…"), "{page}");
+    assert_eq!(ids(&bench.page("dead?label=shop&q=a1").await), ["a1"]);
+    let question = bench.post("letters?label=shop", "do=redrive-all").await;
+    let title = "Redrive all dead letters that match the filter?";
+    assert!(question.text.contains(title), "{}", question.text);
+    let reply = bench.post("letters?label=shop", "do=redrive-all&sure=yes&end=99").await;
+    assert_eq!(reply.location(), "dead?done=Redrive.2.0");
+    assert_eq!(ids(&bench.page("dead").await), ["b2", "b1"]);
+}
