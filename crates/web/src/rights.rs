@@ -54,7 +54,8 @@ impl Rights {
     }
 
     /// Sets whether the visitor may run, pause and resume timers, pause and resume the store, and
-    /// redrive and delete dead letters.
+    /// redrive and delete dead letters. To cancel all timers with a label, a visitor needs this
+    /// right and the right to [schedule](Self::schedule).
     pub fn operate(self, can_operate: bool) -> Self {
         Self { can_operate, ..self }
     }

@@ -28,10 +28,11 @@ async fn changes_are_recorded_with_their_token_and_outcome() {
     submit(api, &cookie, "/pause", "").await;
     submit(api, &cookie, "/letters", "do=delete&sure=yes&number=3&number=4").await;
     submit(api, &cookie, "/letters", "do=delete&number=3").await;
+    submit(api, &cookie, "/pause-label?label=shop", "").await;
     let fields = ["token", "door", "operation", "subject", "status", "count"];
     let found = until("the changes", async || {
         let found = changes(&read, &fields).await;
-        (found.len() == 8).then_some(found)
+        (found.len() == 9).then_some(found)
     })
     .await;
     let expected = [
@@ -43,6 +44,7 @@ async fn changes_are_recorded_with_their_token_and_outcome() {
         json!(["TIMERD_TOKEN", "api", "POST /v1/dead-letters/redrive", "label=shop", 200, 0]),
         json!(["operate", "page", "POST /pause", "", 303, null]),
         json!(["operate", "page", "POST /letters", "do=delete number=3 number=4", 303, 0]),
+        json!(["operate", "page", "POST /pause-label", "label=shop", 303, 0]),
     ];
     for (found, expected) in found.iter().zip(&expected) {
         assert_eq!(json!(found), *expected);

@@ -4,6 +4,7 @@
 
 use crate::failure::Failure;
 use crate::forms::Form;
+use crate::pages::done::Done;
 use crate::pages::query::{Asked, Listed, to};
 use crate::read::letters::{Filter, page};
 use crate::read::{self, BUDGET, STEP};
@@ -53,8 +54,8 @@ fn view(visit: &Visit, listed: &Listed, page: &read::Page<DeadLetter, u64>, all:
         visit,
         &html! {
             div.title { h1 { "Dead letters" } }
-            @if let Some((deed, changed)) = parse_done(&listed.done) {
-                p.banner.is-done role="status" { (deed.report(changed)) }
+            @if let Some((deed, done)) = parse_done(&listed.done) {
+                p.banner.is-done role="status" { (deed.report(done)) }
             }
             (listed.form("dead", "Died"))
             @if page.rows.is_empty() && !page.is_cut {
@@ -150,14 +151,6 @@ enum Deed {
     Delete,
 }
 
-/// The number of letters that were changed, and that stay.
-#[derive(Clone, Copy, Debug, Default)]
-struct Changed {
-    done: u64,
-    /// A timer with the id of the letter exists.
-    existing: u64,
-}
-
 impl Deed {
     fn verb(self) -> &'static str {
         match self {
@@ -167,17 +160,17 @@ impl Deed {
     }
 
     /// Returns what has been done, as a sentence.
-    fn report(self, changed: Changed) -> String {
-        let done = counted(changed.done, "dead letter");
+    fn report(self, Done { changed, left }: Done) -> String {
+        let done = counted(changed, "dead letter");
         let done = match self {
             Self::Redrive => format!("Redrove {done}."),
             Self::Delete => format!("Deleted {done}."),
         };
-        match changed.existing {
+        match left {
             0 => done,
-            existing => format!(
+            left => format!(
                 "{done} {} could not be redriven, because a timer with the same id exists.",
-                counted(existing, "dead letter")
+                counted(left, "dead letter")
             ),
         }
     }
@@ -186,33 +179,27 @@ impl Deed {
         self,
         timers: &DurableTimers,
         letter: u64,
-        changed: &mut Changed,
+        done: &mut Done,
     ) -> Result<(), DurableError> {
-        let done = match self {
+        let changed = match self {
             Self::Redrive => timers.redrive(letter).await,
             Self::Delete => timers.delete_dead_letter(letter).await,
         };
-        match done {
-            Ok(done) => changed.done += u64::from(done),
-            Err(DurableError::Exists) => changed.existing += 1,
+        match changed {
+            Ok(changed) => done.changed += u64::from(changed),
+            // A timer with the id of the letter exists.
+            Err(DurableError::Exists) => done.left += 1,
             Err(error) => return Err(error),
         }
         Ok(())
     }
 }
 
-/// Writes what has been done for an address.
-fn show_done(deed: Deed, changed: Changed) -> String {
-    format!("{}.{}.{}", deed.verb(), changed.done, changed.existing)
-}
-
 /// Reads what has been done.
-fn parse_done(text: &str) -> Option<(Deed, Changed)> {
-    let mut parts = text.split('.');
-    let verb = parts.next()?;
+fn parse_done(text: &str) -> Option<(Deed, Done)> {
+    let (verb, done) = Done::parse(text)?;
     let deed = [Deed::Redrive, Deed::Delete].into_iter().find(|deed| deed.verb() == verb)?;
-    let mut number = || parts.next()?.parse().ok();
-    Some((deed, Changed { done: number()?, existing: number()? }))
+    Some((deed, done))
 }
 
 /// Redrives or deletes the selected letters, or all letters of a filter. Asks first if that cannot
@@ -250,13 +237,13 @@ async fn change_selected(visit: &Visit, deed: Deed, form: &Form) -> Result<Respo
         [number] if deed == Deed::Redrive => timers.dead_letter(*number).await?,
         _ => None,
     };
-    let mut changed = Changed::default();
+    let mut done = Done::default();
     for number in numbers {
-        deed.change(timers, number, &mut changed).await?;
+        deed.change(timers, number, &mut done).await?;
     }
     match only {
-        Some(letter) if changed.done == 1 => Ok(to(&address_of(&letter.id))),
-        _ => Ok(to(&address("dead", &[("done", &show_done(deed, changed))]))),
+        Some(letter) if done.changed == 1 => Ok(to(&address_of(&letter.id))),
+        _ => Ok(to(&address("dead", &[("done", &done.show(deed.verb()))]))),
     }
 }
 
@@ -337,20 +324,20 @@ async fn change_all(
     let (timers, filter) = (&visit.site.timers, listed.letters()?);
     let end = form.get("end").and_then(|end| end.parse().ok());
     let mut end: u64 = end.ok_or_else(|| Failure::invalid("end: expected a number"))?;
-    let (mut changed, mut read) = (Changed::default(), 0);
+    let (mut done, mut read) = (Done::default(), 0);
     while read < BUDGET {
         let letters = timers.newest_dead_letters(Some(end), STEP).await?;
         let Some(last) = letters.last() else {
-            return Ok(to(&address("dead", &[("done", &show_done(deed, changed))])));
+            return Ok(to(&address("dead", &[("done", &done.show(deed.verb()))])));
         };
         (end, read) = (last.number, read + letters.len());
         for letter in letters.iter().filter(|letter| filter.keeps(letter)) {
-            deed.change(timers, letter.number, &mut changed).await?;
+            deed.change(timers, letter.number, &mut done).await?;
         }
     }
     let text = format!(
         "{} Searched {}. There are older ones.",
-        deed.report(changed),
+        deed.report(done),
         counted(read as u64, "dead letter")
     );
     Ok(ask_to_go_on(visit, deed, listed, ("Continue?", &text), &end.to_string()))

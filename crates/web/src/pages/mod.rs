@@ -4,7 +4,9 @@
 
 mod change;
 mod dead;
+mod done;
 mod files;
+mod label;
 mod letter;
 mod overview;
 mod query;
@@ -19,7 +21,8 @@ use axum::Router;
 use axum::extract::{OriginalUri, Path};
 use axum::middleware::from_fn;
 use axum::response::Response;
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
+use label::Deed;
 use query::to;
 use std::sync::Arc;
 
@@ -43,8 +46,17 @@ pub(crate) fn routes() -> Router<Arc<TimersWeb>> {
         .route("/letters", post(dead::change))
         .route("/pause", get(store::ask_to_pause).post(store::pause))
         .route("/resume", post(store::resume))
+        .route("/pause-label", of_label(Deed::Pause))
+        .route("/resume-label", of_label(Deed::Resume))
+        .route("/cancel-label", of_label(Deed::Cancel).layer(from_fn(rights::to_schedule)))
         .route_layer(from_fn(rights::to_operate));
     to_read.merge(to_schedule).merge(to_operate)
+}
+
+/// Returns the question before a change of all timers with a label, and the change.
+fn of_label(deed: Deed) -> MethodRouter<Arc<TimersWeb>> {
+    get(move |visit, asked| label::ask(deed, visit, asked))
+        .post(move |visit, asked, form| label::change(deed, visit, asked, form))
 }
 
 /// Returns the routes of the files that pages load.

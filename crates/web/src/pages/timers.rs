@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::failure::Failure;
+use crate::pages::label;
 use crate::pages::query::{Asked, Listed};
 use crate::read::horizon::waits;
 use crate::read::walk::{Order, Walk, is_by_id};
@@ -15,7 +16,7 @@ use axum::response::Html;
 use maud::{Markup, html};
 use std::time::{Duration, SystemTime};
 use tourbillon_durable::text::{counted, grouped, parse_position, show_position};
-use tourbillon_durable::{DurableTimer, ListPosition, Stats, TimerState};
+use tourbillon_durable::{DurableTimer, Label, ListPosition, Stats, TimerState};
 
 /// The longest lease. A running timer is due at the end of its lease.
 const LEASE: Duration = Duration::from_secs(86_400);
@@ -150,7 +151,7 @@ pub(super) async fn show(
         Some(label) => Some(store.label_len(label).await?),
         None => shown.total(&stats).filter(|_| !listed.is_filtered()),
     };
-    let list = List { shown, listed: &listed, stats: &stats, total };
+    let list = List { shown, listed: &listed, stats: &stats, total, label };
     Ok(Html(list.view(&visit, &page).into_string()))
 }
 
@@ -165,11 +166,13 @@ struct List<'a> {
     stats: &'a Stats,
     /// The number of timers on all pages, if it is known.
     total: Option<u64>,
+    /// The label, if the list has all of its timers.
+    label: Option<&'a Label>,
 }
 
 impl List<'_> {
     fn view(&self, visit: &Visit, page: &read::Page<DurableTimer, ListPosition>) -> Markup {
-        let Self { shown, listed, stats, total } = *self;
+        let Self { shown, listed, stats, total, label } = *self;
         let to = |name: &str, position: &Option<ListPosition>| {
             let position = position.as_ref().map(show_position)?;
             let query = [&listed.filter()[..], &[(name, &*position)]].concat();
@@ -191,6 +194,8 @@ impl List<'_> {
                 div.title { h1 { (shown.title()) } }
                 @if listed.done == "cancelled" {
                     p.banner.is-done role="status" { "The timer was cancelled." }
+                } @else if let Some(report) = label::report(&listed.done) {
+                    p.banner.is-done role="status" { (report) }
                 }
                 (tabs(shown, listed, stats))
                 (listed.form("timers", "Due"))
@@ -198,6 +203,7 @@ impl List<'_> {
                     (nothing(visit, shown, listed, stats))
                 } @else if !page.rows.is_empty() {
                     section.card.list { (timers(visit, shown.title(), &page.rows)) }
+                    @if let Some(label) = label { (label::links(visit, label)) }
                 }
                 @if page.is_cut {
                     p.quiet {

@@ -1,9 +1,11 @@
-//! Labels: on rows and pages, and as a filter beside others.
+//! Labels: on rows and pages, as a filter beside others, and changes of all timers of a label.
 
-use super::bench::{Bench, ids, link};
+use super::bench::{Bench, get, ids, link, post};
 use super::lists::follow;
 use axum::http::StatusCode;
+use axum::{Extension, Router};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use timers_web::Rights;
 use tourbillon_durable::{Label, Options};
 
 /// A time in 2096, noon in UTC.
@@ -132,4 +134,81 @@ async fn letters_are_chosen_by_label() {
     let reply = bench.post("letters?label=shop", "do=redrive-all&sure=yes&end=99").await;
     assert_eq!(reply.location(), "dead?done=Redrive.2.0");
     assert_eq!(ids(&bench.page("dead").await), ["b2", "b1"]);
+}
+
+#[tokio::test]
+async fn all_timers_of_a_label_are_changed_after_a_question() {
+    let bench = shop().await;
+    let list = bench.page("timers?label=shop").await;
+    for (verb, effect, count) in [
+        ("Pause", "None of them is called", 130),
+        ("Resume", "Overdue timers are called at once", 0),
+        ("Cancel", "cannot be undone", 0),
+    ] {
+        let path = format!("{}-label?label=shop", verb.to_lowercase());
+        assert!(list.contains(&format!(r#"href="{path}">{verb} all…<"#)), "{verb}: {list}");
+        let question = bench.page(&path).await;
+        let title = format!("{verb} all 130 timers with the label shop?");
+        assert!(question.contains(&title), "{question}");
+        assert!(question.contains(effect), "{question}");
+        let before = bench.timers.stats().await.unwrap();
+        assert_eq!(before.timers, 3140, "a question changes nothing");
+        let reply = bench.post(&path, "").await;
+        assert_eq!(reply.location(), format!("timers?label=shop&done={verb}.130.0"));
+        assert_eq!(bench.timers.stats().await.unwrap().paused, count, "{verb}");
+        let done = bench.page(reply.location()).await;
+        assert!(done.contains(" 130 timers."), "{done}");
+    }
+    assert_eq!(bench.timers.stats().await.unwrap().timers, 3010);
+    assert_eq!(bench.get("pause-label?label=").await.status, StatusCode::BAD_REQUEST);
+    // What is shown is what would be changed.
+    for filter in ["q=order", "show=paused", "until=2096-10-02T12:30"] {
+        let page = bench.page(&format!("timers?label=bank&{filter}")).await;
+        assert!(!page.contains("Cancel all…"), "{filter}: {page}");
+    }
+}
+
+#[tokio::test]
+async fn a_change_of_many_timers_goes_on_after_a_question() {
+    let bench = Bench::new();
+    let many = (0..5500).map(|number| (format!("t{number:04}\n"), noon()));
+    bench.insert_labelled("many", many).await;
+    let reply = bench.post("pause-label?label=many", "").await;
+    let rest = "pause-label?label=many&after=t4999%0A&done=Pause.5000.0";
+    assert_eq!(reply.location(), rest);
+    let question = bench.page(rest).await;
+    assert!(question.contains("Pause the rest of the timers with the label many?"), "{question}");
+    assert!(question.contains("Paused 5,000 timers."), "{question}");
+    let action = r#"action="pause-label?label=many&amp;after=t4999%0A""#;
+    assert!(question.contains(action), "{question}");
+    let reply = bench.post("pause-label?label=many&after=t4999%0A", "").await;
+    assert_eq!(reply.location(), "timers?label=many&done=Pause.500.0");
+    assert_eq!(bench.timers.stats().await.unwrap().paused, 5500);
+}
+
+#[tokio::test]
+async fn a_label_is_changed_only_by_visitors_that_may() {
+    let bench = Bench::new();
+    bench.insert_labelled("shop", [("order".to_owned(), noon())]).await;
+    for (rights, allowed) in [
+        (Rights::none(), &[][..]),
+        (Rights::none().schedule(true), &[]),
+        (Rights::none().operate(true), &["pause", "resume"]),
+        (Rights::all(), &["pause", "resume", "cancel"]),
+    ] {
+        let router: Router = bench.web.router().layer(Extension(rights));
+        let list = get(&router, "/timers?label=shop").await.text;
+        for verb in ["pause", "resume", "cancel"] {
+            let (path, may) = (format!("{verb}-label?label=shop"), allowed.contains(&verb));
+            assert_eq!(list.contains(&path), may, "{rights:?}: {verb}");
+            let own = [("sec-fetch-site", "same-origin")];
+            let reply = post(&router, &format!("/{path}"), "", &own).await;
+            let status = if may { StatusCode::SEE_OTHER } else { StatusCode::FORBIDDEN };
+            assert_eq!(reply.status, status, "{rights:?}: {verb}");
+        }
+    }
+    assert_eq!(bench.timers.get("order").await, Ok(None));
+    let foreign = [("sec-fetch-site", "cross-site")];
+    let reply = post(&bench.web.router(), "/cancel-label?label=shop", "", &foreign).await;
+    assert_eq!(reply.status, StatusCode::FORBIDDEN);
 }

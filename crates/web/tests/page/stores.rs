@@ -98,6 +98,8 @@ async fn an_operators_day() {
         });
         bench.insert(herd.chain(orders)).await;
         bench.insert_labelled("digest", [("weekly-digest".to_owned(), soon + 48 * HOUR)]).await;
+        let shop = (0..120).map(|number| (format!("shop-{number:03}"), soon + 72 * HOUR));
+        bench.insert_labelled("shop", shop).await;
         bench.timers.pause_timer("weekly-digest").await.unwrap();
         for id in ["mail-6", "mail-7"] {
             bench.timers.insert(id, "a mail", now, Options::new().attempts(1)).await.unwrap();
@@ -130,10 +132,12 @@ async fn an_operators_day() {
             assert_eq!(ids(&found), ["weekly-digest"], "{filter}");
         }
         let first = bench.page("timers").await;
-        assert!(first.contains("50 of 1,602 timers"), "{first}");
+        assert!(first.contains("50 of 1,722 timers"), "{first}");
         let (all, last) = follow(&bench, first, "next").await;
-        assert_eq!(all.len(), 1602);
+        assert_eq!(all.len(), 1722);
         assert_eq!(follow(&bench, last, "prev").await.0, all);
+
+        change_a_label(&bench).await;
 
         // The herd before it comes, a timer that is run at once, and one that is moved.
         let overview = bench.page("overview").await;
@@ -148,6 +152,18 @@ async fn an_operators_day() {
         let moved = bench.page("timers?from=2096-10-02T12:30").await;
         assert_eq!(ids(&moved), ["order-0008"]);
     }
+}
+
+/// Turns the pages of the timers of a label, there and back, and pauses all of them.
+async fn change_a_label(bench: &Bench) {
+    let first = bench.page("timers?label=shop").await;
+    assert!(first.contains("50 of 120 timers"), "{first}");
+    let (all, last) = follow(bench, first, "next").await;
+    assert_eq!((all.len(), &*all[0], &*all[119]), (120, "shop-000", "shop-119"));
+    assert_eq!(follow(bench, last, "prev").await.0, all);
+    let paused = bench.post("pause-label?label=shop", "").await;
+    assert_eq!(paused.location(), "timers?label=shop&done=Pause.120.0");
+    assert_eq!(bench.timers.stats().await.unwrap().paused, 121);
 }
 
 #[tokio::test(flavor = "multi_thread")]
