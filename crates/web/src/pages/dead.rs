@@ -15,6 +15,7 @@ use crate::view::parts::{
 use crate::visit::Visit;
 use axum::response::{Html, IntoResponse, Response};
 use maud::{Markup, html};
+use serde::Deserialize;
 use tourbillon_durable::text::{counted, grouped, printable};
 use tourbillon_durable::{DeadLetter, DurableError, DurableTimers};
 
@@ -159,6 +160,14 @@ impl Deed {
         }
     }
 
+    /// Returns the name in forms of what is done with all letters of a filter.
+    fn to_all(self) -> &'static str {
+        match self {
+            Self::Redrive => "redrive-all",
+            Self::Delete => "delete-all",
+        }
+    }
+
     /// Returns what has been done, as a sentence.
     fn report(self, Done { changed, left }: Done) -> String {
         let done = counted(changed, "dead letter");
@@ -290,6 +299,25 @@ async fn ask_for_all(visit: &Visit, deed: Deed, listed: &Listed) -> Result<Respo
     Ok(ask_to_go_on(visit, deed, listed, (&format!("{} {all}?", deed.verb()), text), &end))
 }
 
+/// The rest of a change of all letters of a filter.
+#[derive(Deserialize)]
+pub(super) struct Rest {
+    end: u64,
+}
+
+/// Asks whether to go on with a change of all letters of a filter.
+pub(super) async fn ask_for_rest(
+    visit: Visit,
+    Asked(listed): Asked<Listed>,
+    Asked(Rest { end }): Asked<Rest>,
+) -> Result<Response, Failure> {
+    let (deed, done) = parse_done(&listed.done)
+        .ok_or_else(|| Failure::invalid("done: expected the outcome of a change"))?;
+    let searched = counted(BUDGET as u64, "dead letter");
+    let text = format!("{} Searched {searched}. There are older ones.", deed.report(done));
+    Ok(ask_to_go_on(&visit, deed, &listed, ("Continue?", &text), &end.to_string()))
+}
+
 fn ask_to_go_on(
     visit: &Visit,
     deed: Deed,
@@ -297,15 +325,11 @@ fn ask_to_go_on(
     (title, text): (&str, &str),
     end: &str,
 ) -> Response {
-    let all = match deed {
-        Deed::Redrive => "redrive-all",
-        Deed::Delete => "delete-all",
-    };
     let question = Question {
         title,
         text: html! { (text) },
         action: &address("letters", &listed.filter()),
-        fields: &[("do", all), ("sure", "yes"), ("end", end)],
+        fields: &[("do", deed.to_all()), ("sure", "yes"), ("end", end)],
         yes: &format!("{} them", deed.verb()),
         is_final: deed == Deed::Delete,
         no: &address("dead", &listed.filter()),
@@ -314,7 +338,8 @@ fn ask_to_go_on(
 }
 
 /// Changes the letters of a filter from a number on, newest first. Letters that die meanwhile have
-/// greater numbers. A request looks through a bounded number of letters, and then asks to go on.
+/// greater numbers. A request looks through a bounded number of letters, and then leads to the
+/// question whether to go on.
 async fn change_all(
     visit: &Visit,
     deed: Deed,
@@ -335,10 +360,8 @@ async fn change_all(
             deed.change(timers, letter.number, &mut done).await?;
         }
     }
-    let text = format!(
-        "{} Searched {}. There are older ones.",
-        deed.report(done),
-        counted(read as u64, "dead letter")
-    );
-    Ok(ask_to_go_on(visit, deed, listed, ("Continue?", &text), &end.to_string()))
+    // The address reports what has been done so far, as it does at the end.
+    let (end, done) = (end.to_string(), done.show(deed.verb()));
+    let rest = [("end", &*end), ("done", &*done)];
+    Ok(to(&address("letters", &[&listed.filter()[..], &rest].concat())))
 }

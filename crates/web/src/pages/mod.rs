@@ -43,7 +43,7 @@ pub(crate) fn routes() -> Router<Arc<TimersWeb>> {
         .route_layer(from_fn(rights::to_schedule));
     let to_operate = Router::new()
         .route("/run", get(change::ask_to_run).post(change::run))
-        .route("/letters", post(dead::change))
+        .route("/letters", get(dead::ask_for_rest).post(dead::change))
         .route("/pause", get(store::ask_to_pause).post(store::pause))
         .route("/resume", post(store::resume))
         .route("/pause-label", of_label(Deed::Pause))

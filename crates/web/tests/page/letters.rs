@@ -94,3 +94,26 @@ async fn letters_are_deleted_after_a_question() {
     assert!(bench.page(reply.location()).await.contains("Redrove 49 dead letters."));
     assert_eq!(bench.timers.dead_len().await, Ok(0));
 }
+
+#[tokio::test]
+async fn a_change_of_many_letters_goes_on_after_a_question() {
+    const MANY: usize = 5100;
+    let bench = Bench::new();
+    let options = Options::new().attempts(1);
+    let ids: Vec<String> = (0..MANY).map(|number| format!("d{number}")).collect();
+    let each =
+        ids.iter().map(|id| bench.timers.insert(id, "", SystemTime::UNIX_EPOCH, options.clone()));
+    futures_util::future::join_all(each).await;
+    bench.deliver(MANY, |_| Err("410 Gone".to_owned())).await;
+    let reply = bench.post("letters?q=d", "do=delete-all&sure=yes&end=99999").await;
+    let rest = reply.location().to_owned();
+    assert!(rest.ends_with("&done=Delete.5000.0"), "hosts count the changes by it: {rest}");
+    let question = bench.page(&rest).await;
+    for text in ["Continue?", "Deleted 5,000 dead letters.", r#"action="letters?q=d""#] {
+        assert!(question.contains(text), "{text} is not in {question}");
+    }
+    let end = question.split(r#"name="end" value=""#).nth(1).unwrap().split('"').next().unwrap();
+    let reply = bench.post("letters?q=d", &format!("do=delete-all&sure=yes&end={end}")).await;
+    assert_eq!(reply.location(), "dead?done=Delete.100.0");
+    assert_eq!(bench.timers.dead_len().await, Ok(0));
+}
