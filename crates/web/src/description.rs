@@ -30,7 +30,7 @@ pub struct Description {
 }
 
 impl Description {
-    /// Describes a payload in a few words, for lists.
+    /// Describes a payload in a few words, for lists. The first 200 characters are shown.
     pub fn new(summary: impl Into<String>) -> Self {
         Self { summary: summary.into(), ..Self::default() }
     }
@@ -41,7 +41,8 @@ impl Description {
         self
     }
 
-    /// Adds a text, which may have several lines, to the page of the timer.
+    /// Adds a text, which may have several lines, to the page of the timer. JSON is indented there,
+    /// and of a longer text the first 64 KiB are shown.
     pub fn body(mut self, body: impl Into<String>) -> Self {
         self.body = body.into();
         self

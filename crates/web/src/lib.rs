@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod activity;
+mod body;
 mod description;
 mod failure;
 mod forms;

@@ -12,6 +12,9 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+/// The maximum number of characters of a summary.
+const SUMMARY: usize = 200;
+
 /// A request of the page: its site, the token of its forms, the rights of its visitor, its time and
 /// its address.
 pub(crate) struct Visit {
@@ -24,9 +27,14 @@ pub(crate) struct Visit {
 }
 
 impl Visit {
-    /// Describes a payload in the way of the host.
+    /// Describes a payload in the way of the host. Only the beginning of a long summary is kept.
     pub(crate) fn describe(&self, payload: &[u8]) -> Description {
-        (self.site.describe)(payload)
+        let mut described = (self.site.describe)(payload);
+        if let Some((end, _)) = described.summary.char_indices().nth(SUMMARY) {
+            described.summary.truncate(end);
+            described.summary.push('…');
+        }
+        described
     }
 
     #[allow(clippy::disallowed_methods, reason = "a page shows how far away times are")]

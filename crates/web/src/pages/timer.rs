@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use crate::body::Readable;
 use crate::failure::Failure;
 use crate::pages::query::{Asked, Timer};
 use crate::site::TimersWeb;
@@ -171,6 +172,7 @@ pub(super) fn options(options: &Options, list: &str) -> Markup {
 /// The payload, as the host describes it, and the names of the headers. Their values may be secret.
 pub(super) fn payload(visit: &Visit, payload: &[u8], options: &Options) -> Markup {
     let described = visit.describe(payload);
+    let body = Readable::of(&described.body);
     let names: Vec<&str> = options.get_headers().map(|(name, _)| name).collect();
     html! {
         section.card aria-labelledby="payload" {
@@ -187,8 +189,9 @@ pub(super) fn payload(visit: &Visit, payload: &[u8], options: &Options) -> Marku
             }
             @if !described.body.is_empty() {
                 pre tabindex="0" aria-label="Body" {
-                    @for line in described.body.lines() { (printable(line)) "\n" }
+                    @for line in body.text.lines() { (printable(line)) "\n" }
                 }
+                @if body.is_cut { p.quiet { "The end of the body is left out." } }
             }
         }
     }

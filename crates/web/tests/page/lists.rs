@@ -181,3 +181,26 @@ async fn a_timer_shows_everything_that_is_known_of_it() {
         assert!(page.contains(text), "{text} is not in {page}");
     }
 }
+
+#[tokio::test]
+async fn json_is_indented_on_the_pages_of_timers_and_letters() {
+    let (bench, json) = (Bench::new(), r#"{"a":{"<b>":1},"c":[]}"#);
+    let dies = Options::new().attempts(1);
+    bench.timers.insert("dies", json, SystemTime::UNIX_EPOCH, dies).await.unwrap();
+    bench.deliver(1, |_| Err("410 Gone".to_owned())).await;
+    bench.timers.insert("later", json, HOUR, Options::new()).await.unwrap();
+    let shown = "{\n  &quot;a&quot;: {\n    &quot;&lt;b&gt;&quot;: 1\n  },\n  &quot;c&quot;: []\n}";
+    for page in ["timer?id=later", "letter?number=1"] {
+        let page = bench.page(page).await;
+        assert!(page.contains(shown), "{page}");
+        assert!(page.contains("22 bytes") && !page.contains("is left out"), "{page}");
+    }
+    let long = "x".repeat(100_000);
+    bench.timers.insert("long", long, HOUR, Options::new()).await.unwrap();
+    let page = bench.page("timer?id=long").await;
+    assert!(page.contains("The end of the body is left out."), "{page}");
+    let (summary, body) = page.split_once("<pre").unwrap();
+    let body = body.split_once('>').unwrap().1.split('<').next().unwrap();
+    assert_eq!(body.matches('x').count(), 65_536);
+    assert!(summary.contains(&format!(">{}…<", "x".repeat(200))), "{summary}");
+}
