@@ -84,6 +84,17 @@ impl Shown {
         }
     }
 
+    /// Returns the colour of the tab. A list without timers has none.
+    fn colour(self, stats: &Stats) -> Option<&'static str> {
+        let colour = match self {
+            Self::Overdue => "is-late",
+            Self::Running => "is-running",
+            Self::Failing => "is-failing",
+            Self::All | Self::Paused | Self::Resting => return None,
+        };
+        Some(colour).filter(|_| self.total(stats) != Some(0))
+    }
+
     fn keeps(self, timer: &DurableTimer) -> bool {
         match self {
             Self::All => true,
@@ -217,20 +228,27 @@ impl List<'_> {
     }
 }
 
-/// The lists by state. They keep the other filters.
+/// The lists by state, and the dead letters. They keep the other filters. Dead letters are chosen by
+/// other times.
 fn tabs(current: Shown, listed: &Listed, stats: &Stats) -> Markup {
     let to = |shown: Shown| {
         let mut query = listed.filter();
         query[0].1 = shown.name();
         address("timers", &query)
     };
+    let dead = [("q", &*listed.q), ("label", &listed.label)];
     html! {
         nav.tabs aria-label="Lists of timers" {
             @for shown in Shown::ALL {
-                a href=(to(shown)) aria-current=[(shown == current).then_some("page")] {
+                a class=[shown.colour(stats)] href=(to(shown))
+                    aria-current=[(shown == current).then_some("page")]
+                {
                     (shown.tab())
-                    @if let Some(total) = shown.total(stats) { " " span.quiet { (grouped(total)) } }
+                    @if let Some(total) = shown.total(stats) { " " span.count { (grouped(total)) } }
                 }
+            }
+            a class=[(stats.dead_letters > 0).then_some("is-dead")] href=(address("dead", &dead)) {
+                "Dead " span.count { (grouped(stats.dead_letters)) }
             }
         }
     }

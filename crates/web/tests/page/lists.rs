@@ -204,3 +204,18 @@ async fn json_is_indented_on_the_pages_of_timers_and_letters() {
     assert_eq!(body.matches('x').count(), 65_536);
     assert!(summary.contains(&format!(">{}…<", "x".repeat(200))), "{summary}");
 }
+
+#[tokio::test]
+async fn tabs_of_lists_that_need_attention_are_coloured() {
+    let bench = Bench::new();
+    let late = r#"class="is-late" href="timers?show=overdue""#;
+    let dead = r#"class="is-dead" href="dead?label=shop""#;
+    assert!(!bench.page("timers").await.contains(late));
+    assert!(!bench.page("timers?label=shop").await.contains(dead));
+    let dies = Options::new().attempts(1);
+    bench.timers.insert("dies", "", SystemTime::UNIX_EPOCH, dies).await.unwrap();
+    assert!(bench.page("timers").await.contains(late));
+    bench.deliver(1, |_| Err("410 Gone".to_owned())).await;
+    assert!(!bench.page("timers").await.contains(late));
+    assert!(bench.page("timers?label=shop").await.contains(dead));
+}
