@@ -97,7 +97,7 @@ async fn the_page_shows_what_is_due_and_what_died_and_why() {
     let page = browser.page(&format!("/{link}")).await;
     assert!(page.contains("410 Gone") && page.contains("Redrive"), "{page}");
     let redrive = format!("do=redrive&number={}", letter["number"]);
-    let timer = "timer?id=gone+%3Cb%3E".to_owned();
+    let timer = "timer?id=gone+%3Cb%3E&done=redriven".to_owned();
     assert_eq!(browser.submit("/letters", &redrive).await, (303, timer));
     receiver.next().await;
     assert!(!browser.page("/overview").await.contains("410 Gone"), "it was redriven");

@@ -9,9 +9,7 @@ use crate::pages::query::{Asked, Listed, to};
 use crate::read::letters::{Filter, page};
 use crate::read::{self, BUDGET, STEP};
 use crate::view::frame::{Menu, Page};
-use crate::view::parts::{
-    Question, address, address_of, hidden_token, labels, pager, pill, table, time,
-};
+use crate::view::parts::{Question, address, hidden_token, labels, pager, pill, table, time};
 use crate::visit::Visit;
 use axum::response::{Html, IntoResponse, Response};
 use maud::{Markup, html};
@@ -251,7 +249,9 @@ async fn change_selected(visit: &Visit, deed: Deed, form: &Form) -> Result<Respo
         deed.change(timers, number, &mut done).await?;
     }
     match only {
-        Some(letter) if done.changed == 1 => Ok(to(&address_of(&letter.id))),
+        Some(letter) if done.changed == 1 => {
+            Ok(to(&address("timer", &[("id", &letter.id), ("done", "redriven")])))
+        }
         _ => Ok(to(&address("dead", &[("done", &done.show(deed.verb()))]))),
     }
 }

@@ -53,6 +53,9 @@ pub(super) async fn show(
             "run" => p.banner.is-done role="status" {
                 "It runs as soon as a worker is free. The run is listed below once it has ended."
             },
+            "redriven" => p.banner.is-done role="status" {
+                "The dead letter was redriven. The timer runs as soon as a worker is free."
+            },
             "moved" => p.banner.is-done role="status" { "The timer was moved." },
             _ => {}
         }

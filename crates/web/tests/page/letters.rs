@@ -44,7 +44,8 @@ async fn letters_are_read_and_redriven() {
         assert!(page.contains(text), "{text} is not in {page}");
     }
     let reply = bench.post("letters", &format!("do=redrive&number={number}")).await;
-    assert_eq!(reply.location(), "timer?id=d59");
+    assert_eq!(reply.location(), "timer?id=d59&done=redriven");
+    assert!(bench.page(reply.location()).await.contains("The dead letter was redriven."));
     assert!(bench.timers.get("d59").await.unwrap().is_some());
     let gone = bench.get(&format!("letter?number={number}")).await;
     assert_eq!(gone.status, StatusCode::NOT_FOUND);

@@ -117,7 +117,7 @@ async fn an_operators_day() {
         let letter = bench.page(&format!("letter?number={number}")).await;
         assert!(letter.contains("410 Gone") && letter.contains("a mail"), "{letter}");
         let redriven = bench.post("letters", &format!("do=redrive&number={number}")).await;
-        assert_eq!(redriven.location(), "timer?id=mail-7");
+        assert_eq!(redriven.location(), "timer?id=mail-7&done=redriven");
         bench.deliver(1, |_| Ok(())).await;
         let cured = bench.page("timer?id=mail-7").await;
         assert!(cured.contains("Last 2 runs: 1 failed."), "{cured}");
