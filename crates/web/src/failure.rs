@@ -35,11 +35,6 @@ impl Failure {
         Self::new(StatusCode::NOT_FOUND, what)
     }
 
-    /// The failure of a log, beside which the timers may be well.
-    pub(crate) fn of_log(error: &DurableError) -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, format!("could not read the history: {error}"))
-    }
-
     pub(crate) fn title(&self) -> &'static str {
         match self.status {
             StatusCode::CONFLICT => "Not at this moment",

@@ -79,6 +79,7 @@ impl TimersWeb {
     }
 
     /// Shows the runs in a log, which the workers have to [write](tourbillon_durable::Worker::log).
+    /// If the log fails or does not reply within two seconds, a page says so in place of the runs.
     pub fn log(mut self, log: &AttemptLog) -> Self {
         self.log = Some(log.clone());
         self

@@ -28,7 +28,7 @@ pub(super) async fn show(
     let found = visit.site.timers.dead_letter(number).await?;
     let missing = || Failure::missing(format!("there is no dead letter {number} any more"));
     let letter = found.ok_or_else(missing)?;
-    let log = latest(&visit.site, &letter.id).await?;
+    let log = latest(&visit.site, &letter.id).await;
     let name = printable(&letter.id);
     let page = Page { title: &name, entry: Menu::DeadLetters, is_live: true };
     let main = html! {
@@ -61,7 +61,7 @@ pub(super) async fn show(
             }
             (payload(&visit, &letter.payload, &letter.options))
         }
-        (runs(&visit, &log))
+        (runs(&visit, log.as_deref()))
     };
     Ok(Html(page.with(&visit, &main).into_string()))
 }

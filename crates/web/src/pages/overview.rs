@@ -8,6 +8,7 @@
 use crate::activity::{Hour, MINUTES, Minute};
 use crate::failure::Failure;
 use crate::read::horizon::{Count, Horizon, QUARTER};
+use crate::read::log;
 use crate::site::TimersWeb;
 use crate::text::{clock, duration, millis, show_field};
 use crate::view::chart::{Bar, bars, lines};
@@ -36,6 +37,7 @@ const HOUR: Duration = Duration::from_secs(MINUTES * 60);
 
 /// The calls of the last hour, and where they were counted.
 struct Calls {
+    /// Empty if they are unknown.
     minutes: Vec<Minute>,
     source: String,
     read: usize,
@@ -46,7 +48,7 @@ pub(super) async fn show(visit: Visit) -> Result<Response, Failure> {
     let stats = visit.site.timers.stats().await?;
     let horizon = Horizon::read(&visit.site.timers, stats.now).await?;
     let letters = visit.site.timers.newest_dead_letters(None, LETTERS).await?;
-    let calls = Calls::read(&visit.site, &stats).await?;
+    let calls = Calls::read(&visit.site, &stats).await;
     let rows = horizon.read + letters.len() + calls.as_ref().map_or(0, |calls| calls.read);
     let page = Page { title: "Overview", entry: Menu::Overview, is_live: true };
     let main = html! {
@@ -63,7 +65,11 @@ pub(super) async fn show(visit: Visit) -> Result<Response, Failure> {
         @if stats.timers == 0 && stats.dead_letters == 0 {
             (welcome(&visit))
         } @else {
-            @if let Some(calls) = &calls { (calls.show()) }
+            @match &calls {
+                Some(calls) if calls.minutes.is_empty() => p.quiet { (printable(&calls.source)) },
+                Some(calls) => (calls.show()),
+                None => {}
+            }
             (herd(&horizon))
             (details(&visit, &horizon, &letters))
         }
@@ -145,24 +151,25 @@ fn welcome(visit: &Visit) -> Markup {
 impl Calls {
     /// Reads the calls of the last hour. There are none to show if the host has neither a log nor
     /// an activity.
-    async fn read(site: &TimersWeb, stats: &Stats) -> Result<Option<Self>, Failure> {
+    async fn read(site: &TimersWeb, stats: &Stats) -> Option<Self> {
         let counted = site.activity.as_ref().map(|activity| Self {
             minutes: activity.hour().until(stats.now),
             source: "Only calls that this process has made since it started.".to_owned(),
             read: 0,
         });
-        let Some(log) = &site.log else { return Ok(counted) };
-        let runs = match (log.latest(None, RUNS).await, counted.is_some()) {
-            (Ok(runs), _) => runs,
-            // A log stops no timer, and no page that can do without it.
-            (Err(_), true) => return Ok(counted),
-            (Err(error), false) => return Err(Failure::of_log(&error)),
+        let Some(log) = &site.log else { return counted };
+        let runs = match log::latest(log, None, RUNS).await {
+            Ok(runs) => runs,
+            // A log stops no timer, and no page.
+            Err(why) => {
+                return counted.or(Some(Self { minutes: Vec::new(), source: why, read: 0 }));
+            }
         };
         let oldest = runs.last().filter(|_| runs.len() == RUNS).map(|run| run.ended);
         let reaches_back = oldest.is_none_or(|oldest| oldest + HOUR <= stats.now);
         let read = runs.len();
         if !reaches_back && let Some(counted) = counted {
-            return Ok(Some(Self { read, ..counted }));
+            return Some(Self { read, ..counted });
         }
         let source = match oldest.filter(|_| !reaches_back) {
             None => "Calls of all processes, from the log.".to_owned(),
@@ -173,7 +180,7 @@ impl Calls {
             ),
         };
         let minutes = Hour::of_log(&runs).until(stats.now);
-        Ok(Some(Self { minutes, source, read }))
+        Some(Self { minutes, source, read })
     }
 
     /// Draws the calls and their lateness.

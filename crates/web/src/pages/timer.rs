@@ -5,6 +5,7 @@
 use crate::body::Readable;
 use crate::failure::Failure;
 use crate::pages::query::{Asked, Timer};
+use crate::read::log;
 use crate::site::TimersWeb;
 use crate::text::duration;
 use crate::view::frame::{Menu, Page};
@@ -36,7 +37,7 @@ pub(super) async fn show(
     Asked(Timer { id, done }): Asked<Timer>,
 ) -> Result<Html<String>, Failure> {
     let timer = visit.site.timers.get(&id).await?;
-    let log = latest(&visit.site, &id).await?;
+    let log = latest(&visit.site, &id).await;
     let mut letters = visit.site.timers.newest_dead_letters(None, SEARCHED).await?;
     letters.retain(|letter| letter.id == id);
     let name = printable(&id);
@@ -66,16 +67,16 @@ pub(super) async fn show(
                 "There is no such timer. It has run, died, been cancelled or never existed."
             },
         }
-        (runs(&visit, &log))
+        (runs(&visit, log.as_deref()))
     };
     Ok(Html(page.with(&visit, &main).into_string()))
 }
 
-/// Returns the latest runs of a timer.
-pub(super) async fn latest(site: &TimersWeb, id: &str) -> Result<Vec<LoggedAttempt>, Failure> {
+/// Returns the latest runs of a timer, or the reason why there are none to show.
+pub(super) async fn latest(site: &TimersWeb, id: &str) -> Result<Vec<LoggedAttempt>, String> {
     match &site.log {
-        None => Ok(Vec::new()),
-        Some(log) => log.latest(Some(id), RUNS).await.map_err(|error| Failure::of_log(&error)),
+        None => Err("This page has no log of attempts, so it cannot show runs.".to_owned()),
+        Some(log) => log::latest(log, Some(id), RUNS).await,
     }
 }
 

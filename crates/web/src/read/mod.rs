@@ -4,6 +4,7 @@
 
 pub(crate) mod horizon;
 pub(crate) mod letters;
+pub(crate) mod log;
 pub(crate) mod walk;
 
 use std::future::Future;

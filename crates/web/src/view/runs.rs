@@ -14,18 +14,20 @@ use tourbillon_durable::text::{counted, printable};
 /// The number of runs in the strip.
 const STRIP: usize = 30;
 
-/// The runs of a timer, latest first.
-pub(crate) fn runs(visit: &Visit, runs: &[LoggedAttempt]) -> Markup {
+/// The runs of a timer, latest first, or the reason why there are none to show.
+pub(crate) fn runs(visit: &Visit, runs: Result<&[LoggedAttempt], &String>) -> Markup {
     html! {
         section.card.list aria-labelledby="runs" {
             h2 #runs { "Runs" }
-            @if visit.site.log.is_none() {
-                p.quiet { "This page has no log of attempts, so it cannot show runs." }
-            } @else if runs.is_empty() {
-                p.quiet { "No runs yet. A run appears here about a second after it ends." }
-            } @else {
-                (strip(&runs[..runs.len().min(STRIP)]))
-                (history(visit, runs))
+            @match runs {
+                Err(why) => p.quiet { (printable(why)) },
+                Ok([]) => {
+                    p.quiet { "No runs yet. A run appears here about a second after it ends." }
+                }
+                Ok(runs) => {
+                    (strip(&runs[..runs.len().min(STRIP)]))
+                    (history(visit, runs))
+                }
             }
         }
     }

@@ -167,6 +167,30 @@ async fn change_a_label(bench: &Bench) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_cannot_be_read_fails_no_page() {
+    let Some(server) = PostgresServer::start(&["fsync=off"]) else { return };
+    let store = Postgres::connect(&server.url(), "held").await.unwrap();
+    let bench = Bench::of(DurableTimers::spawn(store).unwrap());
+    bench.insert([("late".to_owned(), UNIX_EPOCH)]).await;
+    bench.deliver(1, |_| Ok(())).await;
+    bench.timers.insert("later", "", HOUR, Options::new()).await.unwrap();
+    let locks = "begin isolation level repeatable read; lock table held.attempt_log;
+        select pg_sleep(86400)";
+    let holder = server.begin(locks);
+    let locked = "select count(*) from pg_locks where relation = 'held.attempt_log'::regclass
+        and mode = 'AccessExclusiveLock' and granted";
+    server.wait_for("the lock", |server| server.order(locked) == "1");
+    for page in ["timer?id=late", "overview"] {
+        let page = bench.page(page).await;
+        // The server has a limit of its own.
+        assert!(page.contains("The history cannot be read"), "{page}");
+    }
+    server.release_snapshot(holder);
+    let page = bench.page("timer?id=late").await;
+    assert!(page.contains("Last 1 run: none failed."), "{page}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_overview_reads_no_more_for_more_timers() {
     const FEW: u32 = 12_000;
     for place in Place::all() {
