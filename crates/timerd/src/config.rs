@@ -217,6 +217,10 @@ pub struct AlertSettings {
     /// one.
     #[serde(default)]
     pub secret: Option<String>,
+    /// The address of the page of the service, for links in alerts. Without it, alerts have no
+    /// links.
+    #[serde(default)]
+    pub page: Option<String>,
     /// The alerts that are sent, by default all.
     #[serde(default)]
     pub kinds: AlertKinds,
@@ -231,9 +235,13 @@ pub struct AlertSettings {
 /// Hides the URL.
 impl fmt::Debug for AlertSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { secret, kinds, failures, grace, .. } = self;
+        let Self { secret, page, kinds, failures, grace, .. } = self;
         let mut shown = f.debug_struct("AlertSettings");
-        shown.field("secret", secret).field("kinds", kinds).field("failures", failures);
+        shown
+            .field("secret", secret)
+            .field("page", page)
+            .field("kinds", kinds)
+            .field("failures", failures);
         shown.field("grace", grace).finish_non_exhaustive()
     }
 }

@@ -144,7 +144,7 @@ impl Service {
         let mut alerting = JoinSet::new();
         if let Some(alerts) = &alerts {
             watch_runs(&mut background, &timers, alerts, &stops);
-            alerting.spawn(send_alerts(alerts, &caller, &stops));
+            alerting.spawn(send_alerts(alerts, &caller, &timers, &stops));
         }
 
         let work = Work {
@@ -283,13 +283,14 @@ fn watch_runs(
 fn send_alerts(
     alerts: &Arc<Alerts>,
     caller: &Arc<Caller>,
+    timers: &DurableTimers,
     stops: &watch::Receiver<bool>,
 ) -> impl Future<Output = ()> + use<> {
-    let (alerts, caller) = (Arc::clone(alerts), Arc::clone(caller));
+    let (alerts, caller, timers) = (Arc::clone(alerts), Arc::clone(caller), timers.clone());
     keep::<Infallible, _>("alerts", stops.clone(), move || {
-        let (alerts, caller) = (Arc::clone(&alerts), Arc::clone(&caller));
+        let (alerts, caller, timers) = (Arc::clone(&alerts), Arc::clone(&caller), timers.clone());
         async move {
-            alerts.send(&caller).await;
+            alerts.send(&caller, &timers).await;
             Ok(())
         }
     })

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::lead::Lead;
 use crate::config::AlertKind;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
@@ -50,6 +51,13 @@ pub(crate) struct AlertBody {
     /// The error of the last attempt, unless there is none.
     #[serde(skip_serializing_if = "String::is_empty")]
     error: String,
+    /// The number of the dead letter, unless it was redriven or deleted in the meantime.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    number: Option<u64>,
+    /// The address of the dead letter or the timer on the page, if `alerts.page` of the
+    /// configuration has the address of the page. It is the end of `text` as well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    link: Option<String>,
     /// The number of alerts that were not sent since the last one, because there were too many of
     /// them or because they were refused.
     left_out: u64,
@@ -121,21 +129,24 @@ impl Alert {
     }
 
     /// Returns the form in which the alert is sent, with the number of alerts that were left out
-    /// before it.
-    pub(super) fn body(&self, left_out: u64) -> AlertBody {
+    /// before it, and where it leads to.
+    pub(super) fn body(&self, left_out: u64, lead: Lead) -> AlertBody {
+        let Lead { number, link } = lead;
         AlertBody {
-            text: self.text(left_out),
+            text: self.text(left_out, link.as_deref()),
             alert: self.kind.name(),
             id: self.id.clone(),
             planned: show_time(self.planned),
             attempts: self.attempts,
             reason: self.reason.map(DeadReason::name),
             error: self.error.clone(),
+            number,
+            link,
             left_out,
         }
     }
 
-    fn text(&self, left_out: u64) -> String {
+    fn text(&self, left_out: u64, link: Option<&str>) -> String {
         let id = quoted(&self.id);
         let mut text = match self.kind {
             AlertKind::DeadLetter => {
@@ -153,6 +164,9 @@ impl Alert {
         }
         if left_out > 0 {
             text += &format!(" (further alerts that were left out: {left_out})");
+        }
+        if let Some(link) = link {
+            text += &format!(" {link}");
         }
         text
     }
@@ -194,7 +208,7 @@ mod tests {
             error: "x` <!channel> @all [a](b)\n& \u{202e}".to_owned(),
             ..skipped("<http://evil.example|a`b>")
         };
-        let text = alert.body(0).text;
+        let text = alert.body(0, Lead::default()).text;
         assert_eq!(text.matches('`').count(), 4, "{text}");
         assert!(!text.contains(['<', '>', '\n', '\u{202e}']), "{text}");
         assert!(text.contains("&lt;!channel&gt;") && text.contains("&amp;"), "{text}");
@@ -203,7 +217,7 @@ mod tests {
     #[test]
     fn a_text_has_a_length() {
         let alert = Alert { error: "é".repeat(100_000), ..skipped(&"i".repeat(512)) };
-        let text = alert.body(7).text;
+        let text = alert.body(7, Lead::default()).text;
         assert!(text.chars().count() < 2 * MAX_QUOTED + 200, "{text}");
         assert!(text.ends_with("left out: 7)"), "{text}");
     }

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod alert;
+mod lead;
 mod missed;
 mod outbox;
 mod reported;
@@ -23,6 +24,7 @@ use super::target::Target;
 use super::webhook::Webhook;
 use alert::Alert;
 pub(crate) use alert::AlertBody;
+use lead::Page;
 use missed::MissedRuns;
 use outbox::{Outbox, Sending};
 use std::error::Error;
@@ -38,6 +40,7 @@ pub(crate) struct Alerts {
     kinds: AlertKinds,
     failures: NonZeroU32,
     target: Target,
+    page: Page,
     outbox: Outbox,
     /// `None` unless missed runs are reported.
     missed: Option<MissedRuns>,
@@ -69,11 +72,13 @@ impl Alerts {
         };
         let target = Target::try_from(webhook).map_err(|error| AlertError(error.to_string()))?;
         caller.check(&target).map_err(|fault| AlertError(fault.to_string()))?;
+        let page = Page::new(settings.page.as_deref()).map_err(AlertError)?;
         let reports_missed = settings.kinds.contains(AlertKind::MissedRun);
         Ok(Self {
             kinds: settings.kinds.clone(),
             failures: settings.failures,
             target,
+            page,
             outbox: Outbox::default(),
             missed: reports_missed.then(|| MissedRuns::new(settings.grace)),
         })
@@ -110,12 +115,13 @@ impl Alerts {
     }
 
     /// Sends alerts until the outbox is closed and empty.
-    pub(crate) async fn send(&self, caller: &Caller) {
+    pub(crate) async fn send(&self, caller: &Caller, timers: &DurableTimers) {
+        let lead = |alert: Alert| async move { self.page.lead(&alert, timers).await };
         let send = |Sending { key, attempt, body }| async move {
             let body = serde_json::to_string(&body).unwrap_or_default();
             caller.send(&self.target.with_body(body), &key, attempt).await
         };
-        self.outbox.send(send).await;
+        self.outbox.send(lead, send).await;
     }
 
     /// Ends the sending of alerts once all are sent.

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 use super::alert::{Alert, AlertBody};
+use super::lead::Lead;
 use crate::metrics::{ALERTS, AlertOutcome};
 use metrics::counter;
 use std::collections::VecDeque;
@@ -70,9 +71,11 @@ impl Outbox {
         self.changed.notify_one();
     }
 
-    /// Sends alerts one after another until the outbox is closed and empty.
-    pub(super) async fn send<F>(&self, send: impl Fn(Sending) -> F)
+    /// Sends alerts one after another until the outbox is closed and empty. `lead` finds where an
+    /// alert leads to.
+    pub(super) async fn send<L, F>(&self, lead: impl Fn(Alert) -> L, send: impl Fn(Sending) -> F)
     where
+        L: Future<Output = Lead>,
         F: Future<Output = Verdict>,
     {
         // The time until which the present rate is used up (the generic cell rate algorithm).
@@ -80,7 +83,8 @@ impl Outbox {
         while let Some((alert, left_out)) = self.next().await {
             sleep_until(used_until.checked_sub(GAP * (BURST - 1)).unwrap_or(used_until)).await;
             used_until = used_until.max(Instant::now()) + GAP;
-            match deliver(&alert, left_out, &send).await {
+            let body = alert.body(left_out, lead(alert.clone()).await);
+            match deliver(alert.key(), body, &send).await {
                 Ok(()) => count(AlertOutcome::Sent),
                 Err(error) => {
                     let (kind, id) = (alert.kind().name(), alert.id());
@@ -116,11 +120,10 @@ impl Outbox {
 
 /// Tries to send an alert a few times. Returns the error of the last attempt.
 async fn deliver<F: Future<Output = Verdict>>(
-    alert: &Alert,
-    left_out: u64,
+    key: String,
+    body: AlertBody,
     send: &impl Fn(Sending) -> F,
 ) -> Result<(), String> {
-    let (key, body) = (alert.key(), alert.body(left_out));
     let mut waits = WAITS.into_iter();
     let mut attempt = 1;
     loop {
@@ -165,11 +168,14 @@ mod tests {
         let (begun, calls) = (Instant::now(), RefCell::new(Vec::new()));
         outbox.close();
         outbox
-            .send(|Sending { key, attempt, body }| {
-                let verdict = verdict(&key, attempt);
-                calls.borrow_mut().push((begun.elapsed(), key, attempt, left_out(&body)));
-                async { verdict }
-            })
+            .send(
+                |_| async { Lead::default() },
+                |Sending { key, attempt, body }| {
+                    let verdict = verdict(&key, attempt);
+                    calls.borrow_mut().push((begun.elapsed(), key, attempt, left_out(&body)));
+                    async { verdict }
+                },
+            )
             .await;
         calls.into_inner()
     }

@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 /// Returns a configuration that allows calls to these ports, and sends alerts.
-fn alerting(ports: &[u16], url: &str, more: &str) -> Config {
+pub(crate) fn alerting(ports: &[u16], url: &str, more: &str) -> Config {
     let mut config = allowing(1);
     let ports = ports.iter().map(|port| NonZeroU16::new(*port).unwrap()).collect::<Vec<_>>();
     config.webhooks.ports = ports.try_into().unwrap();
@@ -27,7 +27,7 @@ async fn bench(receiver: &Receiver, operator: &Receiver, more: &str) -> Bench {
     Bench::with(alerting(&ports, &operator.url("/hook"), more)).await
 }
 
-fn alert(seen: &Seen) -> Value {
+pub(crate) fn alert(seen: &Seen) -> Value {
     serde_json::from_str(&seen.body).unwrap()
 }
 
@@ -68,7 +68,7 @@ async fn a_dead_letter_is_told_once_and_signed() {
     assert_eq!(first.headers["content-type"], "application/json");
     assert_eq!((&alert["alert"], &alert["id"]), (&json!("dead_letter"), &json!("nightly")));
     assert_eq!((&alert["attempts"], &alert["reason"]), (&json!(2), &json!("attempts")));
-    assert_eq!(alert["left_out"], 0);
+    assert_eq!((&alert["left_out"], &alert["link"]), (&json!(0), &Value::Null));
     let text = alert["text"].as_str().unwrap();
     assert!(text.contains("`nightly`") && text.contains("500 Internal Server Error"), "{text}");
     // A letter that dies again is another event.
@@ -77,6 +77,27 @@ async fn a_dead_letter_is_told_once_and_signed() {
     assert_ne!(&third.headers["webhook-id"], key);
     bench.stop().await;
     assert_eq!(operator.left(), 0);
+}
+
+#[tokio::test]
+async fn an_alert_leads_to_its_letter_or_its_timer() {
+    let (receiver, mut operator) = (Receiver::with(&[500; 9]).await, Receiver::with(&[]).await);
+    let more = "failures = 1\npage = \"https://timers.example.org/ops/\"";
+    let bench = bench(&receiver, &operator, more).await;
+    bench.api.put("a", &receiver.url("/"), failing(1)).await.json(201);
+    bench.api.letters(1).await;
+    let slow = json!({ "after": "0s", "backoff": "1h..1h" });
+    bench.api.put("b%2Fc", &receiver.url("/"), slow).await.json(201);
+    let dead = alert(&operator.next().await);
+    let letter = bench.api.letters(1).await.remove(0);
+    assert_eq!((&dead["alert"], &dead["number"]), (&json!("dead_letter"), &letter["number"]));
+    let link = format!("https://timers.example.org/ops/dead-letters/{}", letter["number"]);
+    assert_eq!(dead["link"], link);
+    assert!(dead["text"].as_str().unwrap().ends_with(&format!(" {link}")), "{dead}");
+    let tried = alert(&operator.next().await);
+    assert_eq!((&tried["alert"], &tried["number"]), (&json!("failing"), &Value::Null));
+    assert_eq!(tried["link"], "https://timers.example.org/ops/timers/b%2Fc");
+    bench.stop().await;
 }
 
 #[tokio::test]
@@ -201,6 +222,7 @@ async fn alerts_that_cannot_be_sent_are_refused_at_the_start() {
         ("hooks.example.org", "", "expected http://"),
         ("http://u:hunter2@example.org/", "", "must not contain"),
         ("https://example.org/hunter2", "secret = \"other\"", "no secret \"other\""),
+        ("https://example.org/hunter2", "page = \"timers\"", "page: \"timers\" (expected https://"),
     ] {
         let config = alerting(&[80, 443], url, more);
         assert!(!format!("{config:?}").contains("hunter2"));

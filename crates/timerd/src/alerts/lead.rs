@@ -1,0 +1,83 @@
+//! [`Lead`], where an alert leads to, and [`Page`], which finds it.
+
+#![forbid(unsafe_code)]
+
+use super::alert::Alert;
+use crate::config::AlertKind;
+use http::Uri;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use std::time::Duration;
+use tourbillon_durable::DurableTimers;
+
+/// The number of newest dead letters that are searched for the letter of an alert.
+const SEARCHED: usize = 1000;
+
+/// How long an alert waits for its letter.
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// Where an alert leads to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Lead {
+    /// The number of the dead letter.
+    pub(super) number: Option<u64>,
+    pub(super) link: Option<String>,
+}
+
+/// The address of the page, without a slash at its end. `None` if it is not configured.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Page(Option<String>);
+
+impl Page {
+    pub(super) fn new(address: Option<&str>) -> Result<Self, String> {
+        let Some(address) = address else { return Ok(Self(None)) };
+        let uri = address.parse::<Uri>().ok();
+        let is_web = |uri: &Uri| matches!(uri.scheme_str(), Some("http" | "https"));
+        match uri.filter(|uri| is_web(uri) && uri.query().is_none()) {
+            Some(_) => Ok(Self(Some(address.trim_end_matches('/').to_owned()))),
+            None => Err(format!("page: {address:?} (expected https://HOST/ or http://HOST/)")),
+        }
+    }
+
+    /// Returns where an alert leads to. A letter that was redriven or deleted in the meantime has no
+    /// number, and neither has a letter behind a thousand newer ones.
+    pub(super) async fn lead(&self, alert: &Alert, timers: &DurableTimers) -> Lead {
+        let number = match alert.kind() {
+            AlertKind::DeadLetter => number(alert, timers).await,
+            _ => None,
+        };
+        let id = utf8_percent_encode(alert.id(), NON_ALPHANUMERIC);
+        let path = number.map_or(format!("timers/{id}"), |number| format!("dead-letters/{number}"));
+        Lead { number, link: self.0.as_ref().map(|page| format!("{page}/{path}")) }
+    }
+}
+
+/// Returns the number of the dead letter of an alert. An alert is sent without it if the store does
+/// not reply in time.
+async fn number(alert: &Alert, timers: &DurableTimers) -> Option<u64> {
+    let letters = tokio::time::timeout(LIMIT, timers.newest_dead_letters(None, SEARCHED));
+    let letters = letters.await.ok()?.ok()?;
+    let is_its_own = |letter: &tourbillon_durable::DeadLetter| {
+        letter.id == alert.id() && letter.planned == alert.planned()
+    };
+    letters.into_iter().find(is_its_own).map(|letter| letter.number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_of_a_page_is_that_of_a_web_site() {
+        for (address, page) in [
+            ("https://timers.example.org", "https://timers.example.org"),
+            ("https://example.org/ops/", "https://example.org/ops"),
+            ("http://127.0.0.1:8080/", "http://127.0.0.1:8080"),
+        ] {
+            assert_eq!(Page::new(Some(address)).map(|page| page.0), Ok(Some(page.to_owned())));
+        }
+        for address in ["", "timers", "/timers", "ftp://example.org/", "https://example.org/?a=b"] {
+            let refused = Page::new(Some(address)).map(|page| page.0);
+            assert!(refused.is_err_and(|why| why.starts_with("page: ")), "{address}");
+        }
+    }
+}
