@@ -5,7 +5,7 @@
 use crate::common::bench::{SECOND, quick, wait};
 use crate::common::postgres::OneSchema;
 use std::time::{Duration, Instant, UNIX_EPOCH};
-use tourbillon_durable::{DurableError, Existing, Finding, Label, Outcome};
+use tourbillon_durable::{Cancelled, DurableError, Existing, Finding, Inserted, Label, Outcome};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -99,6 +99,30 @@ fn the_labels_of_a_timer_are_written_once() {
     assert_eq!(wait(timers.check()).unwrap().findings, [stray("gone"), stray("none")]);
     wait(timers.repair()).unwrap();
     assert_eq!(rows(), "");
+}
+
+/// A next delivery that was inserted while the attempt ran waits for the end of the retries.
+#[test]
+fn a_cancel_between_two_attempts_removes_the_next_delivery() {
+    let Some(bench) = OneSchema::bench() else { return };
+    let timers = bench.timers().clone();
+    let keep = quick().existing(Existing::Keep);
+    let running = bench.work(1, move |delivery| {
+        let (timers, keep) = (timers.clone(), keep.clone());
+        async move {
+            let next = timers.insert(&delivery.id, "next", HOUR, keep).await;
+            assert_eq!(next, Ok(Inserted::Next));
+            Err("no")
+        }
+    });
+    wait(bench.timers().insert("id", "", SECOND, quick())).unwrap();
+    bench.advance(SECOND);
+    assert!(matches!(running.next().outcome, Outcome::Retry { .. }));
+    let nexts = || bench.place.order("select count(*) from tb.nexts");
+    assert_eq!(nexts(), "1");
+    assert_eq!(wait(bench.timers().cancel("id")), Ok(Cancelled::Removed));
+    assert_eq!(nexts(), "0");
+    assert_eq!(running.stop(), []);
 }
 
 /// A timer that no worker is notified of. It may be in the transaction of another client that is
