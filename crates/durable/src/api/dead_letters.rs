@@ -10,13 +10,17 @@ use crate::model::clock::{Millis, system};
 use crate::model::label::Label;
 use crate::model::options::{Existing, Options};
 use crate::model::record::{Dead, DeadReason, Record};
-use crate::store::{Answer, Due, Insert, Letters, MAX_PAGE};
+use crate::store::{Answer, Due, Insert, Letters, LettersOf, MAX_LIST_BYTES, MAX_PAGE};
 use futures_util::stream::{self, StreamExt};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// The number of letters that are redriven at a time.
 const AT_ONCE: usize = 64;
+
+/// The number of letters of a timer or a label that are read at a time, and so the number that may
+/// be read in excess of a page.
+const READ_AT_ONCE: usize = 8;
 
 /// A timer that was given up.
 ///
@@ -199,8 +203,8 @@ impl DurableTimers {
     /// `after`, oldest first. In all other respects it is like
     /// [`dead_letters`](Self::dead_letters).
     ///
-    /// Letters are found by their numbers and not by labels, so this reads all letters up to the
-    /// end of the page, up to 1000 at a time.
+    /// The store finds the letters by their label, so the cost depends on the page and, in Redis, on
+    /// the number of partitions.
     ///
     /// # Errors
     ///
@@ -230,7 +234,7 @@ impl DurableTimers {
         after: Option<u64>,
         limit: usize,
     ) -> Result<Vec<DeadLetter>, DurableError> {
-        self.labelled_letters(label, Letters::After(after), limit).await
+        self.letters_of(LettersOf::Label(label.clone()), Letters::After(after), limit).await
     }
 
     /// Returns up to `limit` dead letters of timers with a label and with numbers smaller than
@@ -246,25 +250,77 @@ impl DurableTimers {
         before: Option<u64>,
         limit: usize,
     ) -> Result<Vec<DeadLetter>, DurableError> {
-        self.labelled_letters(label, Letters::Before(before), limit).await
+        self.letters_of(LettersOf::Label(label.clone()), Letters::Before(before), limit).await
     }
 
-    async fn labelled_letters(
+    /// Returns up to `limit` dead letters of the timer with an id and with numbers smaller than
+    /// `before`, newest first. In all other respects it is like
+    /// [`newest_dead_letters`](Self::newest_dead_letters).
+    ///
+    /// The store finds the letters by their id, so the cost depends on the page.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`dead_letters`](Self::dead_letters).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tourbillon_durable::{DurableError, DurableTimers};
+    ///
+    /// async fn fate(timers: &DurableTimers, id: &str) -> Result<String, DurableError> {
+    ///     if let Some(timer) = timers.get(id).await? {
+    ///         return Ok(format!("due {:?}", timer.due));
+    ///     }
+    ///     let letter = timers.newest_dead_letters_of(id, None, 1).await?.pop();
+    ///     Ok(letter.map_or("delivered".to_owned(), |letter| letter.error))
+    /// }
+    /// # let file = std::env::temp_dir().join(format!("tourbillon-of-{}", std::process::id()));
+    /// # let timers = DurableTimers::open(&file)?;
+    /// # assert_eq!(pollster::block_on(fate(&timers, "order 7"))?, "delivered");
+    /// # drop(timers);
+    /// # std::fs::remove_file(&file)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn newest_dead_letters_of(
         &self,
-        label: &Label,
+        id: &str,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter>, DurableError> {
+        self.letters_of(LettersOf::Id(id.to_owned()), Letters::Before(before), limit).await
+    }
+
+    /// Reads letters that the index of letters names. Only the end of the list is an empty page.
+    async fn letters_of(
+        &self,
+        of: LettersOf,
         mut letters: Letters,
         limit: usize,
     ) -> Result<Vec<DeadLetter>, DurableError> {
-        let mut page = Vec::new();
-        while page.len() < limit.min(MAX_PAGE) {
-            let read = self.store.dead(letters, MAX_PAGE).await?;
-            let Some((last, _)) = read.last() else { break };
+        let limit = limit.min(MAX_PAGE);
+        loop {
+            let numbers = self.store.letters_of(of.clone(), letters, limit).await?;
+            let Some(last) = numbers.last() else { return Ok(Vec::new()) };
             letters = letters.beyond(*last);
-            let has_label = |dead: &Dead| dead.record.settings.labels.contains(label);
-            page.extend(read.into_iter().filter(|(_, dead)| has_label(dead)).map(DeadLetter::new));
+            let each = numbers.into_iter().map(|number| {
+                let letter = self.store.letter(number);
+                async move { Ok::<_, DurableError>((number, letter.await?)) }
+            });
+            let mut each = stream::iter(each).buffered(READ_AT_ONCE);
+            let (mut page, mut length) = (Vec::new(), 0);
+            while length < MAX_LIST_BYTES
+                && let Some(next) = each.next().await
+            {
+                let (number, found) = next?;
+                let Some(dead) = found.filter(|dead| of.includes(dead)) else { continue };
+                length += dead.record.payload.len();
+                page.push(DeadLetter::new((number, dead)));
+            }
+            if !page.is_empty() {
+                return Ok(page);
+            }
         }
-        page.truncate(limit.min(MAX_PAGE));
-        Ok(page)
     }
 
     async fn letters(
@@ -381,14 +437,15 @@ impl DurableTimers {
         after: Option<u64>,
         limit: usize,
     ) -> Result<Redriven, DurableError> {
-        self.redrive_page(after, limit, |number| self.store.redrive(number)).await
+        let page = self.store.letter_ages(after, limit.min(MAX_PAGE)).await?;
+        let numbers = page.into_iter().map(|(number, _)| number).collect();
+        self.redrive_each(numbers, |number| self.store.redrive(number)).await
     }
 
-    /// Redrives the dead letters of timers with a label among up to `limit` letters with numbers
-    /// greater than `after`. In all other respects it is like
-    /// [`redrive_dead_letters`](Self::redrive_dead_letters).
-    ///
-    /// Letters are found by their numbers and not by labels, so this reads all of these letters.
+    /// Redrives up to `limit` dead letters of timers with a label and with numbers greater than
+    /// `after`. In all other respects it is like
+    /// [`redrive_dead_letters`](Self::redrive_dead_letters). The store finds the letters by their
+    /// label.
     ///
     /// # Errors
     ///
@@ -424,33 +481,30 @@ impl DurableTimers {
         after: Option<u64>,
         limit: usize,
     ) -> Result<Redriven, DurableError> {
+        let of = LettersOf::Label(label.clone());
+        let numbers = self.store.letters_of(of.clone(), Letters::After(after), limit.min(MAX_PAGE));
         let redrive = |number| -> Answer<bool> {
-            let (store, label) = (Arc::clone(&self.store), label.clone());
+            let (store, of) = (Arc::clone(&self.store), of.clone());
             Box::pin(async move {
                 // The labels of a letter never change.
                 match store.letter(number).await? {
-                    Some(dead) if dead.record.settings.labels.contains(&label) => {
-                        store.redrive(number).await
-                    }
+                    Some(dead) if of.includes(&dead) => store.redrive(number).await,
                     _ => Ok(false),
                 }
             })
         };
-        self.redrive_page(after, limit, redrive).await
+        self.redrive_each(numbers.await?, redrive).await
     }
 
     /// Redrives a page of dead letters by a function that returns `false` for a letter that it
     /// leaves out.
-    async fn redrive_page(
+    async fn redrive_each(
         &self,
-        after: Option<u64>,
-        limit: usize,
+        numbers: Vec<u64>,
         redrive: impl Fn(u64) -> Answer<bool>,
     ) -> Result<Redriven, DurableError> {
-        let page = self.store.letter_ages(after, limit.min(MAX_PAGE)).await?;
-        let mut redriven =
-            Redriven { last: page.last().map(|(number, _)| *number), ..Redriven::default() };
-        let each = page.into_iter().map(|(number, _)| redrive(number));
+        let mut redriven = Redriven { last: numbers.last().copied(), ..Redriven::default() };
+        let each = numbers.into_iter().map(redrive);
         let mut each = stream::iter(each).buffered(AT_ONCE);
         while let Some(done) = each.next().await {
             match done {
@@ -532,50 +586,6 @@ impl DurableTimers {
     pub async fn dead_letter(&self, number: u64) -> Result<Option<DeadLetter>, DurableError> {
         let found = self.store.letter(number).await?;
         Ok(found.map(|dead| DeadLetter::new((number, dead))))
-    }
-
-    /// Returns the newest dead letter of the timer with this id, or `None` if there is none.
-    ///
-    /// Letters are found by their numbers and not by ids, so this reads all newer letters, up to
-    /// 1000 at a time.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the store fails, or if a newer letter cannot be read.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tourbillon_durable::{DurableError, DurableTimers};
-    ///
-    /// async fn fate(timers: &DurableTimers, id: &str) -> Result<String, DurableError> {
-    ///     if let Some(timer) = timers.get(id).await? {
-    ///         return Ok(format!("due {:?}", timer.due));
-    ///     }
-    ///     let letter = timers.newest_dead_letter_of(id).await?;
-    ///     Ok(letter.map_or("delivered".to_owned(), |letter| letter.error))
-    /// }
-    /// # let file = std::env::temp_dir().join(format!("tourbillon-of-{}", std::process::id()));
-    /// # let timers = DurableTimers::open(&file)?;
-    /// # assert_eq!(pollster::block_on(fate(&timers, "order 7"))?, "delivered");
-    /// # drop(timers);
-    /// # std::fs::remove_file(&file)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub async fn newest_dead_letter_of(
-        &self,
-        id: &str,
-    ) -> Result<Option<DeadLetter>, DurableError> {
-        let mut before = None;
-        loop {
-            let page = self.newest_dead_letters(before, MAX_PAGE).await?;
-            let Some(last) = page.last() else { return Ok(None) };
-            before = Some(last.number);
-            let found = page.into_iter().find(|letter| letter.id == id);
-            if found.is_some() {
-                return Ok(found);
-            }
-        }
     }
 
     /// Deletes a dead letter, even if it cannot be read. Returns `true` if the number existed.

@@ -21,7 +21,7 @@ impl Transaction {
     /// that the order is kept and a letter that is copied again is found.
     pub(super) fn copy_letter(&mut self, dead: &Dead) -> Result<(), TransitionError> {
         let (bytes, mut number) = (dead.encode(), dead.first_number());
-        let mut letters = self.inner.open_table(DEAD)?;
+        let letters = self.inner.open_table(DEAD)?;
         loop {
             let found = letters.get(number)?;
             match found.map(|found| found.value() == bytes) {
@@ -30,7 +30,8 @@ impl Transaction {
                 None => break,
             }
         }
-        letters.insert(number, &bytes[..])?;
+        drop(letters);
+        self.put_letter(number, dead)?;
         let mut meta = self.inner.open_table(META)?;
         let last = meta.get("dead")?.map_or(0, |last| last.value());
         meta.insert("dead", last.max(number))?;

@@ -4,7 +4,7 @@
 
 use super::error::{TransitionError, asserted, io};
 use super::snapshot::Snapshot;
-use super::tables::{DEAD, DUE, LABELS, META, TIMERS, Transaction};
+use super::tables::{DEAD, DUE, LABELS, LETTERS, META, TIMERS, Transaction};
 use crate::error::DurableError;
 use crate::model::record::LAYOUT;
 use redb::backends::FileBackend;
@@ -192,6 +192,7 @@ fn prepare(database: &Database) -> Result<(), TransitionError> {
     transaction.open_table(DUE)?;
     transaction.open_table(LABELS)?;
     transaction.open_table(DEAD)?;
+    transaction.open_table(LETTERS)?;
     Ok(transaction.commit()?)
 }
 

@@ -41,7 +41,7 @@ use crate::store::options::StoreOptions;
 use crate::store::window::{Watchers, Window};
 use crate::store::{
     Answer, AnyStore, Cancelled, Due, Finish, Finished, Found, Ids, Insert, Inserted, Leasing,
-    Letters, Renewed, Store,
+    Letters, LettersOf, Renewed, Store,
 };
 use error::TransitionError;
 use file::{File, Opener};
@@ -407,6 +407,10 @@ impl Store for Embedded {
 
     fn dead(&self, letters: Letters, limit: usize) -> Answer<Vec<(u64, Dead)>> {
         self.read(OnFailure::Report, move |snapshot, _| snapshot.dead(letters, limit))
+    }
+
+    fn letters_of(&self, of: LettersOf, letters: Letters, limit: usize) -> Answer<Vec<u64>> {
+        self.read(OnFailure::Report, move |snapshot, _| snapshot.letters_of(&of, letters, limit))
     }
 
     fn letter_bounds(&self) -> LetterBounds {

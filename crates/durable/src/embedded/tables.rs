@@ -7,6 +7,7 @@
 //! | `due` | due time, id | nothing |
 //! | `labels` | label, id | nothing |
 //! | `dead` | number | [`Dead`] |
+//! | `letters` | [`OF_ID`] or [`OF_LABEL`], the id or the label, number of a dead letter | nothing |
 //! | `meta` | `layout`, `fence`, `dead`, `leased`, `paused`, `retried` | a number |
 //!
 //! A timer has one record, and one key in `due` with the [indexed](Record::indexed) time of its
@@ -42,7 +43,13 @@ pub(super) const TIMERS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::ne
 pub(super) const DUE: TableDefinition<'_, (u64, &[u8]), ()> = TableDefinition::new("due");
 pub(super) const LABELS: TableDefinition<'_, (&[u8], &[u8]), ()> = TableDefinition::new("labels");
 pub(super) const DEAD: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("dead");
+pub(super) const LETTERS: TableDefinition<'_, (u8, &[u8], u64), ()> =
+    TableDefinition::new("letters");
 pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+
+/// The kinds of keys in `letters`.
+pub(super) const OF_ID: u8 = 0;
+pub(super) const OF_LABEL: u8 = 1;
 
 /// Returns the id in a key as a text. Damaged bytes are replaced.
 pub(super) fn named(id: &[u8]) -> Cow<'_, str> {

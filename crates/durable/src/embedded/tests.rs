@@ -10,6 +10,7 @@ use crate::model::options::{Existing, Options};
 use crate::model::record::DeadReason;
 use crate::panics::ignore_poison;
 use pollster::block_on;
+use redb::ReadableTable;
 
 fn insert(id: &str, due: Due) -> Insert {
     let payload = Arc::new(b"payload".to_vec());
@@ -82,6 +83,58 @@ fn labels_are_written_once_and_mended() -> Result<(), DurableError> {
     assert_eq!(findings()?, [unindexed, stray("eu", "b"), stray("shop", "none")]);
     block_on(store.repair())?;
     assert_eq!((ids()?, findings()?), (vec!["a".to_owned(), "b".to_owned()], Vec::new()));
+    drop(store);
+    let _ = std::fs::remove_file(&path);
+    Ok(())
+}
+
+/// Writes a dead letter of a timer with a label.
+fn die(store: &Embedded, id: &str, label: &Label) -> Result<(), DurableError> {
+    let mut timer = insert(id, Due::At(0));
+    timer.settings.labels = vec![label.clone()];
+    block_on(store.insert(timer))?;
+    let Leasing::Taken(lease) = block_on(store.lease(&stale(id)))? else { panic!("it is due") };
+    let finish = Finish::Dead { reason: DeadReason::Failed, error: String::new(), next: None };
+    assert_eq!(block_on(store.finish(id, lease.fence, finish))?, Finished::Accepted);
+    Ok(())
+}
+
+#[test]
+fn a_letter_is_found_without_reading_others() -> Result<(), DurableError> {
+    let path = place("letters");
+    let store = Embedded::open_with(&path, StoreOptions::new().clock(Between))?;
+    let [shop, eu] = ["shop", "eu"].map(|text| Label::new(text).expect("a label"));
+    for (id, label) in [("a", &shop), ("b", &eu), ("a", &eu), ("c", &shop)] {
+        die(&store, id, label)?;
+    }
+    // No other letter can be read.
+    block_on(store.write(OnFailure::Report, |transaction, _| {
+        let mut dead = transaction.inner.open_table(tables::DEAD)?;
+        for number in [2, 4] {
+            dead.insert(number, &[][..])?;
+        }
+        Ok(())
+    }))?;
+    let of = |of, letters| block_on(store.letters_of(of, letters, 9));
+    let id = |id: &str| LettersOf::Id(id.to_owned());
+    assert_eq!(of(id("a"), Letters::Before(None))?, [3, 1]);
+    assert_eq!(of(id("a"), Letters::Before(Some(3)))?, [1]);
+    assert_eq!(of(id("a"), Letters::After(Some(1)))?, [3]);
+    assert_eq!(of(LettersOf::Label(shop), Letters::After(None))?, [1, 4]);
+    assert_eq!(of(LettersOf::Label(eu), Letters::Before(None))?, [3, 2]);
+    assert_eq!(of(id("none"), Letters::After(None))?, [0; 0]);
+    let newest = block_on(store.letter(3))?.expect("a letter");
+    assert!(id("a").includes(&newest) && !id("b").includes(&newest));
+    // The keys of a letter are removed with it, as far as it can be read.
+    for number in 1..=4 {
+        assert!(block_on(store.delete_dead_letter(number))?);
+    }
+    block_on(store.write(OnFailure::Report, |transaction, _| {
+        let letters = transaction.inner.open_table(tables::LETTERS)?;
+        let left = letters.iter()?.map(|row| row.map(|(key, _)| key.value().2));
+        assert_eq!(left.collect::<Result<Vec<_>, _>>()?, [2, 4, 2, 4]);
+        Ok(())
+    }))?;
     drop(store);
     let _ = std::fs::remove_file(&path);
     Ok(())

@@ -26,7 +26,7 @@ use crate::model::rule::Rule;
 use std::time::Duration;
 
 /// The version of this layout, and of the tables of a file.
-pub(crate) const LAYOUT: u8 = 5;
+pub(crate) const LAYOUT: u8 = 6;
 
 /// The kinds of rules.
 const CRON: u8 = 1;

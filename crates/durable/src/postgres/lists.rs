@@ -13,7 +13,7 @@ use crate::model::key::Key;
 use crate::model::record::{Dead, PARKED, Record};
 use crate::model::stats::Counts;
 use crate::store::remote::retry::RetryPolicy;
-use crate::store::{Found, Letters, MAX_LIST_BYTES};
+use crate::store::{Found, Letters, LettersOf, MAX_LIST_BYTES};
 use std::sync::Arc;
 
 /// The maximum number of rows that one step of a check reads.
@@ -26,6 +26,15 @@ const LABELS: u64 = 2;
 
 pub(super) fn limit_of(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+/// Returns a number of a letter, and the condition and the order of the letters beyond it.
+fn bounds(letters: Letters) -> (i64, &'static str, &'static str) {
+    let bounded = |number| i64::try_from(number).unwrap_or(i64::MAX);
+    match letters {
+        Letters::After(number) => (number.map_or(-1, bounded), "number > $1", "number"),
+        Letters::Before(number) => (number.map_or(i64::MAX, bounded), "number < $1", "number DESC"),
+    }
 }
 
 impl Operations {
@@ -137,13 +146,7 @@ impl Operations {
         letters: Letters,
         limit: usize,
     ) -> Result<Vec<(u64, Dead)>, DurableError> {
-        let bounded = |number| i64::try_from(number).unwrap_or(i64::MAX);
-        let (from, chosen, order) = match letters {
-            Letters::After(number) => (number.map_or(-1, bounded), "number > $1", "number"),
-            Letters::Before(number) => {
-                (number.map_or(i64::MAX, bounded), "number < $1", "number DESC")
-            }
-        };
+        let (from, chosen, order) = bounds(letters);
         let sql = format!(
             "WITH page AS (
                 SELECT number AS of, sum(octet_length(payload) + 200) OVER (ORDER BY {order})
@@ -155,6 +158,26 @@ impl Operations {
         let (limit, longest) = (limit_of(limit), limit_of(MAX_LIST_BYTES));
         let rows = self.read(RetryPolicy::Caller, &sql, &params![from, limit, longest]).await?;
         rows.iter().map(|row| letter(row, self.link.address())).collect()
+    }
+
+    /// Returns the numbers of letters by one of their two indexes.
+    pub(super) async fn letters_of(
+        &self,
+        of: LettersOf,
+        letters: Letters,
+        limit: usize,
+    ) -> Result<Vec<u64>, DurableError> {
+        let (table, name) = match &of {
+            // No id has the character that the server cannot store.
+            LettersOf::Id(id) if id.contains('\0') => return Ok(Vec::new()),
+            LettersOf::Id(id) => ("tb.letters WHERE id", &**id),
+            LettersOf::Label(label) => ("tb.letter_labels WHERE label", label.as_str()),
+        };
+        let (from, chosen, order) = bounds(letters);
+        let sql = format!("SELECT number FROM {table} = $2 AND {chosen} ORDER BY {order} LIMIT $3");
+        let limit = limit_of(limit);
+        let rows = self.read(RetryPolicy::Caller, &sql, &params![from, name, limit]).await?;
+        rows.iter().map(|row| Reader::new(row, 0).number()).collect()
     }
 
     pub(super) async fn letter(&self, number: u64) -> Result<Option<Dead>, DurableError> {

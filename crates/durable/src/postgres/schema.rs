@@ -24,7 +24,7 @@ use tokio_postgres::error::SqlState;
 const LAYOUT: i32 = 1;
 
 /// The version of the functions. Functions of a greater version work for this version, too.
-const REVISION: i32 = 8;
+const REVISION: i32 = 9;
 
 /// The maximum number of attempts to open a store that other processes are creating.
 const ATTEMPTS: u32 = 10;

@@ -4,6 +4,7 @@
 
 use super::bytes::{self, Stored};
 use super::keys::Location;
+use super::letters::in_order;
 use super::operations::{Operations, text};
 use crate::error::DurableError;
 use crate::model::clock::Millis;
@@ -109,11 +110,7 @@ impl Operations {
         limit: usize,
     ) -> Result<Vec<u64>, DurableError> {
         let each = (0..self.keys.partitions()).map(|partition| async move {
-            // The first number in this partition that is not less than a number.
-            let first = |number| {
-                let (last, inner) = self.of_number(number);
-                inner + u64::from(partition < last)
-            };
+            let first = |number| self.first_inner(partition, number);
             let [_, order] = self.keys.dead(partition);
             let mut command = match letters {
                 Letters::After(number) => {
@@ -134,13 +131,8 @@ impl Operations {
             let inner: Vec<u64> = self.query(&order, command).await?;
             Ok::<_, DurableError>(inner.into_iter().map(move |inner| self.number(partition, inner)))
         });
-        let mut numbers: Vec<u64> = try_join_all(each).await?.into_iter().flatten().collect();
-        numbers.sort_unstable();
-        if let Letters::Before(_) = letters {
-            numbers.reverse();
-        }
-        numbers.truncate(limit);
-        Ok(numbers)
+        let numbers = try_join_all(each).await?.into_iter().flatten();
+        Ok(in_order(numbers.collect(), letters, limit))
     }
 
     /// Returns the numbers of dead letters, and when each was given up. A number does not tell the

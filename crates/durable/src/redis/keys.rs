@@ -15,6 +15,7 @@
 //! | `{tb:NAME:p}:counters` | hash | timers, leases, last fence, last dead letter, `paused`, `retried`, the latest time of a retry |
 //! | `{tb:NAME:p}:letters` | hash | number → dead letter |
 //! | `{tb:NAME:p}:dead` | sorted set | the numbers of the dead letters |
+//! | `{tb:NAME:p}:names` | sorted set | `i:` and the id or `l:` and a label of each dead letter, byte 255, its number in 20 digits; all with the score 0 |
 //!
 //! All keys of a partition share a hash tag, so that they are in one slot of a cluster. Records are
 //! stored in many small hashes, and ids in many small sorted sets, because Redis packs small
@@ -126,6 +127,11 @@ impl Keys {
     pub(super) fn dead(&self, partition: u64) -> [String; 2] {
         let prefix = self.prefix(partition);
         [prefix.clone() + "letters", prefix + "dead"]
+    }
+
+    /// Returns the key of the index of dead letters by id and by label.
+    pub(super) fn letter_names(&self, partition: u64) -> String {
+        self.prefix(partition) + "names"
     }
 
     /// Returns the keys that every script uses.

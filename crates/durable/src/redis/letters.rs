@@ -8,17 +8,55 @@ use super::operation::Operation;
 use super::operations::{Operations, read};
 use crate::error::DurableError;
 use crate::model::record::{Dead, Record};
-use crate::store::remote::answers;
+use crate::store::remote::answers::{self, unexpected_reply};
 use crate::store::remote::retry::RetryPolicy;
-use crate::store::{Answer, Letters, MAX_LIST_BYTES};
+use crate::store::{Answer, Letters, LettersOf, MAX_LIST_BYTES};
 use futures_util::StreamExt;
+use futures_util::future::try_join_all;
 use futures_util::stream;
-use redis::cmd;
+use redis::{Cmd, cmd};
 use std::sync::Arc;
 
 /// The number of dead letters that are requested at a time, and so the number that may be read in
 /// excess of a page.
 const LETTERS: usize = 8;
+
+/// The byte between a name and a number in the index of letters, which no text in UTF-8 has.
+const BETWEEN: u8 = 255;
+
+/// The number of digits of a number there.
+const DIGITS: usize = 20;
+
+/// Returns the first or the last numbers, as the order of `letters` says.
+pub(super) fn in_order(mut numbers: Vec<u64>, letters: Letters, limit: usize) -> Vec<u64> {
+    numbers.sort_unstable();
+    if let Letters::Before(_) = letters {
+        numbers.reverse();
+    }
+    numbers.truncate(limit);
+    numbers
+}
+
+/// Returns the command that reads members of the index of letters with a name. Their numbers are
+/// beyond the bound of `letters`, for which `first` returns the number in the partition.
+fn named(key: &str, name: &[u8], letters: Letters, first: impl Fn(u64) -> u64) -> Cmd {
+    let member = |bound: &str, end: &[u8]| [bound.as_bytes(), name, &[BETWEEN], end].concat();
+    let numbered = |bound, number| member(bound, format!("{number:0DIGITS$}").as_bytes());
+    let (least, greatest) = (member("[", b""), member("(", &[BETWEEN]));
+    let (name, from, to) = match letters {
+        Letters::After(number) => {
+            let from = number.map(|number| numbered("[", first(number.saturating_add(1))));
+            ("ZRANGEBYLEX", from.unwrap_or(least), greatest)
+        }
+        Letters::Before(number) => {
+            let from = number.map(|number| numbered("(", first(number)));
+            ("ZREVRANGEBYLEX", from.unwrap_or(greatest), least)
+        }
+    };
+    let mut command = cmd(name);
+    command.arg(key).arg(from).arg(to);
+    command
+}
 
 impl Operations {
     /// Combines a partition and a letter's number there to a number in the order of time.
@@ -28,6 +66,45 @@ impl Operations {
 
     pub(super) fn of_number(&self, number: u64) -> (u64, u64) {
         (number % self.keys.partitions(), number / self.keys.partitions())
+    }
+
+    /// Returns the first number in a partition that is not less than a number of the store.
+    pub(super) fn first_inner(&self, partition: u64, number: u64) -> u64 {
+        let (last, inner) = self.of_number(number);
+        inner + u64::from(partition < last)
+    }
+
+    pub(super) async fn letters_of(
+        &self,
+        of: LettersOf,
+        letters: Letters,
+        limit: usize,
+    ) -> Result<Vec<u64>, DurableError> {
+        let (name, partitions) = match of {
+            LettersOf::Id(id) => {
+                let partition = self.keys.location(&id).partition;
+                (format!("i:{id}"), partition..partition + 1)
+            }
+            LettersOf::Label(label) => (format!("l:{label}"), 0..self.keys.partitions()),
+        };
+        let each = partitions.map(|partition| {
+            let key = self.keys.letter_names(partition);
+            let first = |number| self.first_inner(partition, number);
+            let mut command = named(&key, name.as_bytes(), letters, first);
+            command.arg("LIMIT").arg(0).arg(limit);
+            async move {
+                let found: Vec<Vec<u8>> = self.query(&key, command).await?;
+                let number = |member: &Vec<u8>| {
+                    let digits = member.get(member.len().checked_sub(DIGITS)?..)?;
+                    let inner = std::str::from_utf8(digits).ok()?.parse().ok()?;
+                    Some(self.number(partition, inner))
+                };
+                let numbers: Option<Vec<u64>> = found.iter().map(number).collect();
+                numbers.ok_or_else(|| self.located(partition, unexpected_reply()))
+            }
+        });
+        let numbers = try_join_all(each).await?.into_iter().flatten();
+        Ok(in_order(numbers.collect(), letters, limit))
     }
 
     pub(super) async fn dead(

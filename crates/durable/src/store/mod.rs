@@ -196,6 +196,11 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// letters are long, and empty at the end.
     fn dead(&self, letters: Letters, limit: usize) -> Answer<Vec<(u64, Dead)>>;
 
+    /// Returns the numbers of up to `limit` dead letters of some timers, in the order of `letters`,
+    /// without reading other letters. A letter may have been deleted since, and a damaged index may
+    /// name a letter of another timer.
+    fn letters_of(&self, of: LettersOf, letters: Letters, limit: usize) -> Answer<Vec<u64>>;
+
     /// Returns the bounds of the dead letters. The store applies them when it writes a letter, as
     /// far as it can within that step, and workers apply them at intervals.
     fn letter_bounds(&self) -> LetterBounds;
@@ -250,6 +255,25 @@ pub(crate) enum Letters {
     After(Option<u64>),
     /// The letters with smaller numbers, or all, newest first.
     Before(Option<u64>),
+}
+
+/// The timers whose dead letters are looked up in the index of letters.
+#[derive(Clone, Debug)]
+pub(crate) enum LettersOf {
+    /// The timer with this id.
+    Id(String),
+    /// The timers with this label.
+    Label(Label),
+}
+
+impl LettersOf {
+    /// Returns `true` if a letter belongs to these timers.
+    pub(crate) fn includes(&self, dead: &Dead) -> bool {
+        match self {
+            Self::Id(id) => dead.id == *id,
+            Self::Label(label) => dead.record.settings.labels.contains(label),
+        }
+    }
 }
 
 /// The ids from a position on, in one of the two directions of their order, byte by byte.

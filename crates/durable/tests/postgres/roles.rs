@@ -255,5 +255,8 @@ fn the_functions_that_clients_call_have_a_search_path() {
     assert_eq!(server.order(without), "");
     let definers = "select string_agg(proname, ' ' order by proname) from pg_proc
         where pronamespace = 'timers'::regnamespace and prosecdef";
-    assert_eq!(server.order(definers), "cancel index_labels insert insert_with notify_commit");
+    assert_eq!(
+        server.order(definers),
+        "cancel index_labels index_letter insert insert_with notify_commit"
+    );
 }

@@ -219,9 +219,9 @@ fn a_store_of_an_earlier_revision_gets_what_it_lacks() {
         "alter table timers.states drop column plan cascade;
          alter table timers.timers drop column labels cascade;
          alter table timers.nexts drop column labels;
-         alter table timers.letters drop column labels;
-         drop table timers.labels;
-         drop index timers.states_retried;
+         alter table timers.letters drop column labels cascade;
+         drop table timers.labels, timers.letter_labels;
+         drop index timers.states_retried, timers.letters_id;
          update timers.store set revision = 6",
     );
     let process = server.process();
@@ -237,9 +237,43 @@ fn a_store_of_an_earlier_revision_gets_what_it_lacks() {
     let options = quick().label(shop.clone()).existing(Existing::Replace);
     wait(process.timers.insert("id", "", hour, options)).unwrap();
     assert_eq!(wait(process.timers.label_len(&shop)), Ok(1));
-    assert_eq!(server.order("select has_table_privilege('clerk', 'timers.labels', 'select')"), "t");
-    let index = "select count(*) from pg_indexes where indexname = 'states_retried'";
-    assert_eq!(server.order(index), "1");
+    for table in ["labels", "letter_labels"] {
+        let may = format!("select has_table_privilege('clerk', 'timers.{table}', 'select')");
+        assert_eq!(server.order(&may), "t", "{table}");
+    }
+    let indexes =
+        "select count(*) from pg_indexes where indexname in ('states_retried', 'letters_id')";
+    assert_eq!(server.order(indexes), "2");
+}
+
+#[test]
+fn letters_of_an_earlier_revision_are_found_by_label() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    drop(server.process());
+    server.order(
+        "drop trigger letter_inserted on timers.letters;
+         drop trigger letter_deleted on timers.letters;
+         drop table timers.letter_labels;
+         drop index timers.letters_id;
+         update timers.store set revision = 8;
+         insert into timers.letters (number, died, attempt, reason, error, due, planned, first, \
+           most, attempts, lease, jitter, id, payload, labels) \
+           select i, i, 1, 0, '', 1, 1, 1, 1, 8, 15000, true, i % 2, '', \
+             case when i < 3 then array['shop', 'eu'] end from generate_series(1, 4) i",
+    );
+    let process = server.process();
+    let timers = &process.timers;
+    let numbers = |text| {
+        let page = wait(timers.dead_letters_with_label(&Label::new(text).unwrap(), None, 9));
+        page.unwrap().into_iter().map(|letter| letter.number).collect::<Vec<_>>()
+    };
+    assert_eq!((numbers("shop"), numbers("eu"), numbers("us")), (vec![1, 2], vec![1, 2], vec![]));
+    assert_eq!(wait(timers.newest_dead_letters_of("0", None, 1)).unwrap()[0].number, 4);
+    assert_eq!(wait(timers.delete_dead_letter(1)), Ok(true));
+    assert_eq!(server.order("select count(*) from timers.letter_labels where number = 1"), "0");
+    // What was written without the triggers.
+    server.order("insert into timers.letter_labels values ('eu', 7), ('us', 2)");
+    assert_eq!((numbers("eu"), numbers("us")), (vec![2], vec![]));
 }
 
 /// A client has read the timers, and its transaction stays open while a newer version is started.

@@ -13,11 +13,12 @@ use std::net::Ipv4Addr;
 use std::thread::sleep;
 use std::time::SystemTime;
 use tourbillon_durable::{
-    Cancelled, DurableError, Existing, Inserted, Loss, Options, Postgres, PostgresOptions,
+    Cancelled, DurableError, DurableTimers, Existing, Inserted, Label, Loss, Options, Postgres,
+    PostgresOptions,
 };
 
 /// The reply to an insert into a server that may have to be repeated.
-fn insert(timers: &tourbillon_durable::DurableTimers, id: &str) -> Result<Inserted, DurableError> {
+fn insert(timers: &DurableTimers, id: &str) -> Result<Inserted, DurableError> {
     wait(timers.insert(id, "", SECOND / 2, quick())).map_err(DurableError::from)
 }
 
@@ -297,4 +298,43 @@ fn timers_are_found_by_their_id_alone_while_the_tables_look_empty() {
     assert!(by_id > 2 * COUNT, "each is looked up when it is leased and at its end: {by_id}");
     // For the keys that are due. A scan for an id passes all entries.
     assert!(timers < COUNT && states < COUNT, "{timers} {states}");
+}
+
+#[test]
+fn a_letter_is_found_without_reading_others() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    drop(server.process());
+    server.order(
+        "insert into timers.letters (number, died, attempt, reason, error, due, planned, first, \
+           most, attempts, lease, jitter, id, payload, labels) \
+         select i, i, 1, 0, '', 1, 1, 1, 1, 8, 15000, true, i, '', array['shop'] \
+         from generate_series(1, 5000) i",
+    );
+    let label = |text| Label::new(text).unwrap();
+    let read = |look_up: &dyn Fn(&DurableTimers)| {
+        let sql = "select sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) \
+            from pg_stat_user_tables where relname in ('letters', 'letter_labels')";
+        let clients = "select count(*) from pg_stat_activity where backend_type = 'client backend'";
+        server.order("select pg_stat_reset()");
+        look_up(&server.process().timers);
+        // A connection reports its numbers at its end.
+        server.wait_for("the end of all connections", |server| server.order(clients) == "1");
+        server.order(sql).parse::<u64>().unwrap()
+    };
+    for analysed in [false, true] {
+        if analysed {
+            server.order("vacuum analyze timers.letters, timers.letter_labels");
+        }
+        let unknown = read(&|timers| {
+            assert_eq!(wait(timers.newest_dead_letters_of("none", None, 9)), Ok(vec![]));
+            assert_eq!(wait(timers.dead_letters_with_label(&label("none"), None, 9)), Ok(vec![]));
+        });
+        assert!(unknown < 10, "{unknown} {analysed}");
+        let known = read(&|timers| {
+            assert_eq!(wait(timers.newest_dead_letters_of("7", None, 9)).unwrap()[0].number, 7);
+            let page = wait(timers.newest_dead_letters_with_label(&label("shop"), Some(4000), 2));
+            assert_eq!(page.unwrap().first().map(|letter| letter.number), Some(3999));
+        });
+        assert!((3..20).contains(&known), "{known} {analysed}");
+    }
 }

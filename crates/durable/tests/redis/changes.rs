@@ -83,6 +83,47 @@ fn labels_cost_no_command_until_they_change() {
     assert_eq!(bench.place.server.order("KEYS {tb:timers:0}:l:*"), "*0\r\n");
 }
 
+/// Makes this number of dead letters with two labels. Their ids are numbers.
+fn die(bench: &Bench<OneNode>, count: u32, labels: [&Label; 2]) {
+    let options = quick().attempts(1).label(labels[0].clone()).label(labels[1].clone());
+    let running = bench.work(1, |_| async { Err("no") });
+    for number in 0..count {
+        wait(bench.timers().insert(&number.to_string(), "", SECOND, options.clone())).unwrap();
+        bench.advance(SECOND);
+        assert!(matches!(running.next().outcome, Outcome::Dead { .. }));
+    }
+    assert_eq!(running.stop(), []);
+}
+
+#[test]
+fn a_letter_is_found_without_reading_others() {
+    let Some(node) = OneNode::beside(&clock(), 1) else { return };
+    let bench = Bench::new(node);
+    let (timers, server) = (bench.timers(), &bench.place.server);
+    let [shop, eu, none] = ["shop", "eu", "none"].map(|text| Label::new(text).unwrap());
+    die(&bench, 40, [&shop, &eu]);
+    let commands = ["zrevrangebylex", "zrangebylex", "hget", "zrevrangebyscore", "zrangebyscore"];
+    let calls = || commands.map(|command| server.calls(command));
+    let before = calls();
+    assert_eq!(wait(timers.newest_dead_letters_of("none", None, 9)), Ok(Vec::new()));
+    assert_eq!(wait(timers.newest_dead_letters_with_label(&none, None, 9)), Ok(Vec::new()));
+    let unknown = calls();
+    assert_eq!(unknown, [before[0] + 2, before[1], before[2], before[3], before[4]]);
+    let found = wait(timers.newest_dead_letters_of("0", None, 9)).unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!(wait(timers.dead_letters_with_label(&shop, None, 2)).unwrap().len(), 2);
+    let read = [unknown[0] + 1, unknown[1] + 1, unknown[2] + 3, unknown[3], unknown[4]];
+    assert_eq!(calls(), read);
+    // The letters have an id and two labels each.
+    let sizes =
+        || ["dead", "names"].map(|key| server.order(&format!("ZCARD {{tb:timers:0}}:{key}")));
+    assert_eq!(sizes(), [":40\r\n", ":120\r\n"]);
+    assert_eq!(wait(timers.delete_dead_letter(found[0].number)), Ok(true));
+    assert_eq!(sizes(), [":39\r\n", ":117\r\n"]);
+    assert_eq!(wait(timers.redrive_label(&shop, None, 39)).unwrap().redriven, 39);
+    assert_eq!(sizes(), [":0\r\n", ":0\r\n"]);
+}
+
 #[test]
 fn a_damaged_index_of_labels_is_repaired() {
     let Some(node) = OneNode::beside(&clock(), 1) else { return };

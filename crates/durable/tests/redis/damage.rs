@@ -88,6 +88,13 @@ fn only_the_end_of_the_dead_letters_is_an_empty_page() {
     }
     assert_eq!(wait(timers.dead_letters(None, 1)).unwrap()[0].id, "id");
     assert_eq!(wait(timers.newest_dead_letters(None, 1)).unwrap()[0].id, "id");
+    for partition in 0..16 {
+        let names = format!("{{tb:timers:{partition}}}:names");
+        for number in ["00000000000000000001", "00000000000000000002", "00003000000000000000"] {
+            bench.place.server.order(&format!("ZADD {names} 0 \"i:id\\xff{number}\""));
+        }
+    }
+    assert_eq!(wait(timers.newest_dead_letters_of("id", None, 1)).unwrap()[0].id, "id");
 }
 
 #[test]

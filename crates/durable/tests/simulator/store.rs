@@ -31,7 +31,7 @@ use crate::store::remote::sender::{Batch, Engine, Replies, RequestOf, Transport}
 use crate::store::remote::store::{RemoteStore, common};
 use crate::store::{
     Answer, AnyStore, Cancelled, Due, Finish, Finished, Found, Ids, Insert, Inserted, Leasing,
-    Letters, Renewed, Stalled, Store,
+    Letters, LettersOf, Renewed, Stalled, Store,
 };
 use futures_channel::mpsc;
 use futures_util::StreamExt;
@@ -225,6 +225,7 @@ impl Client {
         fn repair() -> ();
         fn letter_ages(after: Option<u64>, limit: usize) -> Vec<(u64, Millis)>;
         fn dead(letters: Letters, limit: usize) -> Vec<(u64, Dead)>;
+        fn letters_of(of: LettersOf, letters: Letters, limit: usize) -> Vec<u64>;
         fn find(from: Key, until: Millis, limit: usize) -> Found;
         fn list(after: Option<String>, limit: usize) -> Vec<(String, Record)>;
         fn stats() -> Counts;

@@ -102,6 +102,11 @@ fn copy(timers: &DurableTimers, other: &DurableTimers) -> Result<(u64, u64), Dur
 fn are_equal(timers: &DurableTimers, other: &DurableTimers) {
     assert_eq!(all(timers), all(other));
     assert_eq!(letters(timers), letters(other));
+    let is_found = |letter: &DeadLetter| {
+        let found = wait(other.newest_dead_letters_of(&letter.id, None, 9)).unwrap();
+        found.iter().any(|it| it.payload == letter.payload)
+    };
+    assert!(letters(other).iter().all(is_found));
     for text in ["shop", "eu"] {
         let label = Label::new(text).unwrap();
         let labelled = |of: &DurableTimers| wait(of.list_label(&label, None, 9));

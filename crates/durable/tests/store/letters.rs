@@ -2,7 +2,7 @@
 
 use crate::common::bench::{Bench, Bounds, MILLISECOND, Place, SECOND, quick, suite, wait};
 use std::time::Duration;
-use tourbillon_durable::{DurableTimers, Outcome};
+use tourbillon_durable::{DeadLetter, DurableTimers, Label, Outcome};
 
 suite!(
     a_letter_that_is_written_takes_the_place_of_the_oldest,
@@ -10,6 +10,7 @@ suite!(
     a_worker_deletes_letters_beyond_their_number,
     a_worker_deletes_letters_that_are_too_old,
     a_letter_of_a_clock_that_was_ahead_keeps_no_other,
+    letters_are_found_by_id_and_label_as_long_as_they_exist,
 );
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -119,4 +120,59 @@ fn a_letter_of_a_clock_that_was_ahead_keeps_no_other<P: Place>(mut bench: Bench<
     // Its own time comes, and passes.
     bench.advance(Duration::from_millis(YEAR.unsigned_abs()));
     trim(&bench, 0);
+}
+
+/// Checks that the letters of each id and of a label are found among all letters. Returns the
+/// payloads of all.
+fn indexed(timers: &DurableTimers) -> Vec<String> {
+    let all = wait(timers.dead_letters(None, 1000)).unwrap();
+    for id in ["a", "aa", "b", "i:a", "none"] {
+        let of_id: Vec<DeadLetter> =
+            all.iter().rev().filter(|letter| letter.id == id).cloned().collect();
+        assert_eq!(wait(timers.newest_dead_letters_of(id, None, 1000)), Ok(of_id), "{id}");
+    }
+    let label = Label::new("a").unwrap();
+    let labelled = |letter: &&DeadLetter| letter.options.get_labels().any(|its| *its == label);
+    let mut of_label: Vec<DeadLetter> = all.iter().filter(labelled).cloned().collect();
+    assert_eq!(wait(timers.dead_letters_with_label(&label, None, 1000)).as_ref(), Ok(&of_label));
+    of_label.reverse();
+    assert_eq!(wait(timers.newest_dead_letters_with_label(&label, None, 1000)), Ok(of_label));
+    letters(timers)
+}
+
+fn letters_are_found_by_id_and_label_as_long_as_they_exist<P: Place>(mut bench: Bench<P>) {
+    let options = quick().attempts(1).label(Label::new("a").unwrap());
+    let die = |bench: &Bench<P>, ids: &[&str]| {
+        let running = bench.work(1, |_| async { Err("no") });
+        for id in ids {
+            wait(bench.timers().insert(id, *id, MILLISECOND, options.clone())).unwrap();
+            bench.advance(MILLISECOND);
+            assert!(matches!(running.next().outcome, Outcome::Dead { .. }));
+        }
+        assert_eq!(running.stop(), []);
+    };
+    die(&bench, &["a", "b", "aa"]);
+    die_each(&bench, &["a", "i:a"]);
+    die(&bench, &["i:a", "b", "a", "a"]);
+    let timers = bench.timers().clone();
+    assert_eq!(indexed(&timers), ["a", "b", "aa", "a", "i:a", "i:a", "b", "a", "a"]);
+    let numbers: Vec<u64> =
+        wait(timers.dead_letters(None, 9)).unwrap().iter().map(|letter| letter.number).collect();
+    assert_eq!(wait(timers.delete_dead_letter(numbers[8])), Ok(true));
+    assert_eq!(wait(timers.redrive(numbers[7])), Ok(true));
+    assert_eq!(wait(timers.redrive_as(numbers[6], "none")), Ok(true));
+    assert_eq!(indexed(&timers), ["a", "b", "aa", "a", "i:a", "i:a"]);
+    assert_eq!(wait(timers.trim_dead_letters(4, Duration::MAX)), Ok(2));
+    assert_eq!(indexed(&timers), ["aa", "a", "i:a", "i:a"]);
+    drop(timers);
+    // The timers that were redriven die again, which ends the oldest.
+    bench.reopen_with(Bounds(4, Duration::MAX));
+    let running = bench.work(1, |_| async { Err("no") });
+    for _ in 0..2 {
+        assert!(matches!(running.next().outcome, Outcome::Dead { .. }));
+    }
+    assert_eq!(running.stop(), []);
+    let left = indexed(bench.timers()).len() as u64;
+    assert_eq!(wait(bench.timers().trim_dead_letters(0, Duration::MAX)), Ok(left));
+    assert_eq!(indexed(bench.timers()), [""; 0]);
 }

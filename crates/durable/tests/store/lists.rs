@@ -15,7 +15,7 @@ suite!(
     each_state_has_its_list,
     timers_that_are_retried_have_their_list,
     few_of_many_are_listed_by_their_state,
-    the_newest_dead_letter_of_an_id_is_found,
+    the_dead_letters_of_an_id_are_found,
     dead_letters_are_bounded_by_number,
     dead_letters_are_bounded_by_age,
     dead_letters_are_listed_in_both_directions,
@@ -270,14 +270,26 @@ fn letters(timers: &DurableTimers) -> Vec<DeadLetter> {
     wait(timers.dead_letters(None, 1000)).unwrap()
 }
 
-fn the_newest_dead_letter_of_an_id_is_found<P: Place>(bench: Bench<P>) {
+fn the_dead_letters_of_an_id_are_found<P: Place>(bench: Bench<P>) {
     let timers = bench.timers();
-    assert_eq!(wait(timers.newest_dead_letter_of("0")), Ok(None));
-    dead(&bench, &[numbered(3), numbered(1)].concat());
+    assert_eq!(wait(timers.newest_dead_letters_of("0", None, 9)), Ok(Vec::new()));
+    dead(&bench, &[numbered(3), numbered(1), numbered(1)].concat());
     let all = letters(timers);
-    assert_eq!(wait(timers.newest_dead_letter_of("0")), Ok(Some(all[3].clone())));
-    assert_eq!(wait(timers.newest_dead_letter_of("1")), Ok(Some(all[1].clone())));
-    assert_eq!(wait(timers.newest_dead_letter_of("3")), Ok(None));
+    let of = |id: &str, before, limit| -> Vec<u64> {
+        let page = wait(timers.newest_dead_letters_of(id, before, limit)).unwrap();
+        assert!(page.iter().all(|letter| all.contains(letter) && letter.id == id));
+        page.into_iter().map(|letter| letter.number).collect()
+    };
+    let number = |place: usize| all[place].number;
+    assert_eq!(of("0", None, 9), [number(4), number(3), number(0)]);
+    assert_eq!(of("0", None, 2), [number(4), number(3)]);
+    assert_eq!(of("0", Some(number(3)), 9), [number(0)]);
+    assert_eq!(of("1", None, 9), [number(1)]);
+    assert_eq!(of("1", Some(number(4)), 9), [number(1)]);
+    assert_eq!(
+        (of("1", Some(number(1)), 9), of("0", None, 0), of("3", None, 9)),
+        Default::default()
+    );
 }
 
 fn dead_letters_are_bounded_by_number<P: Place>(bench: Bench<P>) {

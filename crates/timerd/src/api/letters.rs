@@ -51,8 +51,7 @@ pub(super) struct Which {
     label: Option<String>,
     /// Only letters with a number greater than this.
     after: Option<u64>,
-    /// The maximum number of letters, up to 1000. The default is 100. With a label, other letters
-    /// count as well.
+    /// The maximum number of letters, up to 1000. The default is 100.
     limit: Option<usize>,
 }
 

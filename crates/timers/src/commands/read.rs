@@ -95,7 +95,7 @@ pub(crate) async fn get(
     screen: &mut Screen,
 ) -> Result<(), Failure> {
     let Some(found) = timers.get(id).await? else {
-        let letter = timers.newest_dead_letter_of(id).await?;
+        let letter = timers.newest_dead_letters_of(id, None, 1).await?.pop();
         return dead::show_letter(&letter.ok_or_else(|| missing(id))?, screen);
     };
     let timer = TimerView::new(&found);

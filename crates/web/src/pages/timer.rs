@@ -25,8 +25,8 @@ use tourbillon_durable::{
 /// The number of runs in the table.
 const RUNS: usize = 50;
 
-/// The number of newest dead letters that are searched for the letters of a timer.
-const SEARCHED: usize = 500;
+/// The number of dead letters of the timer.
+const LETTERS: usize = 20;
 
 /// The number of next runs.
 const NEXT: usize = 5;
@@ -38,8 +38,7 @@ pub(super) async fn show(
 ) -> Result<Html<String>, Failure> {
     let timer = visit.site.timers.get(&id).await?;
     let log = latest(&visit.site, &id).await;
-    let mut letters = visit.site.timers.newest_dead_letters(None, SEARCHED).await?;
-    letters.retain(|letter| letter.id == id);
+    let letters = visit.site.timers.newest_dead_letters_of(&id, None, LETTERS).await?;
     let name = printable(&id);
     let page = Page { title: &name, entry: Menu::Timers, is_live: true };
     let main = html! {

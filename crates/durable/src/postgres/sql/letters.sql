@@ -1,3 +1,52 @@
+-- Creates the indexes of dead letters by id and by label unless they exist, as an earlier revision lacks
+-- them. `IF NOT EXISTS` would lock the table although they are there. The triggers are created before the
+-- rows of present letters are written, so that none is left out.
+DO $$ BEGIN
+  IF NOT EXISTS (SELECT FROM pg_catalog.pg_index
+    JOIN pg_catalog.pg_class AS class ON class.oid = indexrelid
+    WHERE indrelid = 'tb.letters'::regclass AND relname = 'letters_id')
+  THEN
+    CREATE INDEX letters_id ON tb.letters (id, number);
+  END IF;
+  IF to_regclass('tb.letter_labels') IS NULL THEN
+    CREATE TABLE tb.letter_labels (
+      label text COLLATE "C" NOT NULL,
+      number bigint NOT NULL,
+      PRIMARY KEY (label, number)
+    );
+    PERFORM tb.grant_like_letters('tb.letter_labels');
+  END IF;
+END $$;
+
+-- Writes the labels of a dead letter, which never change, into their index. It is executed with the
+-- rights of the owner of the store, like `index_labels`.
+CREATE OR REPLACE FUNCTION tb.index_letter() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
+SET plan_cache_mode = force_generic_plan SET jit = off AS $$
+BEGIN
+  IF TG_OP = 'INSERT' THEN
+    INSERT INTO tb.letter_labels SELECT unnest(NEW.labels), NEW.number ON CONFLICT DO NOTHING;
+  ELSE
+    DELETE FROM tb.letter_labels WHERE label = ANY (OLD.labels) AND number = OLD.number;
+  END IF;
+  RETURN NULL;
+END $$;
+
+REVOKE ALL ON FUNCTION tb.index_letter FROM PUBLIC;
+
+DO $$ BEGIN
+  IF NOT EXISTS (SELECT FROM pg_catalog.pg_trigger
+    WHERE tgrelid = 'tb.letters'::regclass AND tgname = 'letter_inserted')
+  THEN
+    CREATE TRIGGER letter_inserted AFTER INSERT ON tb.letters FOR EACH ROW
+      WHEN (NEW.labels IS NOT NULL) EXECUTE FUNCTION tb.index_letter();
+    CREATE TRIGGER letter_deleted AFTER DELETE ON tb.letters FOR EACH ROW
+      WHEN (OLD.labels IS NOT NULL) EXECUTE FUNCTION tb.index_letter();
+    INSERT INTO tb.letter_labels SELECT unnest(labels), number FROM tb.letters
+      WHERE labels IS NOT NULL ON CONFLICT DO NOTHING;
+  END IF;
+END $$;
+
 -- Writes the dead letter of D18. Its number may be taken, because logical replication copies the
 -- letters and not the sequence. The sequence is then moved on. Another transaction may do the same
 -- meanwhile and use greater numbers, in which case the next attempt moves it on again.

@@ -13,7 +13,7 @@ local byte, sub = string.byte, string.sub
 local PREFIX = ARGV[1]
 local NOTIFY_AHEAD = 45000      -- the distance from now up to which changes are published
 local LATEST = 253402300799999
-local LAYOUT = 6        -- of a record, as in bytes.rs
+local LAYOUT = 7        -- of a record, as in bytes.rs
 -- Flags of a record.
 local NEXT, CANCELLED, PAUSED, LONG, RUN_NOW, PLAN, LABELS = 2, 4, 8, 16, 32, 64, 128
 local CORRUPT = 'TBCORRUPT damaged record of a timer'
@@ -126,6 +126,41 @@ end
 local function relabel(id, lost, got)
   for _, key in ipairs(lost) do call('ZREM', key, id) end
   for _, key in ipairs(got) do call('ZADD', key, 0, id) end
+end
+
+local LETTERS, DEAD, NAMES = PREFIX .. 'letters', PREFIX .. 'dead', PREFIX .. 'names'
+
+-- Returns the members of a dead letter in the index by id and by label: the name, a byte that no name has,
+-- and the number, in the order of numbers.
+local function letter_names(number, id, record)
+  local suffix = string.format('\255%020d', number)
+  local names = {'i:' .. id .. suffix}
+  for key in pairs(label_keys(record)) do names[#names + 1] = sub(key, #PREFIX + 1) .. suffix end
+  return names
+end
+
+-- Returns the same for a letter as it is stored. A letter that cannot be read has none, so its members
+-- stay and lead to no letter.
+local function stored_names(number, letter)
+  local readable, names = pcall(function()
+    local id, _, record = read('<I2c0I4c0', letter, 8)
+    return letter_names(number, id, sub(letter, record))
+  end)
+  return readable and names or NONE
+end
+
+-- Writes a dead letter under a free number.
+local function put_letter(number, letter, names)
+  call('HSET', LETTERS, whole(number), letter)
+  call('ZADD', DEAD, whole(number), whole(number))
+  for _, name in ipairs(names) do call('ZADD', NAMES, 0, name) end
+end
+
+-- Removes a dead letter.
+local function remove_letter(number, names)
+  call('HDEL', LETTERS, number)
+  call('ZREM', DEAD, number)
+  if #names > 0 then call('ZREM', NAMES, unpack(names)) end
 end
 
 -- Returns a record with another due and planned time.

@@ -40,18 +40,16 @@ end
 
 local function copy_letter(number, letter)
   number = tonumber(number)
-  local letters, dead = PREFIX .. 'letters', PREFIX .. 'dead'
   local last = tonumber(call('HGET', COUNTERS, 'dead') or 0)
-  call('EXISTS', dead)
-  local found = call('HGET', letters, whole(number))
+  call('EXISTS', DEAD, NAMES)
+  local found = call('HGET', LETTERS, whole(number))
   while found do
     if found == letter then return 0 end
     number = number + 1
-    found = call('HGET', letters, whole(number))
+    found = call('HGET', LETTERS, whole(number))
   end
   call('HSET', COUNTERS, 'dead', whole(math.max(last, number)))
-  call('HSET', letters, whole(number), letter)
-  call('ZADD', dead, whole(number), whole(number))
+  put_letter(number, letter, stored_names(number, letter))
   changed = true
   return 1
 end

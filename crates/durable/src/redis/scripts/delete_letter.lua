@@ -4,10 +4,10 @@
 -- returns 1 if it existed, else 0
 
 local function delete_letter(number)
-  local letters, dead = PREFIX .. 'letters', PREFIX .. 'dead'
-  call('EXISTS', dead)
-  if call('HDEL', letters, number) == 0 then return 0 end
-  call('ZREM', dead, number)
+  call('EXISTS', DEAD, NAMES)
+  local letter = call('HGET', LETTERS, number)
+  if not letter then return 0 end
+  remove_letter(number, stored_names(number, letter))
   changed = true
   return 1
 end

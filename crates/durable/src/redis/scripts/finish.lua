@@ -15,25 +15,24 @@ local function add_letter(number, id, flags, head_, error, record, own, reason)
   local letter = pack('<I6BI2', now, reason, #id) .. id .. pack('<I4', #own) .. own
     .. pack('<BB', LAYOUT, flags) .. head_ .. pack('<I2', #error) .. error .. rest(record)
   call('HSET', COUNTERS, 'dead', whole(number))
-  call('HSET', PREFIX .. 'letters', whole(number), letter)
-  call('ZADD', PREFIX .. 'dead', whole(number), whole(number))
+  put_letter(number, letter, letter_names(number, id, record))
 end
 
 local AT_ONCE = 2       -- the maximum number of letters that are deleted when one is written
 local AHEAD = 16        -- the number of the oldest letters that are read for that, at most
 
--- Returns the oldest letters that are beyond the bounds once one more is written (D23). A letter that
--- cannot be read, or was written when the clock was ahead, has no age, and keeps none of those
--- behind it. Without bounds there is no age.
+-- Returns the oldest letters that are beyond the bounds once one more is written (D23), each with its
+-- number and its names. A letter that cannot be read, or was written when the clock was ahead, has no age,
+-- and keeps none of those behind it. Without bounds there is no age.
 local function excess(most, age)
   local beyond = {}
   if not age then return beyond end
-  local count = call('ZCARD', PREFIX .. 'dead') + 1
-  for _, number in ipairs(call('ZRANGE', PREFIX .. 'dead', 0, AHEAD - 1)) do
-    local letter = call('HGET', PREFIX .. 'letters', number) or ''
+  local count = call('ZCARD', DEAD) + 1
+  for _, number in ipairs(call('ZRANGE', DEAD, 0, AHEAD - 1)) do
+    local letter = call('HGET', LETTERS, number) or ''
     local died = #letter < 6 and math.huge or read('<I6', letter)
     if count - #beyond > tonumber(most) or died < now - tonumber(age) then
-      beyond[#beyond + 1] = number
+      beyond[#beyond + 1] = {number, stored_names(number, letter)}
     elseif died <= now then
       break
     end
@@ -71,7 +70,7 @@ local function finish(id, bucket, under, how, given, error, reason, clear, most,
   local last, beyond = nil, nil
   if how == 'dead' and not cancelled then
     last = tonumber(call('HGET', COUNTERS, 'dead') or 0)
-    call('EXISTS', PREFIX .. 'letters', PREFIX .. 'dead')
+    call('EXISTS', LETTERS, DEAD, NAMES)
     beyond = excess(most, age)
     if has(flags, LONG) then own = call('HGET', bucket, OWN .. id) or '' end
   end
@@ -86,11 +85,8 @@ local function finish(id, bucket, under, how, given, error, reason, clear, most,
       + (has(flags, LABELS) and LABELS or 0)
     local head_ = pack('<I6I6I6I4I4', before, planned, 0, attempt, length)
     add_letter(math.max(now * 1024, last + 1), id, kept, head_, error, found, own, tonumber(reason))
-    -- The new letter stays, so neither key disappears.
-    if #beyond > 0 then
-      call('HDEL', PREFIX .. 'letters', unpack(beyond))
-      call('ZREM', PREFIX .. 'dead', unpack(beyond))
-    end
+    -- The new letter stays, so none of its keys disappears.
+    for _, letter in ipairs(beyond) do remove_letter(letter[1], letter[2]) end
   end
   count_lease(leased, 0)
   relabel(id, lost, got)

@@ -7,14 +7,13 @@
 
 local function redrive(number, id, bucket, record, own)
   bucket = PREFIX .. 'b:' .. bucket
-  local letters, dead = PREFIX .. 'letters', PREFIX .. 'dead'
-  if call('HEXISTS', letters, number) == 0 then return {0, 0} end
+  local letter = call('HGET', LETTERS, number)
+  if not letter then return {0, 0} end
   if call('HEXISTS', bucket, id) == 1 then return {3, 0} end
   local place = slice(now)
-  call('EXISTS', dead, named(place))
+  call('EXISTS', DEAD, NAMES, named(place))
   local _, got = relabelled(nil, record)
-  call('HDEL', letters, number)
-  call('ZREM', dead, number)
+  remove_letter(number, stored_names(number, letter))
   store(bucket, id, nil, sub(record, 1, 2) .. pack('<I6', now) .. sub(record, 9), own, '')
   relabel(id, NONE, got)
   put(place, now, id)

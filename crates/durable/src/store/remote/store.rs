@@ -125,6 +125,9 @@ macro_rules! common {
             fn dead(
                 letters: $crate::store::Letters, limit: usize
             ) -> Vec<(u64, $crate::model::record::Dead)>;
+            fn letters_of(
+                of: $crate::store::LettersOf, letters: $crate::store::Letters, limit: usize
+            ) -> Vec<u64>;
             fn find(
                 from: $crate::model::key::Key, until: $crate::model::clock::Millis, limit: usize
             ) -> $crate::store::Found;
