@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "servers and workers are waited for")]
 
 use crate::common::bench::{SECOND, attempts, wait};
-use crate::common::process::{Process, quick, runtime};
+use crate::common::process::{PATIENCE, Process, quick, runtime};
 use crate::common::servers::{Cluster, Server};
 use tourbillon_durable::{
     Cancelled, Credentials, DurableError, DurableTimers, Options, Outcome, Redis, RedisOptions,
@@ -16,13 +16,18 @@ const RIGHTS: &str = "~{tb:timers}* ~{tb:timers:* &tb:timers +@scripting +@conne
 /// The additional permission on a cluster.
 const ON_A_CLUSTER: &str = "+cluster|slots";
 
+/// Options of a process whose server replies in the end, however much else the machine does.
+fn patient() -> RedisOptions {
+    RedisOptions::new("timers").call_timeout(PATIENCE)
+}
+
 #[test]
 fn a_wrong_password_is_denied() {
     let Some(server) = Server::start(&["--requirepass", "right"]) else { return };
     let runtime = runtime();
     let connect = |user: &str| {
         let url = format!("redis://{user}127.0.0.1:{}/", server.port);
-        runtime.block_on(Redis::connect(&url, "timers"))
+        runtime.block_on(Redis::connect(&url, patient()))
     };
     for user in ["", ":wrong@"] {
         let error = connect(user).unwrap_err();
@@ -83,8 +88,11 @@ fn an_error_names_the_address_and_what_the_server_said_but_no_password() {
     let options = RedisOptions::new("timers").call_timeout(SECOND);
     let process = Process::with(&format!("redis://:right@{address}/"), options);
     server.kill();
-    let unreachable = wait(process.timers.len()).unwrap_err().to_string();
-    assert!(unreachable.contains(&address) && unreachable.contains("refused"), "{unreachable}");
+    // A call that is short of time learns only that its connection was closed.
+    server.wait_for("the connection is refused", |_| {
+        let unreachable = wait(process.timers.len()).unwrap_err().to_string();
+        unreachable.contains(&address) && unreachable.contains("refused")
+    });
     server.resume();
     server.pause();
     for error in [
@@ -101,7 +109,7 @@ fn a_client_of_ones_own_is_used() {
     let Some(server) = Server::start(&["--requirepass", "right"]) else { return };
     let runtime = runtime();
     let client = redis::Client::open(format!("redis://:right@127.0.0.1:{}/3", server.port));
-    let store = runtime.block_on(Redis::with_client(client.unwrap(), "timers")).unwrap();
+    let store = runtime.block_on(Redis::with_client(client.unwrap(), patient())).unwrap();
     let process = Process::of(store, runtime);
     does_all(&process);
     let there = server.say("AUTH right\r\nINFO keyspace").unwrap();
@@ -129,7 +137,7 @@ fn a_worker_outlives_a_change_of_its_password() {
     server.order(&format!("ACL SETUSER clerk on >old {RIGHTS}"));
     let runtime = runtime();
     let credentials = Credentials::new("clerk", "old");
-    let options = RedisOptions::new("timers").credentials(&credentials);
+    let options = patient().credentials(&credentials);
     let url = format!("redis://127.0.0.1:{}/", server.port);
     let process = Process::of(runtime.block_on(Redis::connect(&url, options)).unwrap(), runtime);
     let work = process.work();
@@ -172,7 +180,7 @@ fn a_node_of_a_cluster_alone_is_refused() {
     let runtime = runtime();
     let elsewhere =
         cluster.nodes.iter().find(|node| node.port != cluster.owner("{tb:timers}").port);
-    let connected = runtime.block_on(Redis::connect(&elsewhere.unwrap().url(), "timers"));
+    let connected = runtime.block_on(Redis::connect(&elsewhere.unwrap().url(), patient()));
     let refused = connected.unwrap_err();
     assert!(
         matches!(&refused, DurableError::Address(why) if why.contains("connect_cluster")),
@@ -185,20 +193,20 @@ fn a_server_that_may_remove_timers_is_refused() {
     let Some(server) = Server::start(&["--maxmemory-policy", "allkeys-lru"]) else { return };
     let runtime = runtime();
     let connect = |options: RedisOptions| runtime.block_on(Redis::connect(&server.url(), options));
-    let refused = connect("timers".into()).unwrap_err();
+    let refused = connect(patient()).unwrap_err();
     let (address, policy) = (format!("127.0.0.1:{}", server.port), "allkeys-lru".to_owned());
     assert_eq!(refused, DurableError::Evicts { server: address, policy });
-    assert!(connect(RedisOptions::new("timers").allow_eviction()).is_ok());
+    assert!(connect(patient().allow_eviction()).is_ok());
     // No key of a store has a time to live.
     for policy in ["volatile-lru", "noeviction"] {
         server.order(&format!("CONFIG SET maxmemory-policy {policy}"));
-        assert!(connect("timers".into()).is_ok(), "{policy}");
+        assert!(connect(patient()).is_ok(), "{policy}");
     }
     // Without the permission the error says what it is for.
     server.order("ACL SETUSER default -info");
-    let denied = connect("timers".into()).unwrap_err();
+    let denied = connect(patient()).unwrap_err();
     assert!(matches!(&denied, DurableError::Denied(why) if why.contains("allow_eviction")));
-    assert!(connect(RedisOptions::new("timers").allow_eviction()).is_ok());
+    assert!(connect(patient().allow_eviction()).is_ok());
 }
 
 #[test]
@@ -208,7 +216,7 @@ fn each_master_of_a_cluster_is_asked_whether_it_may_remove_timers() {
     let urls: Vec<String> = cluster.nodes.iter().map(Server::url).collect();
     let connect = || {
         let urls = urls.iter().map(String::as_str);
-        runtime.block_on(Redis::connect_cluster(urls, "timers"))
+        runtime.block_on(Redis::connect_cluster(urls, patient()))
     };
     assert!(connect().is_ok());
     for node in &cluster.nodes {
