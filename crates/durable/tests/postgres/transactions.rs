@@ -10,7 +10,7 @@ use crate::common::process::{all_are_acknowledged_once, ids, quick};
 use std::collections::BTreeSet;
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
-use tourbillon_durable::{Cancelled, Existing};
+use tourbillon_durable::{Cancelled, Existing, Label, Options};
 
 #[test]
 fn a_timer_exists_if_its_transaction_is_committed() {
@@ -295,7 +295,7 @@ fn a_call_has_the_options_of_the_crate() {
     let process = server.process();
     let client = client(&process, &server);
     let options = quick().header("trace", "7").every(SECOND).existing(Existing::Keep);
-    let shop = tourbillon_durable::Label::new("shop").unwrap();
+    let shop = Label::new("shop").unwrap();
     let options = options.label(shop.clone());
     let store = tourbillon_durable::PostgresOptions::new("timers");
     let hour = 3600 * SECOND;
@@ -317,4 +317,19 @@ fn a_call_has_the_options_of_the_crate() {
         "select timers.insert_with('id', '', '{\"labels\": [\"a\\tb\"], \"wait\": 1, \"first\": 1,
         \"most\": 1, \"jitter\": false, \"attempts\": 1, \"lease\": 1, \"existing\": \"keep\"}')";
     assert_eq!(process.execute(&client, wrong), Err("22023".to_owned()));
+}
+
+#[test]
+fn the_guide_inserts_a_timer_with_labels_and_the_defaults() {
+    let Some(server) = PostgresServer::start(&[]) else { return };
+    let process = server.process();
+    let mut examples = include_str!("../../GUIDE.md").split("```sql\n");
+    let example = examples.find(|text| text.starts_with("SELECT reminders.insert_with")).unwrap();
+    let (statement, _) = example.split_once("```").unwrap();
+    assert_eq!(server.order(&statement.replace("reminders.", "timers.")), "new");
+    let timer = wait(process.timers.get("order 7")).unwrap().unwrap();
+    let label = |text| Label::new(text).unwrap();
+    let options = Options::new().label(label("shop")).label(label("customer 7"));
+    assert_eq!((&timer.payload[..], timer.options), (&b"unpaid"[..], options));
+    assert_eq!(wait(process.timers.label_len(&label("customer 7"))), Ok(1));
 }
