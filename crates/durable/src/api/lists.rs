@@ -87,6 +87,9 @@ impl DurableTimer {
     }
 }
 
+/// The maximum number of keys that one step of a count reads.
+const COUNTED: usize = 10_000;
+
 /// The longest time from now until a running timer is due. A lease lasts up to one day, and the
 /// clock may have been set back meanwhile.
 const LEASES: Millis = 2 * 86_400_000;
@@ -154,6 +157,61 @@ impl DurableTimers {
         let (from, limit) = (first_after(after).max(first_from(first)), limit.min(MAX_PAGE));
         let page = self.due_page(from, until.min(LATEST), limit).await?;
         Ok(page.into_iter().map(DurableTimer::new).collect())
+    }
+
+    /// Returns how many timers are due from each time of `bounds` until before the next one. It counts
+    /// each range up to `most`, and at most up to 1000. The times must be in order, and an earlier one
+    /// ends an empty range.
+    ///
+    /// Paused timers are not counted, and a timer that is being delivered counts at the end of its
+    /// lease. The store counts its index of due times without reading any timer. A file and PostgreSQL
+    /// read as many entries as they count, and Redis reads the numbers of entries.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the store fails.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    /// use tourbillon_durable::{DurableTimers, Options};
+    ///
+    /// # let file = std::env::temp_dir().join(format!("tourbillon-count-{}", std::process::id()));
+    /// let timers = DurableTimers::open(&file)?;
+    /// let (now, minute) = (SystemTime::now(), Duration::from_secs(60));
+    /// pollster::block_on(async {
+    ///     for id in ["a", "b", "c"] {
+    ///         timers.insert(id, "", now + 2 * minute, Options::new()).await?;
+    ///     }
+    ///     let bounds = [now, now + minute, now + 10 * minute];
+    ///     assert_eq!(timers.count_due(&bounds, 1000).await?, [0, 3]);
+    ///     assert_eq!(timers.count_due(&bounds, 2).await?, [0, 2]);
+    ///     Ok::<(), Box<dyn std::error::Error>>(())
+    /// })?;
+    /// # drop(timers);
+    /// # std::fs::remove_file(&file)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn count_due(
+        &self,
+        bounds: &[SystemTime],
+        most: usize,
+    ) -> Result<Vec<u64>, DurableError> {
+        let most = most.min(MAX_PAGE);
+        let time = |at: SystemTime| due(at).min(LATEST + 1);
+        let ranges: Vec<(Millis, Millis)> = bounds
+            .windows(2)
+            .map(|pair| (time(pair[0]), time(pair[1]).max(time(pair[0]))))
+            .collect();
+        if most == 0 {
+            return Ok(vec![0; ranges.len()]);
+        }
+        let mut counts = Vec::new();
+        for some in ranges.chunks(COUNTED / most) {
+            counts.extend(self.store.due_counts(some.to_vec(), most as u64).await?);
+        }
+        Ok(counts)
     }
 
     /// Returns up to `limit` timers in a state, in the order of their due times. To read all of

@@ -343,6 +343,10 @@ impl Store for Embedded {
         self.read(OnFailure::Report, move |snapshot, _| snapshot.find(&from, until, limit))
     }
 
+    fn due_counts(&self, ranges: Vec<(Millis, Millis)>, most: u64) -> Answer<Vec<u64>> {
+        self.read(OnFailure::Report, move |snapshot, _| snapshot.due_counts(&ranges, most))
+    }
+
     fn retries_until(&self) -> Answer<Millis> {
         self.read(OnFailure::Report, |snapshot, _| snapshot.retries_until())
     }

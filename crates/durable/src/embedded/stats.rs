@@ -51,4 +51,25 @@ impl Snapshot {
         }
         Ok(counts)
     }
+    /// Returns the number of keys in each range of due times, up to a number.
+    pub(super) fn due_counts(
+        &self,
+        ranges: &[(Millis, Millis)],
+        most: u64,
+    ) -> Result<Vec<u64>, TransitionError> {
+        let due = self.0.open_table(DUE)?;
+        let mut counts = Vec::new();
+        for (from, beyond) in ranges {
+            let mut count = 0;
+            for row in due.range::<(u64, &[u8])>((*from, &[][..])..(*beyond, &[][..]))? {
+                row?;
+                count += 1;
+                if count == most {
+                    break;
+                }
+            }
+            counts.push(count);
+        }
+        Ok(counts)
+    }
 }

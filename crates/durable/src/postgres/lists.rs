@@ -110,6 +110,21 @@ impl Operations {
         Ok(found)
     }
 
+    /// Returns the number of keys in each range of due times, up to a number.
+    pub(super) async fn due_counts(
+        &self,
+        ranges: Vec<(Millis, Millis)>,
+        most: u64,
+    ) -> Result<Vec<u64>, DurableError> {
+        let sql = "SELECT (SELECT count(*) FROM tb.keys(first, '', false, beyond - 1, $3, NULL))
+            FROM unnest($1, $2) WITH ORDINALITY AS range (first, beyond, place) ORDER BY place";
+        let (first, beyond): (Vec<i64>, Vec<i64>) =
+            ranges.into_iter().map(|(from, beyond)| (signed(from), signed(beyond))).unzip();
+        let most = i32::try_from(most).unwrap_or(i32::MAX);
+        let rows = self.read(RetryPolicy::Count, sql, &params![first, beyond, most]).await?;
+        rows.iter().map(|row| Reader::new(row, 0).number()).collect()
+    }
+
     /// Returns the latest due time of a timer that waits for a retry.
     pub(super) async fn retries_until(&self) -> Result<Millis, DurableError> {
         let rows = self.read(RetryPolicy::Count, "SELECT tb.retries_until()", &[]).await?;

@@ -35,6 +35,7 @@ scripts! {
     strays: "common" "change" "strays";
     recount: "common" "recount";
     stats: "common" "stats";
+    due: "common" "due";
     beat: "common" "round" "beat";
     leave: "common" "round" "leave";
     hold: "common" "hold";

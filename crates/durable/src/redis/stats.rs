@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::operations::Operations;
+use super::operations::{Operations, text};
 use crate::error::DurableError;
 use crate::model::clock::Millis;
 use crate::model::stats::Counts;
@@ -35,5 +35,24 @@ impl Operations {
         });
         let parts = try_join_all(each).await?;
         Ok(parts.into_iter().fold(Counts::default(), Counts::add))
+    }
+    /// Returns the number of keys in each range of due times, up to a number.
+    pub(super) async fn due_counts(
+        &self,
+        ranges: Vec<(Millis, Millis)>,
+        most: u64,
+    ) -> Result<Vec<u64>, DurableError> {
+        let mut args = vec![text(most)];
+        args.extend(ranges.iter().flat_map(|(from, beyond)| [text(from), text(beyond)]));
+        let each = (0..self.keys.partitions()).map(|partition| {
+            self.call::<Vec<u64>>(&self.scripts.due, partition, &args, RetryPolicy::Caller)
+        });
+        let mut counts = vec![0; ranges.len()];
+        for part in try_join_all(each).await? {
+            for (count, more) in counts.iter_mut().zip(part) {
+                *count = most.min(*count + more);
+            }
+        }
+        Ok(counts)
     }
 }

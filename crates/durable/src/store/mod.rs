@@ -116,6 +116,10 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// cannot be read is left out.
     fn find(&self, from: Key, until: Millis, limit: usize) -> Answer<Found>;
 
+    /// Returns the number of keys in each of some ranges of due times, from the first time until
+    /// before the second, counted up to `most`.
+    fn due_counts(&self, ranges: Vec<(Millis, Millis)>, most: u64) -> Answer<Vec<u64>>;
+
     /// Returns a time after which no timer waits for a retry.
     fn retries_until(&self) -> Answer<Millis>;
 

@@ -212,6 +212,7 @@ impl Client {
         fn is_paused() -> bool;
         fn get(id: String) -> Option<Record>;
         fn retries_until() -> Millis;
+        fn due_counts(ranges: Vec<(Millis, Millis)>, most: u64) -> Vec<u64>;
         fn len() -> (u64, u64);
         fn letter(number: u64) -> Option<Dead>;
         fn redrive(number: u64) -> bool;

@@ -9,6 +9,7 @@ use tourbillon_durable::{
 
 suite!(
     a_range_of_due_times,
+    timers_are_counted_by_due_time,
     paused_timers_are_in_their_place,
     pages_by_due_time_are_bounded,
     pages_end_inside_one_due_time,
@@ -63,6 +64,33 @@ fn a_range_of_due_times<P: Place>(bench: Bench<P>) {
         assert_eq!(names(&found).join(""), page);
         last = found.last().map(DurableTimer::position);
     }
+}
+
+fn timers_are_counted_by_due_time<P: Place>(bench: Bench<P>) {
+    let timers = filled(&bench);
+    let second = |seconds: u32| start() + seconds * SECOND;
+    let count = |bounds: &[u32], most| {
+        let bounds: Vec<_> = bounds.iter().map(|seconds| second(*seconds)).collect();
+        wait(timers.count_due(&bounds, most)).unwrap()
+    };
+    assert_eq!(count(&[0, 1, 2, 5, 6], 9), [0, 1, 3, 1]);
+    assert_eq!(count(&[0, 9], 3), [3]);
+    assert_eq!(count(&[4, 2, 9], 9), [0, 4]);
+    assert_eq!((count(&[0], 9), count(&[], 9), count(&[0, 9], 0)), (vec![], vec![], vec![0]));
+    wait(timers.pause_timer("a")).unwrap();
+    assert_eq!(count(&[0, 9, u32::MAX], 9), [4, 0]);
+    // Many in one range, in several slices of Redis, and more ranges than one step counts.
+    let day: Vec<_> = (1..=1500).map(|minute: u32| (minute.to_string(), minute * 60)).collect();
+    let all = day.iter().map(|(id, at)| timers.insert(id, "", second(*at), quick()));
+    wait(futures_util::future::try_join_all(all)).unwrap();
+    assert_eq!(count(&[60, 86_400, 86_460], 2000), [1000, 1]);
+    let bounds: Vec<u32> = (0..=1500).map(|minute| minute * 60).collect();
+    assert_eq!(count(&bounds, 1000), [&[4][..], &[1; 1499]].concat());
+    let running = bench.work(1, |_| async { Ok::<_, &str>(()) });
+    bench.advance(SECOND);
+    assert_eq!(running.acknowledged(1), ["d"]);
+    assert_eq!(running.stop(), []);
+    assert_eq!(count(&[0, 9], 9), [3]);
 }
 
 fn paused_timers_are_in_their_place<P: Place>(bench: Bench<P>) {

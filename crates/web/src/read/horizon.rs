@@ -1,8 +1,8 @@
 //! [`Horizon`], the timers that are due within a day, counted by quarter of an hour.
 //!
-//! The store counts timers by state and not by time, so timers are read to be counted. Their number
-//! is bounded: the first [`EXACT`] timers by due time are counted one by one. If they do not reach
-//! to the end of the day, each later quarter is counted up to [`PROBE`].
+//! The first [`EXACT`] timers by due time are read and counted one by one. If they do not reach to the
+//! end of the day, the store counts each later quarter up to [`MOST`] by its index, which does not
+//! tell a timer that rests from one that is being delivered until then.
 
 #![forbid(unsafe_code)]
 
@@ -13,7 +13,7 @@ use tourbillon_durable::{DurableError, DurableTimer, DurableTimers, ListPosition
 const EXACT: usize = 5000;
 
 /// The number of timers that are counted in each quarter beyond them.
-const PROBE: usize = 100;
+const MOST: usize = 100;
 
 /// The number of quarters of an hour in a day.
 const QUARTERS: u32 = 96;
@@ -79,9 +79,7 @@ impl Horizon {
             quarter.is_least = true;
             reached += 1;
         }
-        for number in reached..QUARTERS {
-            horizon.probe(timers, number).await?;
-        }
+        horizon.count(timers, reached).await?;
         Ok(horizon)
     }
 
@@ -134,20 +132,14 @@ impl Horizon {
         }
     }
 
-    /// Counts the first timers of a quarter.
-    async fn probe(&mut self, timers: &DurableTimers, number: u32) -> Result<(), DurableError> {
-        let (from, until) = (self.time(number), self.time(number + 1));
-        let (mut count, mut at, mut left) = (Count::default(), None, PROBE);
-        while left > 0 {
-            let page = timers.list_due(from..until, at, left).await?;
-            let Some(last) = page.last() else { break };
-            at = Some(last.position());
-            left -= page.len();
-            count.timers += page.iter().filter(|timer| waits(timer)).count() as u64;
+    /// Counts the timers of the quarters from a number on.
+    async fn count(&mut self, timers: &DurableTimers, first: u32) -> Result<(), DurableError> {
+        let bounds: Vec<SystemTime> = (first..=QUARTERS).map(|number| self.time(number)).collect();
+        let counts = timers.count_due(&bounds, MOST).await?;
+        for (quarter, timers) in self.quarters.iter_mut().skip(first as usize).zip(counts) {
+            *quarter = Count { timers, is_least: timers >= MOST as u64 };
+            self.read += usize::try_from(timers).unwrap_or(MOST);
         }
-        count.is_least = left == 0;
-        self.read += PROBE - left;
-        self.quarters[number as usize] = count;
         Ok(())
     }
 }

@@ -105,6 +105,9 @@ macro_rules! common {
             fn is_paused() -> bool;
             fn get[id]() -> Option<$crate::model::record::Record>;
             fn retries_until() -> $crate::model::clock::Millis;
+            fn due_counts(
+                ranges: Vec<($crate::model::clock::Millis, $crate::model::clock::Millis)>, most: u64
+            ) -> Vec<u64>;
             fn len() -> (u64, u64);
             fn letter(number: u64) -> Option<$crate::model::record::Dead>;
             fn redrive(number: u64) -> bool;
