@@ -8,7 +8,8 @@ use std::borrow::Cow;
 /// The maximum number of bytes of a body that are shown.
 const MOST: usize = 65_536;
 
-/// The maximum length in bytes of JSON after it was indented. Beyond it, the body is shown as it is.
+/// The maximum length in bytes of JSON after it was indented. Beyond it, the body is shown as it
+/// is.
 const MOST_INDENTED: usize = 4 * MOST;
 
 /// A body as a page shows it.

@@ -203,8 +203,8 @@ impl DurableTimers {
     /// `after`, oldest first. In all other respects it is like
     /// [`dead_letters`](Self::dead_letters).
     ///
-    /// The store finds the letters by their label, so the cost depends on the page and, in Redis, on
-    /// the number of partitions.
+    /// The store finds the letters by their label, so the cost depends on the page and, in Redis,
+    /// on the number of partitions.
     ///
     /// # Errors
     ///

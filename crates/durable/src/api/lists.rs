@@ -159,13 +159,13 @@ impl DurableTimers {
         Ok(page.into_iter().map(DurableTimer::new).collect())
     }
 
-    /// Returns how many timers are due from each time of `bounds` until before the next one. It counts
-    /// each range up to `most`, and at most up to 1000. The times must be in order, and an earlier one
-    /// ends an empty range.
+    /// Returns how many timers are due from each time of `bounds` until before the next one. It
+    /// counts each range up to `most`, and at most up to 1000. The times must be in order, and an
+    /// earlier one ends an empty range.
     ///
     /// Paused timers are not counted, and a timer that is being delivered counts at the end of its
-    /// lease. The store counts its index of due times without reading any timer. A file and PostgreSQL
-    /// read as many entries as they count, and Redis reads the numbers of entries.
+    /// lease. The store counts its index of due times without reading any timer. A file and
+    /// PostgreSQL read as many entries as they count, and Redis reads the numbers of entries.
     ///
     /// # Errors
     ///

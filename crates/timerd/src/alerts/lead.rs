@@ -38,8 +38,8 @@ impl Page {
         }
     }
 
-    /// Returns where an alert leads to. A letter that was redriven or deleted in the meantime has no
-    /// number, and neither has a letter behind a thousand newer ones.
+    /// Returns where an alert leads to. A letter that was redriven or deleted in the meantime has
+    /// no number, and neither has a letter behind a thousand newer ones.
     pub(super) async fn lead(&self, alert: &Alert, timers: &DurableTimers) -> Lead {
         let number = match alert.kind() {
             AlertKind::DeadLetter => number(alert, timers).await,

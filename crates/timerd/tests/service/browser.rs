@@ -382,8 +382,8 @@ async fn an_operators_day() {
 }
 
 impl Operator<'_> {
-    /// Comes from an alert, and redrives the letter within four clicks, the link in the alert and the
-    /// login among them.
+    /// Comes from an alert, and redrives the letter within four clicks, the link in the alert and
+    /// the login among them.
     async fn mends_the_newest_failure(&self, bench: &Bench, receiver: &mut Receiver, day: usize) {
         self.reads_why().await;
         self.click("Redrive invoice-mail-7").await;

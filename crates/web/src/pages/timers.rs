@@ -228,8 +228,8 @@ impl List<'_> {
     }
 }
 
-/// The lists by state, and the dead letters. They keep the other filters. Dead letters are chosen by
-/// other times.
+/// The lists by state, and the dead letters. They keep the other filters. Dead letters are chosen
+/// by other times.
 fn tabs(current: Shown, listed: &Listed, stats: &Stats) -> Markup {
     let to = |shown: Shown| {
         let mut query = listed.filter();

@@ -10,8 +10,8 @@ use tourbillon_durable::{AttemptLog, DurableError, LoggedAttempt};
 /// that is busy would hold up every page.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// Returns the latest runs of one timer or of all, latest first, or the reason why there are none to
-/// show.
+/// Returns the latest runs of one timer or of all, latest first, or the reason why there are none
+/// to show.
 pub(crate) async fn latest(
     log: &AttemptLog,
     id: Option<&str>,

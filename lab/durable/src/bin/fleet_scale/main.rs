@@ -2,8 +2,8 @@
 //! and, for fleets of one to eight workers, connections, commands at rest, and the time until the
 //! partitions are shared again after a worker has joined, left or died.
 //!
-//! The program starts its own servers on this machine. Each worker has a client of its own, as if it
-//! were a process.
+//! The program starts its own servers on this machine. Each worker has a client of its own, as if
+//! it were a process.
 
 #![allow(clippy::unwrap_used, reason = "a measurement fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "real time is measured here")]

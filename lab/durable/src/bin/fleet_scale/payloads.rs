@@ -1,4 +1,5 @@
-//! Bytes per timer by the length of its payload and, in Redis, by the number of timers in a partition.
+//! Bytes per timer by the length of its payload and, in Redis, by the number of timers in a
+//! partition.
 
 use crate::postgres_server::PostgresServer;
 use crate::servers::Server;
