@@ -15,6 +15,7 @@ mod lists;
 #[cfg(feature = "log")]
 mod log;
 mod mend;
+mod options;
 mod reopen;
 mod snapshot;
 mod stats;
@@ -47,6 +48,7 @@ use error::TransitionError;
 use file::{File, Opener};
 #[cfg(feature = "log")]
 use log::LogFile;
+pub use options::EmbeddedOptions;
 use reopen::ReopeningFile;
 use snapshot::Snapshot;
 use std::fmt;
@@ -101,61 +103,6 @@ pub struct Embedded {
     clock: Arc<dyn StoreClock>,
     bounds: LetterBounds,
     trouble: Trouble,
-}
-
-/// Options for opening an [`Embedded`] store.
-///
-/// # Examples
-///
-/// ```
-/// use tourbillon_durable::{Embedded, EmbeddedOptions};
-///
-/// let file = std::env::temp_dir().join(format!("tourbillon-cache-{}", std::process::id()));
-/// let store = Embedded::open_with(&file, EmbeddedOptions::new().cache(8 << 20))?;
-/// # drop(store);
-/// # std::fs::remove_file(&file)?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Debug)]
-pub struct EmbeddedOptions {
-    cache: usize,
-    store: StoreOptions,
-}
-
-impl EmbeddedOptions {
-    /// Creates options with a cache of 64 MiB, the system's wall clock, and no bounds on dead
-    /// letters.
-    #[must_use]
-    pub fn new() -> Self {
-        Self { cache: 64 << 20, store: StoreOptions::new() }
-    }
-
-    /// Sets the number of bytes of the file that are cached in memory. Any number is allowed. A
-    /// small cache reads more from the system.
-    #[must_use]
-    pub fn cache(mut self, bytes: usize) -> Self {
-        self.cache = bytes;
-        self
-    }
-
-    /// Sets the bounds of the dead letters, and the clock.
-    #[must_use]
-    pub fn store(mut self, options: StoreOptions) -> Self {
-        self.store = options;
-        self
-    }
-}
-
-impl From<StoreOptions> for EmbeddedOptions {
-    fn from(options: StoreOptions) -> Self {
-        Self::new().store(options)
-    }
-}
-
-impl Default for EmbeddedOptions {
-    fn default() -> Self {
-        Self::new()
-    }
 }
 
 impl Embedded {
