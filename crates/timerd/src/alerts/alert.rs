@@ -1,8 +1,8 @@
-//! [`Alert`], an event that needs a person, and [`AlertBody`], the form in which it is sent.
+//! [`Alert`], an event that needs a person, [`Lead`], where it leads to, and [`AlertBody`], the form
+//! in which it is sent.
 
 #![forbid(unsafe_code)]
 
-use super::lead::Lead;
 use crate::config::AlertKind;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
@@ -28,6 +28,14 @@ pub(super) struct Alert {
     attempts: u32,
     reason: Option<DeadReason>,
     error: String,
+}
+
+/// Where an alert leads to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Lead {
+    /// The number of the dead letter.
+    pub(super) number: Option<u64>,
+    pub(super) link: Option<String>,
 }
 
 /// An alert. The field `text` is for people, and incoming webhooks of Slack and Mattermost show it.

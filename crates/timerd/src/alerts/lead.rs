@@ -1,27 +1,19 @@
-//! [`Lead`], where an alert leads to, and [`Page`], which finds it.
+//! [`Page`], the address of the page, which finds where an alert leads to.
 
 #![forbid(unsafe_code)]
 
-use super::alert::Alert;
+use super::alert::{Alert, Lead};
 use crate::config::AlertKind;
 use http::Uri;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use std::time::Duration;
 use tourbillon_durable::DurableTimers;
 
-/// The number of newest dead letters that are searched for the letter of an alert.
-const SEARCHED: usize = 1000;
+/// The number of newest dead letters of a timer that are searched for the letter of an alert.
+const SEARCHED: usize = 100;
 
 /// How long an alert waits for its letter.
 const LIMIT: Duration = Duration::from_secs(2);
-
-/// Where an alert leads to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Lead {
-    /// The number of the dead letter.
-    pub(super) number: Option<u64>,
-    pub(super) link: Option<String>,
-}
 
 /// The address of the page, without a slash at its end. `None` if it is not configured.
 #[derive(Clone, Debug, Default)]
@@ -39,7 +31,7 @@ impl Page {
     }
 
     /// Returns where an alert leads to. A letter that was redriven or deleted in the meantime has
-    /// no number, and neither has a letter behind a thousand newer ones.
+    /// no number, and neither has a letter behind a hundred newer letters of its timer.
     pub(super) async fn lead(&self, alert: &Alert, timers: &DurableTimers) -> Lead {
         let number = match alert.kind() {
             AlertKind::DeadLetter => number(alert, timers).await,
@@ -54,12 +46,9 @@ impl Page {
 /// Returns the number of the dead letter of an alert. An alert is sent without it if the store does
 /// not reply in time.
 async fn number(alert: &Alert, timers: &DurableTimers) -> Option<u64> {
-    let letters = tokio::time::timeout(LIMIT, timers.newest_dead_letters(None, SEARCHED));
-    let letters = letters.await.ok()?.ok()?;
-    let is_its_own = |letter: &tourbillon_durable::DeadLetter| {
-        letter.id == alert.id() && letter.planned == alert.planned()
-    };
-    letters.into_iter().find(is_its_own).map(|letter| letter.number)
+    let letters = timers.newest_dead_letters_of(alert.id(), None, SEARCHED);
+    let letters = tokio::time::timeout(LIMIT, letters).await.ok()?.ok()?;
+    letters.iter().find(|letter| letter.planned == alert.planned()).map(|letter| letter.number)
 }
 
 #[cfg(test)]

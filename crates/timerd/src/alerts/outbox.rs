@@ -3,8 +3,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::alert::{Alert, AlertBody};
-use super::lead::Lead;
+use super::alert::{Alert, AlertBody, Lead};
 use crate::metrics::{ALERTS, AlertOutcome};
 use metrics::counter;
 use std::collections::VecDeque;
