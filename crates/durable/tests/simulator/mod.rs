@@ -22,11 +22,16 @@
 #![forbid(unsafe_code)]
 
 mod audit;
+mod client;
 mod faults;
 mod fleet;
 mod network;
+mod partition;
+mod process;
+mod requests;
 mod server;
 mod store;
+mod workload;
 mod world;
 
 use self::faults::{Plan, SMALL, Setting};

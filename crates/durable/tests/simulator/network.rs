@@ -6,8 +6,10 @@
 //! network make requests and replies wait, vanish or break their connection.
 
 use super::audit::Audit;
-use super::server::{Notice, Server};
-use super::world::{MILLISECOND, Nanos, Process, ProcessHost, World};
+use super::process::{Process, ProcessHost};
+use super::requests::Notice;
+use super::server::Server;
+use super::world::{MILLISECOND, Nanos, World};
 use crate::error::DurableError;
 use crate::panics::ignore_poison;
 use crate::store::remote::error::{Kind, RequestError};

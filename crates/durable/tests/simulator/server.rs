@@ -5,6 +5,8 @@
 //! `redis/scripts`.
 
 use super::audit::Audit;
+use super::partition::{Kept, Partition};
+use super::requests::{BatchRequest, Notice, Operation, Reply};
 use super::world::{MILLISECOND, World, drifted};
 use crate::error::DurableError;
 use crate::model::clock::Millis;
@@ -15,7 +17,7 @@ use crate::store::partitions::pages::PartitionPage;
 use crate::store::partitions::{Assignment, Heartbeat};
 use crate::store::remote::error::{Kind, RequestError};
 use crate::store::transitions::Ended;
-use crate::store::{Cancelled, Due, Finish, Finished, Insert, Inserted, Leasing, Renewed};
+use crate::store::{Cancelled, Finished, Insert, Leasing, Renewed};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -25,81 +27,6 @@ const START: Millis = 1_800_000_000_000;
 
 /// How long a worker without a heartbeat counts as alive (`beat.lua`).
 const GONE: Millis = 5000;
-
-/// An operation of a batch.
-#[derive(Clone, Debug)]
-pub(crate) enum Operation {
-    Insert(Insert),
-    Cancel(String),
-    Reset(String, Due),
-    Lease(Key),
-    Renew(String, u64),
-    Finish(String, u64, Finish),
-}
-
-impl Operation {
-    /// Returns its name, and the id of its timer.
-    fn id(&self) -> (&'static str, &str) {
-        match self {
-            Self::Insert(timer) => ("insert", &timer.id),
-            Self::Cancel(id) => ("cancel", id),
-            Self::Reset(id, _) => ("reset", id),
-            Self::Lease((_, id)) => ("lease", id),
-            Self::Renew(id, _) => ("renew", id),
-            Self::Finish(id, ..) => ("finish", id),
-        }
-    }
-}
-
-/// The result of an operation.
-#[derive(Debug)]
-pub(crate) enum Reply {
-    Inserted(Result<Inserted, DurableError>, Millis),
-    Cancelled(Cancelled),
-    Moved(bool, Millis),
-    Leased(Leasing),
-    Renewed(Renewed),
-    /// With the next due time, if there is one.
-    Finished(Finished, Option<Millis>),
-    /// To an operation whose caller has timed out.
-    Nothing,
-    /// A full memory.
-    Refused,
-}
-
-/// A batch of operations on a partition.
-#[derive(Debug)]
-pub(crate) struct BatchRequest {
-    pub(crate) partition: u64,
-    pub(crate) process: u64,
-    pub(crate) number: u64,
-    /// Set if a copy of the batch or of an earlier one may still arrive.
-    pub(crate) settle: bool,
-    pub(crate) operations: Vec<Option<Operation>>,
-}
-
-/// A notice to all processes.
-#[derive(Clone, Debug)]
-pub(crate) enum Notice {
-    Added(Key),
-    Left,
-}
-
-/// The state of a partition.
-#[derive(Default)]
-struct Partition {
-    timers: BTreeMap<Arc<str>, Record>,
-    due: BTreeSet<Key>,
-    /// The number of the last batch of each process that changed something, and the reply.
-    kept: BTreeMap<u64, (u64, Millis, Vec<Kept>)>,
-    fence: u64,
-}
-
-/// A reply as it is kept. A lease is kept without its record.
-enum Kept {
-    Whole(Reply),
-    Lease(Key, u64, Millis, bool),
-}
 
 /// A server, with some of the partitions.
 pub(crate) struct Server {
@@ -410,60 +337,4 @@ impl Server {
 /// Returns the present, rounded up, so that a delay passes completely.
 fn coming(now: Millis) -> Millis {
     now + 1
-}
-
-impl Partition {
-    fn held(&self, id: &str, fence: u64) -> Option<Record> {
-        self.timers.get(id).filter(|found| found.fence == Some(fence)).cloned()
-    }
-
-    /// Returns a reply once more. A lease has its record, or the present state of its timer.
-    fn again(&self, kept: &Kept) -> Reply {
-        let (key, fence, now, overrun) = match kept {
-            Kept::Whole(reply) => return reply.copy(),
-            Kept::Lease(key, fence, now, overrun) => (key, *fence, *now, *overrun),
-        };
-        let leasing = match self.timers.get(&key.1) {
-            None => Leasing::NotFound,
-            Some(found) if found.fence != Some(fence) => {
-                Leasing::NotDue { due: found.indexed(), now }
-            }
-            Some(found) => {
-                let (due, record) = (key.0, found.clone());
-                Leasing::Taken(Box::new(crate::store::Lease { fence, now, due, overrun, record }))
-            }
-        };
-        Reply::Leased(leasing)
-    }
-}
-
-impl Kept {
-    fn of(operation: Option<&Operation>, reply: &Reply) -> Self {
-        match (operation, reply) {
-            (Some(Operation::Lease((_, id))), Reply::Leased(Leasing::Taken(lease))) => {
-                let key = (lease.due, Arc::clone(id));
-                Self::Lease(key, lease.fence, lease.now, lease.overrun)
-            }
-            _ => Self::Whole(reply.copy()),
-        }
-    }
-}
-
-impl Reply {
-    /// Returns a copy of a reply without a record.
-    fn copy(&self) -> Self {
-        match self {
-            Self::Inserted(inserted, due) => Self::Inserted(inserted.clone(), *due),
-            Self::Cancelled(cancelled) => Self::Cancelled(*cancelled),
-            Self::Moved(moved, due) => Self::Moved(*moved, *due),
-            Self::Leased(Leasing::NotDue { due, now }) => {
-                Self::Leased(Leasing::NotDue { due: *due, now: *now })
-            }
-            Self::Leased(_) => Self::Leased(Leasing::NotFound),
-            Self::Renewed(renewed) => Self::Renewed(*renewed),
-            Self::Finished(finished, due) => Self::Finished(*finished, *due),
-            Self::Nothing => Self::Nothing,
-            Self::Refused => Self::Refused,
-        }
-    }
 }

@@ -1,24 +1,19 @@
-//! [`World`], virtual time with events, and [`Process`], a process with a clock and tasks of its
-//! own.
+//! [`World`], virtual time with events.
 //!
 //! One thread runs everything. It polls the woken tasks of one process after another, in an order
 //! that is drawn from the seed, until none is woken. Then time jumps to the next event. Nothing
 //! else depends on the seed, so two runs with one seed are the same.
 
+use super::process::Process;
 use crate::panics::ignore_poison;
-use crate::store::remote::host::Host;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::mem;
-use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::task::{Context, Wake, Waker};
-use std::time::{Duration, Instant};
-use tourbillon::future::{SleepWaker, Timer};
-use tourbillon::{Builder, Clock, MonotonicClock, Sweeper};
+use std::time::Instant;
+use tourbillon::{Clock, MonotonicClock};
 
 /// Nanoseconds since the start of virtual time.
 pub(crate) type Nanos = u64;
@@ -26,7 +21,6 @@ pub(crate) type Nanos = u64;
 pub(crate) const SECOND: Nanos = 1_000_000_000;
 pub(crate) const MILLISECOND: Nanos = 1_000_000;
 
-type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 type Action = Box<dyn FnOnce() + Send>;
 
 /// Virtual time. Clones share it.
@@ -77,6 +71,23 @@ impl World {
     pub(crate) fn draw<R>(&self, draw: impl FnOnce(&mut fastrand::Rng) -> R) -> R {
         let mut random = ignore_poison(self.0.random.lock());
         draw(&mut random)
+    }
+
+    /// Returns the instant at the start of virtual time.
+    pub(crate) fn start(&self) -> Instant {
+        self.0.start
+    }
+
+    /// Returns the number of a new process.
+    pub(crate) fn number_process(&self) -> u64 {
+        let mut state = self.lock();
+        state.processes += 1;
+        state.processes
+    }
+
+    /// Adds a process with woken tasks.
+    pub(crate) fn add_runnable(&self, process: Arc<Process>) {
+        self.lock().runnable.push(process);
     }
 
     /// Adds something that has happened to the trace.
@@ -151,266 +162,8 @@ impl World {
     }
 }
 
-/// The clock of a process, which may be faster or slower than the time of the world.
-pub(crate) struct ProcessClock {
-    world: World,
-    /// Parts per million.
-    drift: i64,
-}
-
-impl ProcessClock {
-    /// Returns what the clock shows at a time of the world.
-    fn shown(&self, at: Nanos) -> Nanos {
-        drifted(at, self.drift)
-    }
-
-    /// Returns the first time of the world at which the clock shows `instant`.
-    fn world_time(&self, instant: Instant) -> Nanos {
-        let local = instant.saturating_duration_since(self.world.0.start).as_nanos();
-        let local = u64::try_from(local).unwrap_or(u64::MAX / 2);
-        let mut time = drifted(local, -self.drift);
-        while self.shown(time) < local {
-            time += 1 + (local - self.shown(time));
-        }
-        time
-    }
-}
-
 /// Returns a time by a clock that is faster by a number of parts per million.
 pub(crate) fn drifted(time: Nanos, drift: i64) -> Nanos {
     let parts = i128::from(time) * i128::from(drift) / 1_000_000;
     u64::try_from(i128::from(time) + parts).unwrap_or(0)
-}
-
-impl Clock for ProcessClock {
-    fn now(&self) -> Instant {
-        self.world.0.start + Duration::from_nanos(self.shown(self.world.now()))
-    }
-}
-
-impl fmt::Debug for ProcessClock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ProcessClock").field("drift", &self.drift).finish_non_exhaustive()
-    }
-}
-
-/// A process, which can be suspended and killed.
-pub(crate) struct Process {
-    pub(crate) number: u64,
-    pub(crate) world: World,
-    pub(crate) timer: Timer,
-    clock: Arc<ProcessClock>,
-    inner: Mutex<Inner>,
-    woken: Mutex<Vec<u64>>,
-    is_runnable: AtomicBool,
-    is_dead: AtomicBool,
-    is_paused: AtomicBool,
-}
-
-struct Inner {
-    tasks: BTreeMap<u64, (Task, Arc<TaskWaker>)>,
-    last: u64,
-    /// `None` while the process runs, and after its end.
-    sweeper: Option<Sweeper<SleepWaker>>,
-    /// The time of the next run that is planned.
-    planned: Option<Nanos>,
-    /// The highest number of tasks so far.
-    most: usize,
-}
-
-/// Wakes one task of a process.
-struct TaskWaker {
-    process: std::sync::Weak<Process>,
-    task: u64,
-    is_woken: AtomicBool,
-}
-
-impl Wake for TaskWaker {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        if self.is_woken.swap(true, Relaxed) {
-            return;
-        }
-        if let Some(process) = self.process.upgrade() {
-            ignore_poison(process.woken.lock()).push(self.task);
-            process.become_runnable();
-        }
-    }
-}
-
-impl Process {
-    /// Starts a process without a task.
-    pub(crate) fn start(world: &World, drift: i64) -> Arc<Self> {
-        let clock = Arc::new(ProcessClock { world: world.clone(), drift });
-        let builder = Builder::new().shards(1).clock(SharedClock(Arc::clone(&clock)));
-        let (wheel, sweeper) = builder.build().expect("the defaults are in range");
-        let mut state = world.lock();
-        state.processes += 1;
-        let number = state.processes;
-        drop(state);
-        let inner = Inner {
-            tasks: BTreeMap::new(),
-            last: 0,
-            sweeper: Some(sweeper),
-            planned: None,
-            most: 0,
-        };
-        Arc::new(Self {
-            number,
-            world: world.clone(),
-            timer: Timer::new(wheel),
-            clock,
-            inner: Mutex::new(inner),
-            woken: Mutex::default(),
-            is_runnable: AtomicBool::new(false),
-            is_dead: AtomicBool::new(false),
-            is_paused: AtomicBool::new(false),
-        })
-    }
-
-    /// Starts a task. A process that was killed drops it.
-    pub(crate) fn spawn(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) {
-        if self.is_dead() {
-            return;
-        }
-        let mut inner = self.lock();
-        inner.last += 1;
-        let number = inner.last;
-        let process = Arc::downgrade(self);
-        let waker = TaskWaker { process, task: number, is_woken: AtomicBool::new(false) };
-        let waker = Arc::new(waker);
-        inner.tasks.insert(number, (Box::pin(task), Arc::clone(&waker)));
-        inner.most = inner.most.max(inner.tasks.len());
-        drop(inner);
-        waker.wake();
-    }
-
-    /// Ends the process in the middle of what it does.
-    pub(crate) fn kill(&self) {
-        self.is_dead.store(true, Relaxed);
-        let mut inner = self.lock();
-        let tasks = mem::take(&mut inner.tasks);
-        let sweeper = inner.sweeper.take();
-        drop(inner);
-        drop(tasks);
-        drop(sweeper);
-    }
-
-    pub(crate) fn is_dead(&self) -> bool {
-        self.is_dead.load(Relaxed)
-    }
-
-    /// Suspends the process, whose clock continues, or resumes it.
-    pub(crate) fn set_paused(self: &Arc<Self>, paused: bool) {
-        self.is_paused.store(paused, Relaxed);
-        if !paused {
-            self.become_runnable();
-        }
-    }
-
-    pub(crate) fn is_paused(&self) -> bool {
-        self.is_paused.load(Relaxed)
-    }
-
-    /// Returns the highest number of tasks so far.
-    pub(crate) fn most_tasks(&self) -> usize {
-        self.lock().most
-    }
-
-    fn become_runnable(self: &Arc<Self>) {
-        if !self.is_runnable.swap(true, Relaxed) {
-            self.world.lock().runnable.push(Arc::clone(self));
-        }
-    }
-
-    /// Polls woken tasks until there are none, and plans the next run.
-    fn run(self: &Arc<Self>) {
-        self.is_runnable.store(false, Relaxed);
-        if self.is_dead() || self.is_paused() {
-            return;
-        }
-        let Some(mut sweeper) = self.lock().sweeper.take() else { return };
-        loop {
-            let _ = sweeper.sweep(|timer| timer.value.wake());
-            let mut woken = mem::take(&mut *ignore_poison(self.woken.lock()));
-            if woken.is_empty() {
-                break;
-            }
-            self.world.draw(|random| random.shuffle(&mut woken));
-            for task in woken {
-                self.poll(task);
-            }
-            if self.is_dead() {
-                return;
-            }
-        }
-        self.is_runnable.store(false, Relaxed);
-        let next = sweeper.next_deadline().map(|next| self.clock.world_time(next));
-        let mut inner = self.lock();
-        inner.sweeper = Some(sweeper);
-        let Some(next) = next.filter(|next| inner.planned.is_none_or(|planned| *next < planned))
-        else {
-            return;
-        };
-        inner.planned = Some(next);
-        drop(inner);
-        let process = Arc::downgrade(self);
-        self.world.at(next, move || {
-            if let Some(process) = process.upgrade() {
-                process.lock().planned.take_if(|planned| *planned <= next);
-                process.become_runnable();
-            }
-        });
-    }
-
-    fn poll(&self, number: u64) {
-        let Some((mut task, waker)) = self.lock().tasks.remove(&number) else { return };
-        waker.is_woken.store(false, Relaxed);
-        let wakes = Waker::from(Arc::clone(&waker));
-        let pending = task.as_mut().poll(&mut Context::from_waker(&wakes)).is_pending();
-        if pending && !self.is_dead() {
-            self.lock().tasks.insert(number, (task, waker));
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        ignore_poison(self.inner.lock())
-    }
-}
-
-/// A handle of a clock for a wheel.
-#[derive(Debug)]
-struct SharedClock(Arc<ProcessClock>);
-
-impl Clock for SharedClock {
-    fn now(&self) -> Instant {
-        self.0.now()
-    }
-}
-
-/// The host of the requests of a process.
-#[derive(Clone)]
-pub(crate) struct ProcessHost(pub(crate) Arc<Process>);
-
-impl Host for ProcessHost {
-    fn now(&self) -> Instant {
-        self.0.clock.now()
-    }
-
-    fn sleep_until(&self, deadline: Instant) -> impl Future<Output = ()> + Send {
-        let sleep = self.0.timer.sleep_until(deadline);
-        async move {
-            if sleep.await.is_err() {
-                // The process was killed.
-                std::future::pending::<()>().await;
-            }
-        }
-    }
-
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.0.spawn(task);
-    }
 }

@@ -1,0 +1,85 @@
+//! The requests to a [`Server`](super::server::Server) and their replies.
+
+use crate::error::DurableError;
+use crate::model::clock::Millis;
+use crate::model::key::Key;
+use crate::store::{Cancelled, Due, Finish, Finished, Insert, Inserted, Leasing, Renewed};
+
+/// The time of a server's clock at the start of virtual time, 2027-01-15 08:00:00 UTC.
+/// An operation of a batch.
+#[derive(Clone, Debug)]
+pub(crate) enum Operation {
+    Insert(Insert),
+    Cancel(String),
+    Reset(String, Due),
+    Lease(Key),
+    Renew(String, u64),
+    Finish(String, u64, Finish),
+}
+
+impl Operation {
+    /// Returns its name, and the id of its timer.
+    pub(crate) fn id(&self) -> (&'static str, &str) {
+        match self {
+            Self::Insert(timer) => ("insert", &timer.id),
+            Self::Cancel(id) => ("cancel", id),
+            Self::Reset(id, _) => ("reset", id),
+            Self::Lease((_, id)) => ("lease", id),
+            Self::Renew(id, _) => ("renew", id),
+            Self::Finish(id, ..) => ("finish", id),
+        }
+    }
+}
+
+/// The result of an operation.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    Inserted(Result<Inserted, DurableError>, Millis),
+    Cancelled(Cancelled),
+    Moved(bool, Millis),
+    Leased(Leasing),
+    Renewed(Renewed),
+    /// With the next due time, if there is one.
+    Finished(Finished, Option<Millis>),
+    /// To an operation whose caller has timed out.
+    Nothing,
+    /// A full memory.
+    Refused,
+}
+
+/// A batch of operations on a partition.
+#[derive(Debug)]
+pub(crate) struct BatchRequest {
+    pub(crate) partition: u64,
+    pub(crate) process: u64,
+    pub(crate) number: u64,
+    /// Set if a copy of the batch or of an earlier one may still arrive.
+    pub(crate) settle: bool,
+    pub(crate) operations: Vec<Option<Operation>>,
+}
+
+/// A notice to all processes.
+#[derive(Clone, Debug)]
+pub(crate) enum Notice {
+    Added(Key),
+    Left,
+}
+
+impl Reply {
+    /// Returns a copy of a reply without a record.
+    pub(crate) fn copy(&self) -> Self {
+        match self {
+            Self::Inserted(inserted, due) => Self::Inserted(inserted.clone(), *due),
+            Self::Cancelled(cancelled) => Self::Cancelled(*cancelled),
+            Self::Moved(moved, due) => Self::Moved(*moved, *due),
+            Self::Leased(Leasing::NotDue { due, now }) => {
+                Self::Leased(Leasing::NotDue { due: *due, now: *now })
+            }
+            Self::Leased(_) => Self::Leased(Leasing::NotFound),
+            Self::Renewed(renewed) => Self::Renewed(*renewed),
+            Self::Finished(finished, due) => Self::Finished(*finished, *due),
+            Self::Nothing => Self::Nothing,
+            Self::Refused => Self::Refused,
+        }
+    }
+}
