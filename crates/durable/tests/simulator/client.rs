@@ -1,9 +1,11 @@
 //! [`Client`], the operations of a store of one process, sent by the engine that Redis and
 //! PostgreSQL have.
 
+use super::audit::PermitChange;
 use super::network::Cluster;
-use super::process::{Process, ProcessHost};
-use super::requests::{BatchRequest, Notice, Operation, Reply};
+use super::operations::LETTERS;
+use super::process::Process;
+use super::requests::{Call, Operation, Reply};
 use super::server::Server;
 use crate::error::DurableError;
 use crate::model::bounds::LetterBounds;
@@ -17,27 +19,18 @@ use crate::model::log::{LogBounds, LoggedAttempt};
 use crate::model::record::{Dead, Record};
 use crate::model::stats::Counts;
 use crate::store::ownership::Ownership;
+use crate::store::partitions::Partitioned;
 use crate::store::partitions::idle::{IdleHints, NOTIFY_AHEAD};
 use crate::store::partitions::load::{load, time_by};
-use crate::store::partitions::pages::PartitionPage;
-use crate::store::partitions::{Heartbeat, Partitioned};
 use crate::store::remote::answers::unexpected_reply;
-use crate::store::remote::error::{Kind, RequestError};
-use crate::store::remote::host::Host;
-use crate::store::remote::notices::{Listener, PING};
-use crate::store::remote::queue::Queue;
 use crate::store::remote::retry::{RetryPolicy, retry};
-use crate::store::remote::sender::{Batch, Engine, Replies, RequestOf, Transport};
-use crate::store::{Answer, Found, Ids, Insert, Inserted, Leasing, Letters, LettersOf};
-use futures_channel::mpsc;
-use futures_util::StreamExt;
-use futures_util::future::{Either, select};
-use std::pin::pin;
+use crate::store::remote::sender::Engine;
+use crate::store::{
+    Answer, Cancelled, Finish, Finished, Found, Ids, Insert, Inserted, Leasing, Letters, LettersOf,
+    Renewed,
+};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The bounds of a batch in Redis.
-const BATCH: (usize, usize) = (128, 1 << 18);
 
 /// How long callers wait.
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -74,12 +67,10 @@ impl Client {
         fn durability() -> Durability;
         fn pause(pauses: bool) -> ();
         fn is_paused() -> bool;
-        fn get(id: String) -> Option<Record>;
         fn retries_until() -> Millis;
         fn due_counts(ranges: Vec<(Millis, Millis)>, most: u64) -> Vec<u64>;
         fn len() -> (u64, u64);
         fn letter(number: u64) -> Option<Dead>;
-        fn redrive(number: u64) -> bool;
         fn discard(id: String) -> bool;
         fn label_ids(label: Label, ids: Ids, limit: usize) -> Vec<String>;
         fn label_len(label: Label) -> u64;
@@ -89,7 +80,6 @@ impl Client {
         fn check(from: Cursor) -> Checked;
         fn repair() -> ();
         fn letter_ages(after: Option<u64>, limit: usize) -> Vec<(u64, Millis)>;
-        fn dead(letters: Letters, limit: usize) -> Vec<(u64, Dead)>;
         fn letters_of(of: LettersOf, letters: Letters, limit: usize) -> Vec<u64>;
         fn find(from: Key, until: Millis, limit: usize) -> Found;
         fn list(after: Option<String>, limit: usize) -> Vec<(String, Record)>;
@@ -106,8 +96,15 @@ impl Client {
         time_by(&*self, 0..self.partitions.min(3)).await
     }
 
+    pub(crate) async fn get(self: Arc<Self>, id: String) -> Result<Option<Record>, DurableError> {
+        let partition = self.partition_of(&id);
+        let server = self.cluster.server_of(partition);
+        self.ask(RetryPolicy::Caller, server, move |server| server.record(partition, &id)).await
+    }
+
     pub(crate) async fn leave(self: Arc<Self>, worker: u64) -> Result<(), DurableError> {
-        self.ask(RetryPolicy::Caller, 0, move |server| server.leave(worker)).await
+        let process = self.process.number;
+        self.ask(RetryPolicy::Caller, 0, move |server| server.leave(worker, process)).await
     }
 
     pub(crate) async fn load(
@@ -120,8 +117,118 @@ impl Client {
         load(&self, worker, from, until, limit).await
     }
 
+    /// Returns the dead letters after a number.
+    pub(crate) async fn dead(
+        self: Arc<Self>,
+        letters: Letters,
+        limit: usize,
+    ) -> Result<Vec<(u64, Dead)>, DurableError> {
+        let Letters::After(after) = letters else { return Err(left_out()) };
+        let mut all = Vec::new();
+        for server in 0..self.cluster.servers() {
+            all.extend(self.ask(RetryPolicy::Caller, server, |server| server.letters()).await?);
+        }
+        all.retain(|(number, _)| after.is_none_or(|after| *number > after));
+        all.sort_by_key(|(number, _)| *number);
+        all.truncate(limit);
+        Ok(all)
+    }
+
+    pub(crate) async fn redrive(self: Arc<Self>, number: u64) -> Result<bool, DurableError> {
+        let call = self.call(Operation::Redrive(number));
+        self.change(RetryPolicy::Caller, number / LETTERS, call, false, |_, reply, _| {
+            let Reply::Changed(changed, _) = reply else { return Err(unexpected_reply()) };
+            changed
+        })
+        .await
+    }
+
+    pub(crate) fn insert(self: &Arc<Self>, timer: Insert) -> Answer<Inserted> {
+        let (id, partition) = (timer.id.clone(), self.partition_of(&timer.id));
+        let call = self.call(Operation::Insert(timer));
+        self.change(RetryPolicy::Caller, partition, call, false, move |client, reply, now| {
+            let Reply::Inserted(inserted, due) = reply else { return Err(unexpected_reply()) };
+            let inserted = inserted?;
+            if let Inserted::New | Inserted::Replaced | Inserted::Updated = inserted {
+                client.notify_if_near(&id, due, now);
+            }
+            Ok(inserted)
+        })
+    }
+
+    pub(crate) fn cancel(self: &Arc<Self>, id: &str) -> Answer<Cancelled> {
+        let call = self.call(Operation::Cancel(id.to_owned()));
+        self.change(RetryPolicy::Caller, self.partition_of(id), call, false, |_, reply, _| {
+            match reply {
+                Reply::Cancelled(cancelled) => Ok(cancelled),
+                _ => Err(unexpected_reply()),
+            }
+        })
+    }
+
+    /// Executes another operation of a caller, which may move a timer.
+    pub(crate) fn change_timer(self: &Arc<Self>, id: &str, operation: Operation) -> Answer<bool> {
+        let (call, partition, id) = (self.call(operation), self.partition_of(id), id.to_owned());
+        self.change(RetryPolicy::Caller, partition, call, false, move |client, reply, now| {
+            let Reply::Changed(changed, due) = reply else { return Err(unexpected_reply()) };
+            let changed = changed?;
+            if changed {
+                client.notify_if_near(&id, due, now);
+            }
+            Ok(changed)
+        })
+    }
+
+    pub(crate) fn lease(self: &Arc<Self>, key: &Key) -> Answer<Leasing> {
+        let (call, id) = (self.call(Operation::Lease(key.clone())), key.1.to_string());
+        let number = call.number;
+        self.permit(PermitChange::Asked(number, Arc::clone(&key.1)));
+        let partition = self.partition_of(&id);
+        self.change(RetryPolicy::Worker, partition, call, true, move |client, reply, now| {
+            let Reply::Leased(leasing) = reply else { return Err(unexpected_reply()) };
+            let fence = match &leasing {
+                Leasing::Taken(lease) => {
+                    client.notify_if_near(&id, lease.record.due, now);
+                    Some(lease.fence)
+                }
+                _ => None,
+            };
+            client.permit(PermitChange::Answered(number, fence));
+            Ok(leasing)
+        })
+    }
+
+    pub(crate) fn finish(
+        self: &Arc<Self>,
+        id: &str,
+        fence: u64,
+        finish: Finish,
+    ) -> Answer<Finished> {
+        let call = self.call(Operation::Finish(id.to_owned(), fence, finish));
+        let (partition, id): (u64, Arc<str>) = (self.partition_of(id), Arc::from(id));
+        self.permit(PermitChange::Ends(Arc::clone(&id), fence));
+        self.change(RetryPolicy::Worker, partition, call, false, move |client, reply, now| {
+            let Reply::Finished(finished, due) = reply else { return Err(unexpected_reply()) };
+            if let Some(due) = due {
+                client.notify_if_near(&id, due, now);
+            }
+            client.permit(PermitChange::Ended(id, fence));
+            Ok(finished)
+        })
+    }
+
+    pub(crate) fn renew(self: &Arc<Self>, id: &str, fence: u64) -> Answer<Renewed> {
+        let call = self.call(Operation::Renew(id.to_owned(), fence));
+        self.change(RetryPolicy::Worker, self.partition_of(id), call, true, |_, reply, _| {
+            match reply {
+                Reply::Renewed(renewed) => Ok(renewed),
+                _ => Err(unexpected_reply()),
+            }
+        })
+    }
+
     /// Sends a request without side effects, until a reply arrives.
-    async fn ask<R: Send + 'static>(
+    pub(crate) async fn ask<R: Send + 'static>(
         &self,
         policy: RetryPolicy,
         server: usize,
@@ -131,57 +238,43 @@ impl Client {
         retry(&self.engine.host, (policy, CALL_TIMEOUT), once, silence).await
     }
 
-    pub(crate) fn change<R: Send + 'static>(
+    pub(crate) fn permit(&self, change: PermitChange) {
+        self.cluster.audit.permit(self.process.number, change);
+    }
+
+    fn call(&self, operation: Operation) -> Call {
+        let number = self.cluster.audit.number_call(operation.id().1);
+        Call { number, operation }
+    }
+
+    fn change<R: Send + 'static>(
         self: &Arc<Self>,
         policy: RetryPolicy,
-        id: &str,
-        operation: Operation,
+        partition: u64,
+        call: Call,
         skip_if_dropped: bool,
         read: impl FnOnce(&Self, Reply, Millis) -> Result<R, DurableError> + Send + Sync + 'static,
     ) -> Answer<R> {
-        let place = usize::try_from(self.partition_of(id)).unwrap_or(usize::MAX);
+        let place = usize::try_from(partition).unwrap_or(usize::MAX);
         let limit = self.engine.limit(policy);
-        let client = Arc::clone(self);
-        let read = move |(reply, now)| read(&client, reply, now);
-        let asked = Engine::ask(self, place, operation, limit.clone(), skip_if_dropped, read);
+        let (client, number) = (Arc::clone(self), call.number);
+        let read = move |(answered, reply, now)| {
+            client.cluster.audit.answered(number, answered);
+            read(&client, reply, now)
+        };
+        let asked = Engine::ask(self, place, call, limit.clone(), skip_if_dropped, read);
         let client = Arc::clone(self);
         Box::pin(async move { limit.within(&client.engine.host, asked, silence).await })
     }
 
-    pub(crate) fn insert(self: &Arc<Self>, timer: Insert) -> Answer<Inserted> {
-        let id = timer.id.clone();
-        let operation = Operation::Insert(timer);
-        let name = id.clone();
-        self.change(RetryPolicy::Caller, &id, operation, false, move |client, reply, now| {
-            let Reply::Inserted(inserted, due) = reply else { return Err(unexpected_reply()) };
-            let inserted = inserted?;
-            if let Inserted::New | Inserted::Replaced = inserted {
-                client.notify_if_near(&name, due, now);
-            }
-            Ok(inserted)
-        })
-    }
-
-    pub(crate) fn lease(self: &Arc<Self>, key: &Key) -> Answer<Leasing> {
-        let (operation, id) = (Operation::Lease(key.clone()), key.1.to_string());
-        let name = id.clone();
-        self.change(RetryPolicy::Worker, &id, operation, true, move |client, reply, now| {
-            let Reply::Leased(leasing) = reply else { return Err(unexpected_reply()) };
-            if let Leasing::Taken(lease) = &leasing {
-                client.notify_if_near(&name, lease.record.due, now);
-            }
-            Ok(leasing)
-        })
-    }
-
-    fn notify(&self, id: &str, due: Millis) {
+    pub(crate) fn notify(&self, id: &str, due: Millis) {
         let partition = self.partition_of(id);
         self.idle.notice(partition, due);
         let change = Change { removed: None, added: Some((due, Arc::from(id))) };
         self.ownership.notify(partition, change);
     }
 
-    pub(crate) fn notify_if_near(&self, id: &str, due: Millis, now: Millis) {
+    fn notify_if_near(&self, id: &str, due: Millis, now: Millis) {
         if due <= now + NOTIFY_AHEAD {
             self.notify(id, due);
         }
@@ -190,163 +283,4 @@ impl Client {
 
 fn silence() -> DurableError {
     DurableError::Unreachable("no reply".to_owned())
-}
-
-impl Transport for Client {
-    type Operation = Operation;
-    type Reply = (Reply, Millis);
-    type Host = ProcessHost;
-
-    fn engine(&self) -> &Engine<Self> {
-        &self.engine
-    }
-
-    fn bounds(_place: usize) -> (usize, usize) {
-        BATCH
-    }
-
-    fn weight(_operation: &Operation) -> usize {
-        200
-    }
-
-    async fn send(
-        &self,
-        queue: &Queue<RequestOf<Self>>,
-        batch: &Batch<Self>,
-        _lost: u32,
-    ) -> Result<Replies<Self>, RequestError> {
-        let operations = batch.requests.iter();
-        let operations =
-            operations.map(|request| request.as_ref().map(|request| request.operation.clone()));
-        let partition = queue.place as u64;
-        let batch = BatchRequest {
-            partition,
-            process: queue.process,
-            number: batch.number,
-            settle: queue.is_ambiguous(),
-            operations: operations.collect(),
-        };
-        let _in_flight = InFlight::begin(self, partition);
-        let server = self.cluster.server_of(partition);
-        let execute = move |server: &mut Server| server.execute(&batch);
-        let (replies, now) = self.cluster.call(&self.process, server, execute).await??;
-        let full = || DurableError::ReadOnly("the memory is full".to_owned());
-        let reply = |reply| match reply {
-            Reply::Refused => Err(RequestError { kind: Kind::Rejected, error: full() }),
-            reply => Ok((reply, now)),
-        };
-        Ok(replies.into_iter().map(reply).collect())
-    }
-}
-
-/// A batch whose reply is awaited.
-struct InFlight<'a>(&'a Client, u64);
-
-impl<'a> InFlight<'a> {
-    fn begin(client: &'a Client, partition: u64) -> Self {
-        client.cluster.audit.in_flight(client.process.number, partition, true);
-        Self(client, partition)
-    }
-}
-
-impl Drop for InFlight<'_> {
-    fn drop(&mut self) {
-        self.0.cluster.audit.in_flight(self.0.process.number, self.1, false);
-    }
-}
-
-impl Listener for Client {
-    /// The server, the number of the subscription, and the notices.
-    type Subscription = (usize, u64, mpsc::UnboundedReceiver<Notice>);
-
-    fn ownership(&self) -> &Ownership {
-        &self.ownership
-    }
-
-    fn forget(&self) {
-        self.idle.forget();
-    }
-
-    /// Subscribes at the first server that accepts it.
-    async fn subscribe(&self) -> Option<Self::Subscription> {
-        for server in 0..self.cluster.servers() {
-            let (cluster, process) = (Arc::clone(&self.cluster), Arc::clone(&self.process));
-            // A subscription must stand before the reply is on its way.
-            let begun = self
-                .cluster
-                .call(&self.process, server, move |_| cluster.subscribe(&process, server));
-            if let Ok((number, notices)) = begun.await {
-                return Some((server, number, notices));
-            }
-        }
-        None
-    }
-
-    async fn follow(&self, (server, number, mut notices): Self::Subscription) -> bool {
-        let host = &self.engine.host;
-        loop {
-            match select(notices.next(), pin!(host.sleep(PING))).await {
-                Either::Left((None, _)) => return true,
-                Either::Left((Some(Notice::Added((due, id))), _)) => self.notify(&id, due),
-                Either::Left((Some(Notice::Left), _)) => self.ownership.request_checks(),
-                Either::Right(_) => {
-                    let cluster = Arc::clone(&self.cluster);
-                    let ping = move |_: &mut Server| cluster.is_subscribed(number);
-                    let ping = self.cluster.call(&self.process, server, ping);
-                    match select(pin!(ping), pin!(host.sleep(PING))).await {
-                        Either::Left((Ok(true), _)) => {}
-                        _ => return true,
-                    }
-                }
-            }
-        }
-    }
-}
-
-impl Partitioned for Client {
-    fn partitions(&self) -> u64 {
-        self.partitions
-    }
-
-    fn idle(&self) -> &IdleHints {
-        &self.idle
-    }
-
-    fn partition_of(&self, id: &str) -> u64 {
-        partition_of(id, self.partitions)
-    }
-
-    async fn beat(&self, worker: u64, known: Option<&str>) -> Result<Heartbeat, DurableError> {
-        let (process, partitions) = (self.process.number, self.partitions);
-        let known = known.map(str::to_owned);
-        let beat =
-            move |server: &mut Server| server.beat(worker, process, partitions, known.as_deref());
-        self.ask(RetryPolicy::Probe, 0, beat).await
-    }
-
-    async fn reach_workers(&self) -> Result<(), DurableError> {
-        self.ask(RetryPolicy::Page, 0, |server| server.now()).await.map(drop)
-    }
-
-    async fn now_of(&self, partition: u64, retry: RetryPolicy) -> Result<Millis, DurableError> {
-        self.ask(retry, self.cluster.server_of(partition), |server| server.now()).await
-    }
-
-    async fn read_keys(
-        &self,
-        partition: u64,
-        from: &Key,
-        until: Millis,
-        limit: usize,
-        retry: RetryPolicy,
-    ) -> Result<PartitionPage, DurableError> {
-        let (server, from) = (self.cluster.server_of(partition), from.clone());
-        let read = move |server: &mut Server| server.read_keys(partition, &from, until, limit);
-        self.ask(retry, server, read).await
-    }
-}
-
-/// Returns the partition that has a timer.
-pub(crate) fn partition_of(id: &str, partitions: u64) -> u64 {
-    u64::from(crc32fast::hash(id.as_bytes())) % partitions
 }

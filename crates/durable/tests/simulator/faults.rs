@@ -1,16 +1,7 @@
-//! [`Plan`], the size of a fleet and its faults, drawn from a seed.
+//! [`Fault`], something that goes wrong for a while, and [`Disturbance`], which timers it delays.
 
+use super::plan::Setting;
 use super::world::{MILLISECOND, Nanos, SECOND};
-
-/// The size of a fleet.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Setting {
-    pub(crate) workers: usize,
-    pub(crate) partitions: u64,
-    pub(crate) servers: usize,
-    pub(crate) timers: usize,
-    pub(crate) length: Nanos,
-}
 
 /// How far a server's clock is ahead or behind at most, in milliseconds.
 pub(crate) const MOST_AHEAD: i64 = 2000;
@@ -18,17 +9,24 @@ pub(crate) const MOST_AHEAD: i64 = 2000;
 /// How far the clocks of two servers are apart at most.
 const APART: Nanos = 2 * MOST_AHEAD.unsigned_abs() * MILLISECOND;
 
-/// The usual size.
-pub(crate) const SMALL: Setting =
-    Setting { workers: 5, partitions: 16, servers: 3, timers: 500, length: 600 * SECOND };
+/// How long after several faults everything is prompt again.
+const RECOVERY: Nanos = 9 * SECOND;
 
-/// A fleet with its faults.
-#[derive(Clone, Debug)]
-pub(crate) struct Plan {
-    pub(crate) seed: u64,
-    pub(crate) setting: Setting,
-    pub(crate) faults: Vec<Fault>,
-}
+/// How long after a fault of heartbeats workers take over partitions again.
+const HEARTBEATS: Nanos = 3 * SECOND;
+
+/// How long after faults of the network a request may arrive, and make a worker count as alive.
+const HELD_BACK: Nanos = 14 * SECOND;
+
+/// Faults that are further apart than this do not add up.
+const ISOLATED: Nanos = 15 * SECOND;
+
+/// How much later a lease is while a page waits for another server.
+const PAGE: Nanos = 1200 * MILLISECOND;
+
+/// How late a timer is at most that the owner of its partition cannot lease, because other workers
+/// look for stragglers: 5 s, and one second for each partition.
+const STRAGGLING: Nanos = 23 * SECOND;
 
 /// A fault from a time on.
 #[derive(Clone, Copy, Debug)]
@@ -49,90 +47,199 @@ pub(crate) enum Kind {
     Suspend { worker: usize },
     /// Nothing passes between a worker and a server.
     Cut { worker: usize, server: usize },
+    /// Requests of a worker reach a server, and nothing comes back.
+    Mute { worker: usize, server: usize },
     /// Nothing passes between a worker and all servers.
     Isolate { worker: usize },
     /// Some of a thousand requests fail.
     Faulty { share: u32 },
     /// Requests and replies take up to this much longer.
     Slow { most: Nanos },
+    /// A server ends all subscriptions.
+    Unsubscribe { server: usize },
     /// A server stands still, and executes requests at the end.
     Stall { server: usize },
     /// A server refuses connections, and loses nothing.
     Crash { server: usize },
     /// Another server takes over with all data, and a clock that is this much ahead.
     FailOver { server: usize, ahead: i64 },
+    /// Another server takes over without the last changes.
+    Lose { server: usize, lag: Nanos },
+    /// The clock of a server is set.
+    Step { server: usize, ahead: i64 },
     /// A server has no memory for more timers.
     Full { server: usize },
 }
 
 impl Fault {
-    pub(crate) fn end(&self) -> Nanos {
-        self.begin + self.length
-    }
-
-    /// Returns when timers may be late because of it.
-    pub(crate) fn disturbs(&self) -> Option<(Nanos, Nanos)> {
-        match self.kind {
-            Kind::Leave { .. } | Kind::Full { .. } => None,
-            // The start of a worker delays nothing.
-            Kind::Kill { .. } => Some((self.begin, self.begin)),
-            // The timers that the clock passes are due at once.
-            Kind::FailOver { .. } => Some((self.begin.saturating_sub(APART), self.end())),
-            _ => Some((self.begin, self.end())),
-        }
-    }
-
-    /// Returns `true` if workers cannot take over partitions meanwhile.
-    pub(crate) fn stops_heartbeats(&self) -> bool {
-        match self.kind {
-            Kind::Faulty { .. } | Kind::Slow { .. } => true,
-            Kind::Cut { server, .. }
-            | Kind::Stall { server }
-            | Kind::Crash { server }
-            | Kind::FailOver { server, .. } => server == 0,
-            Kind::Isolate { .. } => true,
-            _ => false,
-        }
-    }
-}
-
-impl Plan {
-    /// Draws the faults of a seed.
-    pub(crate) fn drawn(seed: u64, setting: Setting) -> Self {
-        let mut random = fastrand::Rng::with_seed(seed ^ 0x5eed);
-        let count = random.usize(..9);
-        let mut faults: Vec<Fault> =
-            (0..count).map(|_| Fault::drawn(&mut random, setting)).collect();
-        faults.sort_by_key(|fault| fault.begin);
-        Self { seed, setting, faults }
-    }
-}
-
-impl Fault {
-    fn drawn(random: &mut fastrand::Rng, setting: Setting) -> Self {
+    /// Draws a fault.
+    pub(crate) fn drawn(random: &mut fastrand::Rng, setting: Setting) -> Self {
         let (workers, servers) = (setting.workers, setting.servers);
         let worker = random.usize(..workers);
         let server = random.usize(..servers);
-        let begin = random.u64(10..setting.length / SECOND - 160) * SECOND;
+        let begin = random.u64(10..setting.length / SECOND - 220) * SECOND;
         let begin = begin + random.u64(..1000) * MILLISECOND;
-        let length = match random.u32(..3) {
+        let mut length = match random.u32(..3) {
             0 => random.u64(10..2000),
             1 => random.u64(2000..15_000),
             _ => random.u64(15_000..60_000),
         };
-        let kind = match random.u32(..11) {
+        let ahead = random.i64(-MOST_AHEAD..=MOST_AHEAD);
+        let kind = match random.u32(..15) {
             0 => Kind::Kill { worker },
             1 => Kind::Leave { worker },
             2 => Kind::Suspend { worker },
-            3 => Kind::Cut { worker, server },
-            4 => Kind::Isolate { worker },
-            5 => Kind::Faulty { share: random.u32(1..200) },
-            6 => Kind::Slow { most: random.u64(1..1500) * MILLISECOND },
-            7 => Kind::Stall { server },
-            8 => Kind::Crash { server },
-            9 => Kind::FailOver { server, ahead: random.i64(-MOST_AHEAD..=MOST_AHEAD) },
+            3 => {
+                // Long enough for another worker to take over.
+                length = length.max(random.u64(..90_000));
+                Kind::Cut { worker, server }
+            }
+            4 => Kind::Mute { worker, server },
+            5 => Kind::Isolate { worker },
+            6 => Kind::Faulty { share: random.u32(1..200) },
+            7 => Kind::Slow { most: random.u64(1..1500) * MILLISECOND },
+            8 => Kind::Unsubscribe { server },
+            9 => Kind::Stall { server },
+            10 => Kind::Crash { server },
+            11 => Kind::FailOver { server, ahead },
+            12 => Kind::Lose { server, lag: random.u64(1..2000) * MILLISECOND },
+            13 => Kind::Step { server, ahead },
             _ => Kind::Full { server },
         };
         Self { begin, length: length * MILLISECOND, kind }
+    }
+
+    pub(crate) fn end(&self) -> Nanos {
+        match self.kind {
+            Kind::Unsubscribe { .. } | Kind::Step { .. } => self.begin,
+            _ => self.begin + self.length,
+        }
+    }
+
+    /// Returns how long after it workers can take over partitions again, or `None` if they can
+    /// meanwhile.
+    pub(crate) fn stops_heartbeats(&self) -> Option<Nanos> {
+        let stops = match self.kind {
+            // A heartbeat that was held back may count a worker that has left.
+            Kind::Faulty { .. } => return Some(HELD_BACK),
+            Kind::Slow { .. } | Kind::Isolate { .. } => true,
+            Kind::Cut { server, .. }
+            | Kind::Mute { server, .. }
+            | Kind::Stall { server }
+            | Kind::Crash { server }
+            | Kind::Lose { server, .. }
+            | Kind::FailOver { server, .. } => server == 0,
+            _ => false,
+        };
+        stops.then_some(HEARTBEATS)
+    }
+
+    /// Returns `true` if it delays timers or notices, or did a while ago.
+    pub(crate) fn is_recent(&self, now: Nanos) -> bool {
+        let is_any = !matches!(self.kind, Kind::Leave { .. } | Kind::Full { .. });
+        is_any && (self.begin..self.end() + RECOVERY).contains(&now)
+    }
+
+    /// Returns how long after it everything is prompt again, if no other fault is near.
+    fn recovery(&self) -> Nanos {
+        match self.kind {
+            // Five seconds until the worker counts as dead, and the next heartbeat of another one.
+            Kind::Kill { .. } => 6500 * MILLISECOND,
+            Kind::Unsubscribe { .. } => SECOND,
+            Kind::Suspend { .. } => 2 * SECOND,
+            // Windows go by the clock of the first server, which they read once a second.
+            Kind::Step { server: 0, .. } => 3 * SECOND,
+            // Keys that another server has delayed go by its clock as it was, until they fire.
+            Kind::Step { .. } | Kind::FailOver { .. } => 12 * SECOND,
+            Kind::Faulty { .. } => 6 * SECOND,
+            Kind::Slow { .. } => 3 * SECOND,
+            // Requests are sent again after two seconds without a reply.
+            _ => 4 * SECOND,
+        }
+    }
+
+    /// Returns the timers that are delayed if no other fault is near, or `None` if there are none.
+    fn disturbs(&self) -> Option<Disturbance> {
+        let (begin, end, recovery) = (self.begin, self.end(), self.recovery());
+        let (server, most) = (None, None);
+        let all = Disturbance { begin, end, recovery, server, most };
+        Some(match self.kind {
+            Kind::Leave { .. } | Kind::Full { .. } => return None,
+            // The start of a worker delays nothing.
+            Kind::Kill { .. } => Disturbance { end: begin, ..all },
+            Kind::Cut { server: server @ 1.., .. } => {
+                Disturbance { server: Some(server), most: Some(STRAGGLING), ..all }
+            }
+            Kind::Stall { server: server @ 1.. } | Kind::Crash { server: server @ 1.. } => {
+                Disturbance { server: Some(server), ..all }
+            }
+            // The timers that the clock passes are due at once.
+            Kind::FailOver { .. } | Kind::Step { .. } => {
+                Disturbance { begin: begin.saturating_sub(APART), ..all }
+            }
+            Kind::Lose { lag, .. } => Disturbance { begin: begin.saturating_sub(lag), ..all },
+            _ => all,
+        })
+    }
+}
+
+/// A time in which timers are delayed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Disturbance {
+    begin: Nanos,
+    end: Nanos,
+    /// How long after the end everything is prompt again.
+    recovery: Nanos,
+    /// The server whose timers alone are delayed.
+    server: Option<usize>,
+    /// How late timers are at most nevertheless.
+    most: Option<Nanos>,
+}
+
+impl Disturbance {
+    /// Returns the disturbances by some faults. `started` is the time by which all workers have
+    /// started. Workers have permits for stragglers if `spare` is set.
+    pub(crate) fn of(faults: &[Fault], started: Nanos, spare: bool) -> Vec<Self> {
+        let (server, most) = (None, None);
+        let start = Self { begin: 0, end: started, recovery: RECOVERY, server, most };
+        let is_near = |one: &Fault, other: &Fault| {
+            let far = one.end() + ISOLATED < other.begin || other.end() + ISOLATED < one.begin;
+            !far
+        };
+        let disturbance = |place: usize, fault: &Fault| {
+            let others = faults.iter().enumerate().filter(|(other, _)| *other != place);
+            let is_alone = others.into_iter().all(|(_, other)| !is_near(fault, other));
+            let alone = fault.disturbs()?;
+            let recovery = RECOVERY.max(alone.recovery);
+            let several = Self { recovery, server, most, ..alone };
+            let most = alone.most.filter(|_| spare);
+            Some(if is_alone { Self { most, ..alone } } else { several })
+        };
+        let all = faults.iter().enumerate();
+        let all = all.filter_map(|(place, fault)| disturbance(place, fault));
+        std::iter::once(start).chain(all).collect()
+    }
+
+    /// Returns the latest time by which a timer of a server must be leased that is due at `due`,
+    /// could be leased by `possible` otherwise, and is not late by `deadline`.
+    pub(crate) fn deadline(
+        &self,
+        server: usize,
+        (due, possible): (Nanos, Nanos),
+        deadline: Nanos,
+    ) -> Nanos {
+        if self.begin > deadline || self.end + self.recovery <= due {
+            return deadline;
+        }
+        if self.server.is_some_and(|disturbed| disturbed != server) {
+            return deadline.max(possible + PAGE);
+        }
+        let most = self.most.map_or(Nanos::MAX, |most| possible + most);
+        (self.end + self.recovery).min(most)
+    }
+
+    /// Returns `true` if it is in effect, or was a while ago.
+    pub(crate) fn includes(&self, time: Nanos) -> bool {
+        (self.begin..=self.end + self.recovery).contains(&time)
     }
 }

@@ -1,10 +1,11 @@
 //! [`run`], which simulates a fleet: servers, workers, callers and faults.
 
-use super::audit::{Audit, CONCURRENCY, Summary};
-use super::faults::{Kind, MOST_AHEAD, Plan, Setting};
-use super::network::Cluster;
+use super::audit::{Audit, PermitChange, Summary};
+use super::faults::{Fault, Kind, MOST_AHEAD};
+use super::network::{Cluster, Way};
+use super::plan::{Plan, Setting};
 use super::process::Process;
-use super::server::Server;
+use super::server::{Server, ServerClock};
 use super::store::Simulated;
 use super::workload::{Handling, handle};
 use super::world::{MILLISECOND, Nanos, SECOND, World};
@@ -15,7 +16,7 @@ use futures_channel::oneshot;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// How often the servers are looked at.
-const LOOK: Nanos = 100 * MILLISECOND;
+const LOOK: Nanos = 250 * MILLISECOND;
 
 /// The time within which all workers start.
 const STARTED: Nanos = 3 * SECOND;
@@ -26,19 +27,21 @@ const DRIFT: i64 = 200;
 /// Simulates a fleet. Returns the first violation of a promise, if there is one.
 pub(crate) fn run(plan: &Plan) -> Result<Summary, String> {
     let world = World::new(plan.seed);
-    let disturbances = plan.faults.iter().filter_map(|fault| fault.disturbs());
-    let audit = Audit::new(&world, disturbances.chain([(0, STARTED)]).collect());
-    let server = |_| {
-        let (ahead, drift) = world.draw(|random| {
-            (random.i64(-MOST_AHEAD / 2..=MOST_AHEAD / 2), random.i64(-DRIFT..=DRIFT))
+    let audit = Audit::new(&world, plan, STARTED);
+    let server = |place| {
+        let clock = world.draw(|random| ServerClock {
+            ahead: random.i64(-MOST_AHEAD / 2..=MOST_AHEAD / 2),
+            drift: random.i64(-DRIFT..=DRIFT),
         });
-        Server::new(&world, &audit, ahead, drift)
+        Server::new(&world, &audit, place, clock)
     };
     let servers: Vec<Server> = (0..plan.setting.servers).map(server).collect();
-    audit.set_reference(servers[0].ahead);
-    let cluster = Cluster::new(&world, &audit, servers);
+    audit.set_reference(servers[0].clock);
+    let cluster = Cluster::new(&world, &audit, servers, plan.latency);
     let workers = (0..plan.setting.workers).map(|_| Mutex::new(None)).collect();
-    let fleet = Arc::new(Fleet { world, audit, cluster, setting: plan.setting, workers });
+    let (setting, concurrency) = (plan.setting, plan.concurrency);
+    let faults = plan.faults.clone();
+    let fleet = Arc::new(Fleet { world, audit, cluster, setting, concurrency, faults, workers });
     fleet.go(plan)
 }
 
@@ -48,6 +51,8 @@ pub(crate) struct Fleet {
     pub(crate) audit: Arc<Audit>,
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) setting: Setting,
+    concurrency: usize,
+    faults: Vec<Fault>,
     workers: Vec<Mutex<Option<RunningWorker>>>,
 }
 
@@ -65,19 +70,19 @@ impl Fleet {
                 (Arc::clone(&self), self.world.draw(|random| random.u64(..STARTED)));
             self.world.after(delay, move || fleet.start(worker));
         }
-        self.plan_faults(plan);
-        let callers = self.insert_timers();
+        self.plan_faults();
+        let callers = self.start_callers(&plan.timers);
         for step in 1..=self.setting.length / LOOK {
             self.world.run_until(step * LOOK);
-            self.look(plan);
+            self.look();
             if self.audit.has_failed() {
                 break;
             }
         }
         if !self.audit.has_failed() {
-            let left =
-                (0..self.cluster.servers()).map(|server| self.cluster.with(server, |it| it.len()));
-            self.audit.check_end(left.sum());
+            let left = (0..self.cluster.servers())
+                .flat_map(|server| self.cluster.with(server, |server| server.timers()));
+            self.audit.check_end(&left.collect::<Vec<_>>());
         }
         callers.kill();
         for worker in 0..self.setting.workers {
@@ -87,11 +92,7 @@ impl Fleet {
     }
 
     /// Looks at the servers.
-    fn look(&self, plan: &Plan) {
-        let now = self.world.now();
-        let stops = plan.faults.iter().any(|fault| {
-            fault.stops_heartbeats() && (fault.begin..fault.end() + 3 * SECOND).contains(&now)
-        });
+    fn look(&self) {
         let live: Vec<u64> = (0..self.setting.workers)
             .filter_map(|worker| {
                 let worker = self.worker(worker);
@@ -100,20 +101,35 @@ impl Fleet {
                 lives.then_some(process.number)
             })
             .collect();
+        let may_be_orphaned = live.is_empty() || self.heartbeats_fail();
+        let now = self.world.now();
+        let recent = self.faults.iter().filter(|fault| fault.is_recent(now)).count();
         for partition in 0..self.setting.partitions {
-            let server = self.cluster.server_of(partition);
-            let oldest = self.cluster.with(server, |server| server.oldest(partition));
-            if let Some((late, id, ahead)) = oldest {
-                self.audit.check_oldest(&id, late, ahead);
+            let place = self.cluster.server_of(partition);
+            let oldest = self.cluster.with(place, |server| {
+                server.oldest(partition).map(|oldest| (oldest, server.clock))
+            });
+            if let Some((oldest, clock)) = oldest {
+                self.audit.check_oldest(&oldest.id, oldest.late, (place, clock), oldest.written);
             }
             let owner = self.cluster.with(0, |server| server.owner(partition));
-            let is_owned = owner.is_some_and(|process| live.contains(&process));
-            self.audit.check_owner(
-                partition,
-                is_owned,
-                stops || live.is_empty() || now < 5 * SECOND,
-            );
+            let lives = owner.is_some_and(|process| live.contains(&process));
+            match lives || may_be_orphaned {
+                true => self.audit.has_owner(partition),
+                false => self.audit.check_orphan(partition, owner, recent),
+            }
         }
+    }
+
+    /// Returns `true` if workers cannot take over partitions.
+    fn heartbeats_fail(&self) -> bool {
+        let now = self.world.now();
+        let mut faults = self.faults.iter();
+        let fails = faults.any(|fault| {
+            let after = fault.stops_heartbeats();
+            after.is_some_and(|after| (fault.begin..fault.end() + after).contains(&now))
+        });
+        fails || now < 2 * STARTED
     }
 
     fn worker(&self, worker: usize) -> MutexGuard<'_, Option<RunningWorker>> {
@@ -136,25 +152,28 @@ impl Fleet {
             if let Event::Attempt(attempt) = event
                 && attempt.outcome == Outcome::Acknowledged
             {
-                audit.reported(&attempt.id);
+                audit.reported(&attempt.id, attempt.planned);
             }
         };
         let until = async move {
             let _ = ends.await;
         };
-        let runs = timers.worker().concurrency(CONCURRENCY).observe(observe).until(until);
+        let runs = timers.worker().concurrency(self.concurrency).observe(observe).until(until);
         let (audit, timer) = (Arc::clone(&self.audit), process.timer.clone());
         let (number, ends) = (process.number, Arc::clone(&process));
         let run = runs.run(move |delivery| {
             handle(Handling::begin(&audit, number, &delivery), timer.clone(), delivery)
         });
-        let (audit, world) = (Arc::clone(&self.audit), self.world.clone());
+        let fleet = Arc::clone(self);
         process.spawn(async move {
             if let Err(error) = run.await {
-                audit.violated(format!("a worker has failed: {error}"));
+                fleet.audit.violated(format!("a worker has failed: {error}"));
+            }
+            if !fleet.heartbeats_fail() {
+                fleet.audit.check_left(number);
             }
             drop(timers);
-            world.after(0, move || ends.kill());
+            fleet.world.after(0, move || ends.kill());
         });
         *place = Some(RunningWorker { process, end: Some(end) });
     }
@@ -162,13 +181,41 @@ impl Fleet {
     fn kill(&self, worker: usize) {
         if let Some(worker) = self.worker(worker).take() {
             worker.process.kill();
+            self.audit.permit(worker.process.number, PermitChange::Gone);
             self.audit.check_tasks(worker.process.most_tasks(), self.setting.partitions);
         }
     }
 
-    fn plan_faults(self: &Arc<Self>, plan: &Plan) {
-        for fault in &plan.faults {
+    /// Asks a worker to end.
+    fn end(&self, worker: usize) {
+        if let Some(worker) = &mut *self.worker(worker) {
+            worker.end = None;
+            self.audit.permit(worker.process.number, PermitChange::Gone);
+        }
+    }
+
+    /// Suspends a worker until a time.
+    fn suspend(self: &Arc<Self>, worker: usize, end: Nanos) {
+        let process = self.worker(worker).as_ref().map(|it| Arc::clone(&it.process));
+        let Some(process) = process else { return };
+        process.set_paused(true);
+        self.audit.suspended(process.number, true);
+        let fleet = Arc::clone(self);
+        self.world.at(end, move || {
+            fleet.audit.suspended(process.number, false);
+            process.set_paused(false);
+        });
+    }
+
+    fn plan_faults(self: &Arc<Self>) {
+        for fault in &self.faults {
             let (fleet, kind, end) = (Arc::clone(self), fault.kind, fault.end());
+            if let Kind::Lose { server, lag } = kind {
+                let cluster = Arc::clone(&self.cluster);
+                self.world.at(fault.begin.saturating_sub(lag), move || {
+                    cluster.with(server, Server::replicate);
+                });
+            }
             self.world.at(fault.begin, move || fleet.begin(kind, end));
         }
     }
@@ -183,25 +230,15 @@ impl Fleet {
                 world.at(end, move || fleet.start(worker));
             }
             Kind::Leave { worker } => {
-                if let Some(worker) = &mut *self.worker(worker) {
-                    worker.end = None;
-                }
+                self.end(worker);
                 world.at(end, move || fleet.start(worker));
             }
-            Kind::Suspend { worker } => {
-                let process = self.worker(worker).as_ref().map(|it| Arc::clone(&it.process));
-                let Some(process) = process else { return };
-                process.set_paused(true);
-                self.audit.suspended(process.number, true);
-                world.at(end, move || {
-                    fleet.audit.suspended(process.number, false);
-                    process.set_paused(false);
-                });
-            }
-            Kind::Cut { worker, server } => self.cut(worker, &[server], end),
+            Kind::Suspend { worker } => self.suspend(worker, end),
+            Kind::Cut { worker, server } => self.cut(worker, &[server], &[Way::To, Way::Back], end),
+            Kind::Mute { worker, server } => self.cut(worker, &[server], &[Way::Back], end),
             Kind::Isolate { worker } => {
                 let servers: Vec<usize> = (0..cluster.servers()).collect();
-                self.cut(worker, &servers, end);
+                self.cut(worker, &servers, &[Way::To, Way::Back], end);
             }
             Kind::Faulty { share } => {
                 cluster.set_faulty(share);
@@ -211,6 +248,7 @@ impl Fleet {
                 cluster.set_slow(most);
                 world.at(end, move || cluster.set_slow(0));
             }
+            Kind::Unsubscribe { server } => cluster.unsubscribe(server),
             Kind::Stall { server } => cluster.stand_until(server, end),
             Kind::Crash { server } => {
                 cluster.set_down(server, true);
@@ -219,13 +257,18 @@ impl Fleet {
             Kind::FailOver { server, ahead } => {
                 cluster.set_down(server, true);
                 world.at(end, move || {
-                    cluster.with(server, |server| server.ahead = ahead);
-                    if server == 0 {
-                        fleet.audit.set_reference(ahead);
-                    }
+                    fleet.set_clock(server, ahead);
+                    fleet.cluster.set_down(server, false);
+                });
+            }
+            Kind::Lose { server, .. } => {
+                cluster.set_down(server, true);
+                world.at(end, move || {
+                    cluster.with(server, Server::take_over);
                     cluster.set_down(server, false);
                 });
             }
+            Kind::Step { server, ahead } => self.set_clock(server, ahead),
             Kind::Full { server } => {
                 cluster.with(server, |server| server.is_full = true);
                 world.at(end, move || cluster.with(server, |server| server.is_full = false));
@@ -233,10 +276,22 @@ impl Fleet {
         }
     }
 
-    fn cut(&self, worker: usize, servers: &[usize], end: Nanos) {
+    fn set_clock(&self, place: usize, ahead: i64) {
+        let clock = self.cluster.with(place, |server| {
+            server.clock.ahead = ahead;
+            server.clock
+        });
+        if place == 0 {
+            self.audit.set_reference(clock);
+        }
+    }
+
+    fn cut(&self, worker: usize, servers: &[usize], ways: &'static [Way], end: Nanos) {
         let Some(number) = self.worker(worker).as_ref().map(|it| it.process.number) else { return };
         let set = move |cluster: &Cluster, servers: &[usize], cut| {
-            servers.iter().for_each(|server| cluster.set_cut(number, *server, cut));
+            for server in servers {
+                ways.iter().for_each(|way| cluster.set_cut(number, *server, *way, cut));
+            }
         };
         set(&self.cluster, servers, true);
         let (cluster, servers) = (Arc::clone(&self.cluster), servers.to_vec());

@@ -2,20 +2,21 @@
 //! a network and clocks that are simulated.
 //!
 //! ```text
-//!  fleet ──► faults          what happens, and when
+//!  fleet ──► plan            what happens, and when: timers, faults
 //!    │
+//!    ├─ callers (workload)
 //!    ├─ processes (world) ── worker, feed, window, attempts, engine: the code of this crate
-//!    │       │ store         the store of a process
+//!    │       │ store         the store of a process: client, transport
 //!    │       ▼
 //!    ├─ network              requests, replies and notices, which may be late or lost
 //!    │       ▼
-//!    ├─ server               partitions, owners, kept replies, transitions
+//!    ├─ server               partitions, owners, kept replies, operations
 //!    │
 //!    └─ audit                the promises
 //! ```
 //!
 //! Everything is drawn from a seed, and runs in one thread in virtual time. A violation is reported
-//! with its seed, after all faults that it does not need were left out. `SIMULATOR=7` runs the seed
+//! with its seed, after all faults and timers that it does not need were left out. `SIMULATOR=7` runs the seed
 //! 7, and `SIMULATOR=0..1000` a thousand seeds. `SIMULATOR_LOG="timer 12"` prints what happens to a
 //! timer.
 
@@ -26,29 +27,33 @@ mod client;
 mod faults;
 mod fleet;
 mod network;
+mod operations;
 mod partition;
+mod plan;
 mod process;
 mod requests;
 mod server;
 mod store;
+mod timers;
+mod transport;
 mod workload;
 mod world;
 
-use self::faults::{Plan, SMALL, Setting};
+use self::plan::{Plan, SMALL, Setting};
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The seeds that each run of the tests tries.
-const SEEDS: Range<u64> = 0..24;
+const SEEDS: Range<u64> = 0..100;
 
 #[test]
 fn a_fleet_keeps_its_promises() {
     let seeds = asked().unwrap_or(SEEDS);
     let violations = violations(seeds, SMALL);
     if let Some((plan, violation)) = violations.into_iter().min_by_key(|(plan, _)| plan.seed) {
-        let (plan, violation) = shortened(plan, violation);
-        panic!("seed {}, {violation}\nwith these faults: {:#?}", plan.seed, plan.faults);
+        let (plan, violation) = plan.shortened(violation, |plan| fleet::run(plan).map(drop));
+        panic!("{violation}\nin this run: {plan:#?}");
     }
 }
 
@@ -72,7 +77,8 @@ fn asked() -> Option<Range<u64>> {
     })
 }
 
-/// Runs seeds, one on each processor at a time, and returns the plans that violate a promise.
+/// Runs seeds, one on each processor at a time, until one violates a promise. Returns the plans of
+/// the seeds that do.
 #[allow(clippy::disallowed_methods, reason = "each simulation has one thread")]
 fn violations(seeds: Range<u64>, setting: Setting) -> Vec<(Plan, String)> {
     let (next, violations) = (AtomicU64::new(seeds.start), Mutex::new(Vec::new()));
@@ -84,6 +90,7 @@ fn violations(seeds: Range<u64>, setting: Setting) -> Vec<(Plan, String)> {
             }
             let plan = Plan::drawn(seed, setting);
             if let Err(violation) = fleet::run(&plan) {
+                next.store(seeds.end, Relaxed);
                 violations.lock().expect("no thread panics").push((plan, violation));
             }
         }
@@ -93,18 +100,4 @@ fn violations(seeds: Range<u64>, setting: Setting) -> Vec<(Plan, String)> {
         (0..processors).for_each(|_| drop(scope.spawn(run)));
     });
     violations.into_inner().expect("no thread panics")
-}
-
-/// Leaves out the faults, one by one, that a violation does not need.
-fn shortened(mut plan: Plan, mut violation: String) -> (Plan, String) {
-    let mut place = 0;
-    while place < plan.faults.len() {
-        let mut shorter = plan.clone();
-        shorter.faults.remove(place);
-        match fleet::run(&shorter) {
-            Err(same) => (plan, violation) = (shorter, same),
-            Ok(_) => place += 1,
-        }
-    }
-    (plan, violation)
 }

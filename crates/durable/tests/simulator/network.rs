@@ -24,14 +24,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// The shortest time between a process and a server.
 const LEAST_LATENCY: Nanos = MILLISECOND / 5;
 
-/// The usual latency beyond that.
-const LATENCY: Nanos = 10 * MILLISECOND;
-
 /// The servers of a store.
 pub(crate) struct Cluster {
     pub(crate) world: World,
     pub(crate) audit: Arc<Audit>,
     hosts: Vec<Mutex<HostState>>,
+    /// The usual latency beyond the shortest.
+    latency: Nanos,
     conditions: Mutex<Conditions>,
     subscriptions: Mutex<Subscriptions>,
 }
@@ -48,8 +47,8 @@ struct HostState {
 /// The state of the network.
 #[derive(Default)]
 struct Conditions {
-    /// The number of cuts between a process and a server.
-    cuts: BTreeMap<(u64, usize), u32>,
+    /// The number of cuts of the way from a process to a server, and of the way back.
+    cuts: BTreeMap<(u64, usize, Way), u32>,
     /// How many of a thousand requests are lost, lose their reply, break their connection, or are
     /// held back.
     faulty: u32,
@@ -57,6 +56,13 @@ struct Conditions {
     slow: Nanos,
     /// When the last request of a connection arrives, by process and server.
     arrivals: BTreeMap<(u64, usize), Nanos>,
+}
+
+/// A way between a process and a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Way {
+    To,
+    Back,
 }
 
 #[derive(Default)]
@@ -88,12 +94,18 @@ enum Fate {
 }
 
 impl Cluster {
-    pub(crate) fn new(world: &World, audit: &Arc<Audit>, servers: Vec<Server>) -> Arc<Self> {
+    pub(crate) fn new(
+        world: &World,
+        audit: &Arc<Audit>,
+        servers: Vec<Server>,
+        latency: Nanos,
+    ) -> Arc<Self> {
         let host = |server| Mutex::new(HostState { server, is_down: false, stands_until: 0 });
         Arc::new(Self {
             world: world.clone(),
             audit: Arc::clone(audit),
             hosts: servers.into_iter().map(host).collect(),
+            latency,
             conditions: Mutex::default(),
             subscriptions: Mutex::default(),
         })
@@ -116,8 +128,13 @@ impl Cluster {
     pub(crate) fn set_down(&self, server: usize, is_down: bool) {
         self.host(server).is_down = is_down;
         if is_down {
-            ignore_poison(self.subscriptions.lock()).all.retain(|_, it| it.server != server);
+            self.unsubscribe(server);
         }
+    }
+
+    /// Ends all subscriptions at a server.
+    pub(crate) fn unsubscribe(&self, server: usize) {
+        ignore_poison(self.subscriptions.lock()).all.retain(|_, it| it.server != server);
     }
 
     pub(crate) fn stand_until(&self, server: usize, time: Nanos) {
@@ -125,14 +142,15 @@ impl Cluster {
         host.stands_until = host.stands_until.max(time);
     }
 
-    pub(crate) fn set_cut(&self, process: u64, server: usize, cut: bool) {
+    pub(crate) fn set_cut(&self, process: u64, server: usize, way: Way, cut: bool) {
         let mut conditions = self.conditions();
-        let count = conditions.cuts.entry((process, server)).or_default();
+        let count = conditions.cuts.entry((process, server, way)).or_default();
         *count = if cut { *count + 1 } else { count.saturating_sub(1) };
     }
 
-    pub(crate) fn is_cut(&self, process: u64, server: usize) -> bool {
-        self.conditions().cuts.get(&(process, server)).is_some_and(|count| *count > 0)
+    fn is_cut(&self, process: u64, server: usize, way: Way) -> bool {
+        let key = (process, server, way);
+        self.conditions().cuts.get(&key).is_some_and(|count| *count > 0)
     }
 
     /// Makes some of a thousand requests fail.
@@ -212,7 +230,7 @@ impl Cluster {
         reply: oneshot::Sender<Result<R, RequestError>>,
         serve: impl FnOnce(&mut Server) -> R + Send + 'static,
     ) {
-        if self.is_cut(process.number, server) {
+        if self.is_cut(process.number, server, Way::To) {
             return;
         }
         let mut host = self.host(server);
@@ -236,7 +254,7 @@ impl Cluster {
         }
         let (cluster, process) = (Arc::clone(self), Arc::clone(process));
         self.world.after(self.latency(), move || {
-            if !cluster.is_cut(process.number, server) {
+            if !cluster.is_cut(process.number, server, Way::Back) {
                 let result = match fate {
                     Fate::Breaks { .. } => Err(failed(Kind::Ambiguous, "broke")),
                     _ => result,
@@ -278,7 +296,7 @@ impl Cluster {
         for number in numbers {
             let fate = self.fate();
             let Some(subscriber) = subscriptions.all.get_mut(&number) else { continue };
-            let is_cut = self.is_cut(subscriber.process.number, subscriber.server);
+            let is_cut = self.is_cut(subscriber.process.number, subscriber.server, Way::Back);
             if is_cut || subscriber.process.is_dead() || fate == Fate::Lost {
                 subscriptions.all.remove(&number);
                 continue;
@@ -315,7 +333,7 @@ impl Cluster {
 
     fn latency(&self) -> Nanos {
         let slow = self.conditions().slow;
-        self.world.draw(|random| LEAST_LATENCY + random.u64(..LATENCY) + random.u64(..=slow))
+        self.world.draw(|random| LEAST_LATENCY + random.u64(..self.latency) + random.u64(..=slow))
     }
 
     fn conditions(&self) -> MutexGuard<'_, Conditions> {

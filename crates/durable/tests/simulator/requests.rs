@@ -5,16 +5,25 @@ use crate::model::clock::Millis;
 use crate::model::key::Key;
 use crate::store::{Cancelled, Due, Finish, Finished, Insert, Inserted, Leasing, Renewed};
 
-/// The time of a server's clock at the start of virtual time, 2027-01-15 08:00:00 UTC.
-/// An operation of a batch.
+/// An operation of a batch, with a number that no other one has.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) number: u64,
+    pub(crate) operation: Operation,
+}
+
+/// What an operation does.
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
     Insert(Insert),
     Cancel(String),
     Reset(String, Due),
+    RunNow(String),
+    Pause(String, bool),
     Lease(Key),
     Renew(String, u64),
     Finish(String, u64, Finish),
+    Redrive(u64),
 }
 
 impl Operation {
@@ -24,9 +33,12 @@ impl Operation {
             Self::Insert(timer) => ("insert", &timer.id),
             Self::Cancel(id) => ("cancel", id),
             Self::Reset(id, _) => ("reset", id),
+            Self::RunNow(id) => ("run now", id),
+            Self::Pause(id, _) => ("pause", id),
             Self::Lease((_, id)) => ("lease", id),
             Self::Renew(id, _) => ("renew", id),
             Self::Finish(id, ..) => ("finish", id),
+            Self::Redrive(_) => ("redrive", ""),
         }
     }
 }
@@ -36,7 +48,8 @@ impl Operation {
 pub(crate) enum Reply {
     Inserted(Result<Inserted, DurableError>, Millis),
     Cancelled(Cancelled),
-    Moved(bool, Millis),
+    /// Set if the operation has changed the timer, with the time in its key.
+    Changed(Result<bool, DurableError>, Millis),
     Leased(Leasing),
     Renewed(Renewed),
     /// With the next due time, if there is one.
@@ -47,31 +60,13 @@ pub(crate) enum Reply {
     Refused,
 }
 
-/// A batch of operations on a partition.
-#[derive(Debug)]
-pub(crate) struct BatchRequest {
-    pub(crate) partition: u64,
-    pub(crate) process: u64,
-    pub(crate) number: u64,
-    /// Set if a copy of the batch or of an earlier one may still arrive.
-    pub(crate) settle: bool,
-    pub(crate) operations: Vec<Option<Operation>>,
-}
-
-/// A notice to all processes.
-#[derive(Clone, Debug)]
-pub(crate) enum Notice {
-    Added(Key),
-    Left,
-}
-
 impl Reply {
     /// Returns a copy of a reply without a record.
     pub(crate) fn copy(&self) -> Self {
         match self {
             Self::Inserted(inserted, due) => Self::Inserted(inserted.clone(), *due),
             Self::Cancelled(cancelled) => Self::Cancelled(*cancelled),
-            Self::Moved(moved, due) => Self::Moved(*moved, *due),
+            Self::Changed(changed, due) => Self::Changed(changed.clone(), *due),
             Self::Leased(Leasing::NotDue { due, now }) => {
                 Self::Leased(Leasing::NotDue { due: *due, now: *now })
             }
@@ -82,4 +77,29 @@ impl Reply {
             Self::Refused => Self::Refused,
         }
     }
+}
+
+/// The reply to a call with this number, which is 0 if its caller had timed out.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) number: u64,
+    pub(crate) reply: Reply,
+}
+
+/// A batch of operations on a partition.
+#[derive(Debug)]
+pub(crate) struct BatchRequest {
+    pub(crate) partition: u64,
+    pub(crate) process: u64,
+    pub(crate) number: u64,
+    /// Set if a copy of the batch or of an earlier one may still arrive.
+    pub(crate) settle: bool,
+    pub(crate) calls: Vec<Option<Call>>,
+}
+
+/// A notice to all processes.
+#[derive(Clone, Debug)]
+pub(crate) enum Notice {
+    Added(Key),
+    Left,
 }

@@ -6,19 +6,17 @@
 
 use super::audit::Audit;
 use super::partition::{Kept, Partition};
-use super::requests::{BatchRequest, Notice, Operation, Reply};
-use super::world::{MILLISECOND, World, drifted};
+use super::requests::{Answered, BatchRequest, Notice, Operation, Reply};
+use super::world::{MILLISECOND, Nanos, World, drifted};
 use crate::error::DurableError;
 use crate::model::clock::Millis;
 use crate::model::key::Key;
-use crate::model::record::Record;
-use crate::store::partitions::idle::NOTIFY_AHEAD;
+use crate::model::record::{Dead, Record};
 use crate::store::partitions::pages::PartitionPage;
 use crate::store::partitions::{Assignment, Heartbeat};
 use crate::store::remote::error::{Kind, RequestError};
-use crate::store::transitions::Ended;
-use crate::store::{Cancelled, Finished, Insert, Leasing, Renewed};
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -28,15 +26,46 @@ const START: Millis = 1_800_000_000_000;
 /// How long a worker without a heartbeat counts as alive (`beat.lua`).
 const GONE: Millis = 5000;
 
+/// The clock of a server.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ServerClock {
+    /// How far it is ahead, in milliseconds.
+    pub(crate) ahead: i64,
+    /// Parts per million.
+    pub(crate) drift: i64,
+}
+
+impl ServerClock {
+    /// Returns what the clock shows at a time of the world, rounded down.
+    pub(crate) fn shown(self, at: Nanos) -> Millis {
+        (START + drifted(at, self.drift) / MILLISECOND).saturating_add_signed(self.ahead)
+    }
+}
+
+/// Returns the name of a round, in which each worker looks at its assignment again (`round.lua`).
+fn round_of(now: Millis, me: u64) -> String {
+    format!("{now} {me}")
+}
+
 /// A server, with some of the partitions.
 pub(crate) struct Server {
-    world: World,
-    audit: Arc<Audit>,
-    /// How far the clock is ahead, in milliseconds, and its drift in parts per million.
-    pub(crate) ahead: i64,
-    drift: i64,
+    pub(crate) world: World,
+    pub(crate) audit: Arc<Audit>,
+    /// The place among the servers.
+    pub(crate) place: usize,
+    pub(crate) clock: ServerClock,
     /// Set while the memory is full.
     pub(crate) is_full: bool,
+    data: Data,
+    /// The data and the time of a replica that will take over.
+    replica: Option<(Data, Nanos)>,
+    /// The notices that were published by the request that is being executed.
+    pub(crate) published: Vec<Notice>,
+}
+
+/// What a server keeps.
+#[derive(Clone, Default)]
+struct Data {
     partitions: BTreeMap<u64, Partition>,
     /// The workers, by the time of their last heartbeat.
     workers: BTreeMap<u64, Millis>,
@@ -47,49 +76,72 @@ pub(crate) struct Server {
     robbed: BTreeSet<u64>,
     /// The processes of workers.
     processes: BTreeMap<u64, u64>,
-    /// The notices that were published by the request that is being executed.
-    pub(crate) published: Vec<Notice>,
+}
+
+/// The first key of a partition that is due.
+pub(crate) struct Oldest {
+    pub(crate) id: Arc<str>,
+    /// How long it has been due, in milliseconds.
+    pub(crate) late: Millis,
+    /// When it was written.
+    pub(crate) written: Nanos,
 }
 
 impl Server {
-    pub(crate) fn new(world: &World, audit: &Arc<Audit>, ahead: i64, drift: i64) -> Self {
+    pub(crate) fn new(world: &World, audit: &Arc<Audit>, place: usize, clock: ServerClock) -> Self {
         Self {
             world: world.clone(),
             audit: Arc::clone(audit),
-            ahead,
-            drift,
+            place,
+            clock,
             is_full: false,
-            partitions: BTreeMap::new(),
-            workers: BTreeMap::new(),
-            owners: BTreeMap::new(),
-            round: None,
-            robbed: BTreeSet::new(),
-            processes: BTreeMap::new(),
+            data: Data::default(),
+            replica: None,
             published: Vec::new(),
         }
     }
 
     /// Returns the time of the server's clock, rounded down.
     pub(crate) fn now(&self) -> Millis {
-        let passed = drifted(self.world.now(), self.drift) / MILLISECOND;
-        (START + passed).saturating_add_signed(self.ahead)
+        self.clock.shown(self.world.now())
     }
 
     /// Returns the process of the owner of a partition.
     pub(crate) fn owner(&self, partition: u64) -> Option<u64> {
-        self.processes.get(self.owners.get(&partition)?).copied()
+        self.data.processes.get(self.data.owners.get(&partition)?).copied()
     }
 
-    /// Returns how long the first key of a partition has been due, in milliseconds, its id, and
-    /// how far the clock is ahead.
-    pub(crate) fn oldest(&self, partition: u64) -> Option<(Millis, Arc<str>, i64)> {
-        let (due, id) = self.partitions.get(&partition)?.due.first()?;
-        Some((self.now().checked_sub(*due)?, Arc::clone(id), self.ahead))
+    /// Returns the first key of a partition, if it is due.
+    pub(crate) fn oldest(&self, partition: u64) -> Option<Oldest> {
+        let partition = self.data.partitions.get(&partition)?;
+        let (due, id) = partition.due.first()?;
+        let late = self.now().checked_sub(*due)?;
+        let written = partition.written.get(id).copied().unwrap_or(0);
+        Some(Oldest { id: Arc::clone(id), late, written })
     }
 
-    /// Returns the number of timers.
-    pub(crate) fn len(&self) -> usize {
-        self.partitions.values().map(|partition| partition.timers.len()).sum()
+    /// Returns all timers.
+    pub(crate) fn timers(&self) -> Vec<(Arc<str>, Record)> {
+        let timers = self.data.partitions.values().flat_map(|partition| &partition.timers);
+        timers.map(|(id, record)| (Arc::clone(id), record.clone())).collect()
+    }
+
+    /// Returns the record of a timer.
+    pub(crate) fn record(&self, partition: u64, id: &str) -> Option<Record> {
+        self.data.partitions.get(&partition)?.timers.get(id).cloned()
+    }
+
+    /// Copies the data to a replica.
+    pub(crate) fn replicate(&mut self) {
+        self.replica = Some((self.data.clone(), self.world.now()));
+    }
+
+    /// Continues with the data of the replica.
+    pub(crate) fn take_over(&mut self) {
+        if let Some((data, copied)) = self.replica.take() {
+            self.data = data;
+            self.audit.lost_since(self.place, copied);
+        }
     }
 
     /// Executes a heartbeat (`beat.lua`).
@@ -101,59 +153,58 @@ impl Server {
         known: Option<&str>,
     ) -> Heartbeat {
         let now = self.now();
-        self.processes.insert(me, process);
-        let is_robbed = self.robbed.remove(&me);
-        let is_usual = known.is_some() && self.round.as_deref() == known && !is_robbed;
-        let all_live = self.workers.values().all(|last| *last + GONE >= now);
-        let last = self.workers.insert(me, now);
+        let Data { workers, owners, round, robbed, processes, .. } = &mut self.data;
+        processes.insert(me, process);
+        let is_robbed = robbed.remove(&me);
+        let is_usual = known.is_some() && round.as_deref() == known && !is_robbed;
+        let all_live = workers.values().all(|last| *last + GONE >= now);
+        let last = workers.insert(me, now);
         if is_usual && all_live && last.is_some_and(|last| last <= now) {
             return Heartbeat { now, assigned: None, paused: false };
         }
-        let before = self.workers.len();
-        self.workers.retain(|worker, last| *worker == me || *last + GONE >= now);
-        if self.workers.len() < before || self.round.is_none() {
-            self.begin_round(now, me);
+        let before = workers.len();
+        workers.retain(|worker, last| *worker == me || *last + GONE >= now);
+        if workers.len() < before || round.is_none() {
+            *round = Some(round_of(now, me));
         }
-        self.workers.values_mut().for_each(|last| *last = (*last).min(now));
-        let mut has: BTreeMap<u64, u64> = self.workers.keys().map(|worker| (*worker, 0)).collect();
-        self.owners.retain(|_, owner| has.get_mut(owner).map(|count| *count += 1).is_some());
+        workers.values_mut().for_each(|last| *last = (*last).min(now));
+        let mut has: BTreeMap<u64, u64> = workers.keys().map(|worker| (*worker, 0)).collect();
+        owners.retain(|_, owner| has.get_mut(owner).map(|count| *count += 1).is_some());
         let workers = has.len() as u64;
         let (least, most) = (count / workers, count.div_ceil(workers));
         let mut mine = has.remove(&me).unwrap_or(0);
         for partition in 0..count {
-            if mine < most && !self.owners.contains_key(&partition) {
-                self.owners.insert(partition, me);
+            if mine < most && !owners.contains_key(&partition) {
+                owners.insert(partition, me);
                 mine += 1;
             }
         }
         for partition in 0..count {
-            let Some(owner) = self.owners.get_mut(&partition) else { continue };
+            let Some(owner) = owners.get_mut(&partition) else { continue };
             let Some(theirs) = has.get_mut(owner) else { continue };
             if mine < least && *theirs > least {
                 *theirs -= 1;
                 mine += 1;
-                self.robbed.insert(std::mem::replace(owner, me));
+                robbed.insert(mem::replace(owner, me));
             }
         }
-        let owned = self.owners.iter().filter(|(_, owner)| **owner == me);
+        let owned = owners.iter().filter(|(_, owner)| **owner == me);
         let owned: BTreeSet<u64> = owned.map(|(partition, _)| *partition).collect();
+        let round = round.clone();
+        self.audit.owns(process, &owned);
         self.world.note(("beat", process, workers, &owned));
-        let assigned = Assignment { owned, workers, round: self.round.clone() };
+        let assigned = Assignment { owned, workers, round };
         Heartbeat { now, assigned: Some(assigned), paused: false }
     }
 
-    /// Lets each worker look at its assignment again (`round.lua`).
-    fn begin_round(&mut self, now: Millis, me: u64) {
-        self.round = Some(format!("{now} {me}"));
-    }
-
     /// Removes a worker (`leave.lua`).
-    pub(crate) fn leave(&mut self, worker: u64) {
-        let before = self.owners.len();
-        self.owners.retain(|_, owner| *owner != worker);
-        self.workers.remove(&worker);
-        self.begin_round(self.now(), worker);
-        if self.owners.len() < before {
+    pub(crate) fn leave(&mut self, worker: u64, process: u64) {
+        self.audit.has_left(process);
+        let before = self.data.owners.len();
+        self.data.owners.retain(|_, owner| *owner != worker);
+        self.data.workers.remove(&worker);
+        self.data.round = Some(round_of(self.now(), worker));
+        if self.data.owners.len() < before {
             self.published.push(Notice::Left);
         }
     }
@@ -167,7 +218,7 @@ impl Server {
         limit: usize,
     ) -> PartitionPage {
         let now = self.now();
-        let due = &self.partitions.entry(partition).or_default().due;
+        let due = &self.data.partitions.entry(partition).or_default().due;
         let (mut keys, mut more, mut beyond) = (Vec::new(), false, None);
         for key in due.range((Bound::Included(from.clone()), Bound::Unbounded)) {
             if key.0 > until {
@@ -184,15 +235,22 @@ impl Server {
         PartitionPage { now, keys, more, beyond }
     }
 
+    /// Returns the dead letters of some partitions.
+    pub(crate) fn letters(&self) -> Vec<(u64, Dead)> {
+        let letters = self.data.partitions.values().flat_map(|partition| &partition.letters);
+        letters.map(|(number, letter)| (*number, letter.clone())).collect()
+    }
+
     /// Executes a batch (`batch.lua`).
     pub(crate) fn execute(
         &mut self,
         batch: &BatchRequest,
-    ) -> Result<(Vec<Reply>, Millis), RequestError> {
+    ) -> Result<(Vec<Answered>, Millis), RequestError> {
         let now = self.now();
-        let mut partition = self.partitions.remove(&batch.partition).unwrap_or_default();
+        let place = self.data.partitions.entry(batch.partition).or_default();
+        let mut partition = mem::take(place);
         let result = self.execute_on(&mut partition, batch, now);
-        self.partitions.insert(batch.partition, partition);
+        self.data.partitions.insert(batch.partition, partition);
         result
     }
 
@@ -201,7 +259,7 @@ impl Server {
         partition: &mut Partition,
         batch: &BatchRequest,
         now: Millis,
-    ) -> Result<(Vec<Reply>, Millis), RequestError> {
+    ) -> Result<(Vec<Answered>, Millis), RequestError> {
         if let Some((number, then, kept)) = partition.kept.get(&batch.process) {
             if *number == batch.number {
                 let replies = kept.iter().map(|kept| partition.again(kept)).collect();
@@ -213,128 +271,23 @@ impl Server {
             }
         }
         let (mut replies, mut kept, mut changed) = (Vec::new(), Vec::new(), false);
-        for operation in &batch.operations {
+        for call in &batch.calls {
+            let operation = call.as_ref().map(|call| &call.operation);
+            let number = call.as_ref().map_or(0, |call| call.number);
             let (reply, changes) = match operation {
-                Some(operation) => self.apply(partition, operation, now),
+                Some(operation) => self.apply(partition, operation, (batch.partition, now)),
                 None => (Reply::Nothing, false),
             };
-            self.world.note((operation.as_ref().map(Operation::id), changes, now));
+            self.world.note((operation.map(Operation::id), changes, now));
+            self.audit.executed(number, self.place, changes);
             changed |= changes;
-            kept.push(Kept::of(operation.as_ref(), &reply));
-            replies.push(reply);
+            let answered = Answered { number, reply };
+            kept.push(Kept::of(operation, &answered));
+            replies.push(answered);
         }
         if changed || batch.settle {
             partition.kept.insert(batch.process, (batch.number, now, kept));
         }
         Ok((replies, now))
     }
-
-    /// Executes an operation. Returns `true` with its reply if it has changed anything.
-    fn apply(
-        &mut self,
-        partition: &mut Partition,
-        operation: &Operation,
-        now: Millis,
-    ) -> (Reply, bool) {
-        match operation {
-            Operation::Insert(_) if self.is_full => (Reply::Refused, false),
-            Operation::Insert(timer) => self.insert(partition, timer, now),
-            Operation::Cancel(id) => match partition.timers.get(&**id).cloned() {
-                None => (Reply::Cancelled(Cancelled::NotFound), false),
-                Some(found) => {
-                    let (cancelled, after) = found.cancelled();
-                    self.write(partition, id, after, now);
-                    (Reply::Cancelled(cancelled), true)
-                }
-            },
-            Operation::Reset(id, due) => {
-                let found = partition.timers.get(&**id).filter(|found| found.fence.is_none());
-                let (Some(found), Ok(due)) = (found.cloned(), due.time(coming(now))) else {
-                    return (Reply::Moved(false, 0), false);
-                };
-                self.write(partition, id, Some(found.moved(due)), now);
-                (Reply::Moved(true, due), true)
-            }
-            Operation::Lease((_, id)) => self.lease(partition, id, now),
-            Operation::Renew(id, fence) => match partition.held(id, *fence) {
-                None => (Reply::Renewed(Renewed::Lost), false),
-                Some(found) => {
-                    let (length, cancelled) = (found.settings.lease, found.cancelled);
-                    self.write(partition, id, Some(found.renewed(now)), now);
-                    (Reply::Renewed(Renewed::Held { length, cancelled }), true)
-                }
-            },
-            Operation::Finish(id, fence, finish) => match partition.held(id, *fence) {
-                None => (Reply::Finished(Finished::TooLate, None), false),
-                Some(found) => {
-                    self.audit.finished(id, finish);
-                    let ended = found.finished(finish.clone(), coming(now));
-                    let Ended { finished, after, letter, .. } = ended;
-                    if letter.is_some() {
-                        self.audit.died(id);
-                    }
-                    let due = after.as_ref().map(Record::indexed);
-                    self.write(partition, id, after, now);
-                    (Reply::Finished(finished, due), true)
-                }
-            },
-        }
-    }
-
-    fn insert(&mut self, partition: &mut Partition, timer: &Insert, now: Millis) -> (Reply, bool) {
-        let (found, coming) = (partition.timers.get(&*timer.id), coming(now));
-        let inserted = timer.due.time(coming).and_then(|due| {
-            let (inserted, after) = Record::inserted(found, timer, due, coming)?;
-            Ok((inserted, after, due))
-        });
-        match inserted {
-            Err(error) => (Reply::Inserted(Err(error), 0), false),
-            Ok((inserted, None, due)) => (Reply::Inserted(Ok(inserted), due), false),
-            Ok((inserted, after, due)) => {
-                self.write(partition, &timer.id, after, now);
-                (Reply::Inserted(Ok(inserted), due), true)
-            }
-        }
-    }
-
-    fn lease(&mut self, partition: &mut Partition, id: &Arc<str>, now: Millis) -> (Reply, bool) {
-        let Some(found) = partition.timers.get(id) else {
-            return (Reply::Leased(Leasing::NotFound), false);
-        };
-        let due = found.indexed();
-        if due > now {
-            return (Reply::Leased(Leasing::NotDue { due, now }), false);
-        }
-        partition.fence = (partition.fence + 1).max(now);
-        let lease = found.clone().leased(partition.fence, now);
-        self.audit.leased(id, &lease, self.ahead);
-        self.write(partition, id, Some(lease.record.clone()), now);
-        (Reply::Leased(Leasing::Taken(Box::new(lease))), true)
-    }
-
-    /// Writes a record and its key, and publishes a key that is near. Does not publish the end of a
-    /// renewed lease, which is later than the key that workers have.
-    fn write(&mut self, partition: &mut Partition, id: &str, after: Option<Record>, now: Millis) {
-        let id: Arc<str> = Arc::from(id);
-        let before = partition.timers.remove(&id);
-        let renewed = before.as_ref().zip(after.as_ref()).is_some_and(|(before, after)| {
-            before.fence.is_some() && before.fence == after.fence && before.due <= after.due
-        });
-        if let Some(before) = before {
-            partition.due.remove(&(before.indexed(), Arc::clone(&id)));
-        }
-        if let Some(after) = after {
-            let key = (after.indexed(), Arc::clone(&id));
-            if key.0 <= now + NOTIFY_AHEAD && !renewed {
-                self.published.push(Notice::Added(key.clone()));
-            }
-            partition.due.insert(key);
-            partition.timers.insert(id, after);
-        }
-    }
-}
-
-/// Returns the present, rounded up, so that a delay passes completely.
-fn coming(now: Millis) -> Millis {
-    now + 1
 }

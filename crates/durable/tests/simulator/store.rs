@@ -1,10 +1,11 @@
 //! [`Simulated`], a store on the servers of a [`Cluster`], by the engine that Redis and PostgreSQL
 //! have.
 
+use super::audit::PermitChange;
 use super::client::{CALL_TIMEOUT, Client, left_out};
 use super::network::Cluster;
 use super::process::{Process, ProcessHost};
-use super::requests::{Operation, Reply};
+use super::requests::Operation;
 use crate::model::bounds::LetterBounds;
 use crate::model::condition::Condition;
 use crate::model::key::Key;
@@ -13,9 +14,7 @@ use crate::store::ownership::Ownership;
 use crate::store::partitions::Partitioned;
 use crate::store::partitions::idle::IdleHints;
 use crate::store::partitions::load::Stall;
-use crate::store::remote::answers::unexpected_reply;
 use crate::store::remote::notices::listen;
-use crate::store::remote::retry::RetryPolicy;
 use crate::store::remote::sender::Engine;
 use crate::store::remote::store::{RemoteStore, common};
 use crate::store::{
@@ -43,6 +42,11 @@ impl Simulated {
         let listening = listen(Arc::clone(&client), None);
         Self(RemoteStore::new(client, listening))
     }
+
+    /// Executes an operation on a timer for a caller, which may move the timer.
+    fn change(&self, id: &str, operation: Operation) -> Answer<bool> {
+        self.0.operations.change_timer(id, operation)
+    }
 }
 
 impl From<Simulated> for AnyStore {
@@ -65,38 +69,19 @@ impl Store for Simulated {
     }
 
     fn cancel(&self, id: &str, _only: Option<Condition>) -> Answer<Cancelled> {
-        let operation = Operation::Cancel(id.to_owned());
-        self.0.operations.change(RetryPolicy::Caller, id, operation, false, |_, reply, _| {
-            match reply {
-                Reply::Cancelled(cancelled) => Ok(cancelled),
-                _ => Err(unexpected_reply()),
-            }
-        })
+        self.0.operations.cancel(id)
     }
 
     fn reset(&self, id: &str, due: Due) -> Answer<bool> {
-        let (operation, name) = (Operation::Reset(id.to_owned(), due), id.to_owned());
-        self.0.operations.change(
-            RetryPolicy::Caller,
-            id,
-            operation,
-            false,
-            move |client, reply, now| {
-                let Reply::Moved(moved, due) = reply else { return Err(unexpected_reply()) };
-                if moved {
-                    client.notify_if_near(&name, due, now);
-                }
-                Ok(moved)
-            },
-        )
+        self.change(id, Operation::Reset(id.to_owned(), due))
     }
 
-    fn run_now(&self, _id: &str) -> Answer<bool> {
-        Box::pin(std::future::ready(Err(left_out())))
+    fn run_now(&self, id: &str) -> Answer<bool> {
+        self.change(id, Operation::RunNow(id.to_owned()))
     }
 
-    fn pause_timer(&self, _id: &str, _pauses: bool, _label: Option<Label>) -> Answer<bool> {
-        Box::pin(std::future::ready(Err(left_out())))
+    fn pause_timer(&self, id: &str, pauses: bool, _label: Option<Label>) -> Answer<bool> {
+        self.change(id, Operation::Pause(id.to_owned(), pauses))
     }
 
     fn lease(&self, key: &Key) -> Answer<Leasing> {
@@ -108,38 +93,17 @@ impl Store for Simulated {
     }
 
     fn finish(&self, id: &str, fence: u64, finish: Finish) -> Answer<Finished> {
-        let (operation, name) = (Operation::Finish(id.to_owned(), fence, finish), id.to_owned());
-        self.0.operations.change(
-            RetryPolicy::Worker,
-            id,
-            operation,
-            false,
-            move |client, reply, now| {
-                let Reply::Finished(finished, due) = reply else { return Err(unexpected_reply()) };
-                if let Some(due) = due {
-                    client.notify_if_near(&name, due, now);
-                }
-                Ok(finished)
-            },
-        )
+        self.0.operations.finish(id, fence, finish)
     }
 
     fn renew(&self, id: &str, fence: u64) -> Answer<Renewed> {
-        let operation = Operation::Renew(id.to_owned(), fence);
-        self.0.operations.change(
-            RetryPolicy::Worker,
-            id,
-            operation,
-            true,
-            |_, reply, _| match reply {
-                Reply::Renewed(renewed) => Ok(renewed),
-                _ => Err(unexpected_reply()),
-            },
-        )
+        self.0.operations.renew(id, fence)
     }
 
     fn stalled(&self, worker: u64, id: &str) -> Option<Stalled> {
-        Some(Box::new(Stall::begin(&self.0.operations, worker, id)))
+        let client = &self.0.operations;
+        client.permit(PermitChange::Stalled(Arc::from(id)));
+        Some(Box::new(Stall::begin(client, worker, id)))
     }
 
     fn is_withheld(&self, worker: u64, id: &str) -> bool {

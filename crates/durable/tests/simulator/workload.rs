@@ -1,10 +1,11 @@
-//! The timers of a simulated fleet, and its handlers.
+//! The callers of a fleet, which insert timers and change them, and the handlers.
 
 use super::audit::Audit;
 use super::fleet::Fleet;
 use super::process::Process;
 use super::store::Simulated;
-use super::world::SECOND;
+use super::timers::{Change, TimerPlan, handlers};
+use super::world::{MILLISECOND, SECOND};
 use crate::api::timers::DurableTimers;
 use crate::delivery::attempt::Delivery;
 use crate::error::DurableError;
@@ -13,79 +14,143 @@ use crate::model::options::{Existing, Options};
 use crate::model::verdict::Verdict;
 use crate::store::{Cancelled, Inserted};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tourbillon::future::Timer;
-
-/// How often the servers are looked at.
-/// The handlers, by the first byte of a payload.
-const KINDS: u8 = 12;
-const SLOW: u8 = 7;
-const LONGER_THAN_THE_LEASE: u8 = 8;
-const FAILS_ONCE: u8 = 9;
-const FAILS: u8 = 10;
-const PANICS_ONCE: u8 = 11;
 
 /// The lease of each timer.
 const LEASE: Duration = Duration::from_secs(4);
 
+/// How long before the end repetitions are cancelled, and dead letters are redriven.
+const WIND_UP: u64 = 110 * SECOND;
+
+/// The wait before an operation without a reply is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// A caller of the store.
+#[derive(Clone)]
+struct Caller {
+    timers: DurableTimers,
+    audit: Arc<Audit>,
+    timer: Timer,
+}
+
 impl Fleet {
     /// Starts the process that inserts timers, and changes some of them.
-    pub(crate) fn insert_timers(self: &Arc<Self>) -> Arc<Process> {
+    pub(crate) fn start_callers(&self, plan: &[TimerPlan]) -> Arc<Process> {
         let process = Process::start(&self.world, 0);
         let store = Simulated::connect(&self.cluster, &process, self.setting.partitions);
         let timers = DurableTimers::new(store, &process.timer);
-        let seconds = self.setting.length / SECOND - 120;
-        for number in 0..self.setting.timers {
-            let (inserted, delay, kind, change) = self.world.draw(|random| {
-                let due = random.u64(..seconds * 1000);
-                // Some are due soon, and some about where the windows of workers end.
-                let delay = match random.u32(..3) {
-                    0 => random.u64(..5000),
-                    1 => random.u64(9000..12_000),
-                    _ => random.u64(..=due),
-                };
-                let delay = delay.min(due);
-                let change = (random.u32(..5) == 0).then(|| random.u64(..=delay + 100));
-                (due - delay, delay, random.u8(..KINDS), change)
-            });
-            let (timers, timer) = (timers.clone(), process.timer.clone());
-            let audit = Arc::clone(&self.audit);
-            let resets = self.world.draw(|random| random.bool());
-            process.spawn(async move {
-                let millis = Duration::from_millis;
-                let _ = timer.sleep(millis(inserted)).await;
-                let id = format!("timer {number}");
-                insert(&timers, &audit, &id, kind, millis(delay)).await;
-                let Some(change) = change else { return };
-                let _ = timer.sleep(millis(change)).await;
-                match resets {
-                    true => drop(timers.reset(&id, millis(delay.min(20_000) / 2)).await),
-                    false => cancel(&timers, &audit, &id).await,
-                }
-            });
+        let (audit, timer) = (Arc::clone(&self.audit), process.timer.clone());
+        let caller = Caller { timers, audit, timer };
+        let wind_up = (self.setting.length - WIND_UP) / MILLISECOND;
+        for timer in plan {
+            process.spawn(caller.clone().call(timer.clone(), wind_up));
         }
+        process.spawn(async move {
+            caller.pass(wind_up).await;
+            caller.redrive_letters().await;
+        });
         process
     }
 }
 
-async fn insert(timers: &DurableTimers, audit: &Audit, id: &str, kind: u8, delay: Duration) {
-    let backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(2));
-    let options = Options::new().existing(Existing::Refuse).lease(LEASE).backoff(backoff);
-    // So many attempts fail because of faults.
-    let options = options.attempts(if kind == FAILS { 2 } else { 1000 });
-    match timers.insert(id, vec![kind], delay, options).await.map_err(|error| error.reason) {
-        Ok(Inserted::New) => audit.inserted(id),
-        Err(DurableError::Unreachable(_) | DurableError::ReadOnly(_)) => {}
-        other => audit.violated(format!("the insert of {id} was answered with {other:?}")),
+impl Caller {
+    /// Waits for so many milliseconds.
+    async fn pass(&self, millis: u64) {
+        let _ = self.timer.sleep(Duration::from_millis(millis)).await;
     }
-}
 
-async fn cancel(timers: &DurableTimers, audit: &Audit, id: &str) {
-    match timers.cancel(id).await {
-        Ok(Cancelled::Removed) => audit.cancelled(id, true),
-        Ok(Cancelled::Running) => audit.cancelled(id, false),
-        Ok(Cancelled::NotFound) => audit.not_found(id),
-        Err(_) => audit.may_be_cancelled(id),
+    /// Does what a plan says about a timer.
+    async fn call(self, plan: TimerPlan, wind_up: u64) {
+        let id = format!("timer {}", plan.number);
+        self.pass(plan.inserted).await;
+        self.insert(&id, &plan, Existing::Refuse, plan.delay).await;
+        let mut passed = plan.inserted;
+        for (wait, change) in &plan.changes {
+            self.pass(*wait).await;
+            passed += wait;
+            if let Change::Pause(length) = change {
+                passed += length;
+            }
+            self.change(&id, &plan, *change).await;
+        }
+        if plan.every.is_some() {
+            self.pass(wind_up.saturating_sub(passed)).await;
+            while self.cancel(&id).await.is_err() {
+                let _ = self.timer.sleep(AGAIN).await;
+            }
+        }
+    }
+
+    async fn change(&self, id: &str, plan: &TimerPlan, change: Change) {
+        let changed = match change {
+            Change::Cancel => return drop(self.cancel(id).await),
+            Change::Keep(delay) => return self.insert(id, plan, Existing::Keep, delay).await,
+            Change::Update(delay) => return self.insert(id, plan, Existing::Update, delay).await,
+            Change::Replace(delay) => {
+                return self.insert(id, plan, Existing::Replace, delay).await;
+            }
+            Change::Reset(delay) => self.timers.reset(id, Duration::from_millis(delay)).await,
+            Change::RunNow => self.timers.run_now(id).await,
+            Change::Pause(length) => {
+                let paused = self.timers.pause_timer(id).await;
+                self.pass(length).await;
+                while self.timers.resume_timer(id).await.is_err() {
+                    let _ = self.timer.sleep(AGAIN).await;
+                }
+                paused
+            }
+        };
+        if let Err(error) = changed
+            && !matches!(error, DurableError::Unreachable(_) | DurableError::Running)
+        {
+            self.audit.violated(format!("{change:?} of {id} was answered with {error}"));
+        }
+    }
+
+    async fn insert(&self, id: &str, plan: &TimerPlan, existing: Existing, delay: u64) {
+        let backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(2));
+        let options = Options::new().existing(existing).lease(LEASE).backoff(backoff);
+        // So many attempts fail because of faults.
+        let attempts = if plan.handler == handlers::FAILS { 2 } else { 1000 };
+        let mut options = options.attempts(attempts);
+        if let Some(every) = plan.every {
+            options = options.every(Duration::from_millis(every));
+        }
+        let (payload, delay) = (vec![plan.handler], Duration::from_millis(delay));
+        self.audit.inserts(id);
+        let inserted = self.timers.insert(id, payload, delay, options).await;
+        match inserted.map_err(|error| error.reason) {
+            Ok(inserted) if existing != Existing::Refuse || inserted == Inserted::New => {
+                self.audit.inserted(id);
+            }
+            Err(DurableError::Unreachable(_) | DurableError::ReadOnly(_)) => {}
+            other => {
+                self.audit.violated(format!("the insert of {id} was answered with {other:?}"));
+            }
+        }
+    }
+
+    async fn cancel(&self, id: &str) -> Result<(), DurableError> {
+        let cancelled = self.timers.cancel(id).await;
+        match cancelled {
+            Ok(Cancelled::NotFound) => self.audit.not_found(id),
+            Ok(cancelled) => self.audit.cancelled(id, cancelled == Cancelled::Removed),
+            Err(_) => self.audit.cancelled(id, false),
+        }
+        cancelled.map(drop)
+    }
+
+    /// Redrives all dead letters, once.
+    async fn redrive_letters(&self) {
+        let Ok(letters) = self.timers.dead_letters(None, 1000).await else { return };
+        for letter in letters {
+            if let Err(error) = self.timers.redrive(letter.number).await
+                && !matches!(error, DurableError::Unreachable(_) | DurableError::Exists)
+            {
+                self.audit.violated(format!("a redrive was answered with {error}"));
+            }
+        }
     }
 }
 
@@ -93,37 +158,40 @@ async fn cancel(timers: &DurableTimers, audit: &Audit, id: &str) {
 pub(crate) struct Handling {
     audit: Arc<Audit>,
     process: u64,
-    id: Arc<str>,
-    attempt: u32,
+    attempt: (Arc<str>, SystemTime, u32),
 }
 
 impl Handling {
     pub(crate) fn begin(audit: &Arc<Audit>, process: u64, delivery: &Delivery) -> Self {
-        let (id, attempt) = (Arc::from(&*delivery.id), delivery.attempt);
-        audit.begun(process, &id, attempt);
-        Self { audit: Arc::clone(audit), process, id, attempt }
+        let attempt = (Arc::from(&*delivery.id), delivery.planned, delivery.attempt);
+        audit.begun(process, &attempt);
+        Self { audit: Arc::clone(audit), process, attempt }
     }
 }
 
 impl Drop for Handling {
     fn drop(&mut self) {
-        self.audit.ended(self.process, &self.id, self.attempt);
+        self.audit.ended(self.process, &self.attempt);
     }
 }
 
+/// Handles a delivery as its payload says.
 pub(crate) async fn handle(_handling: Handling, timer: Timer, delivery: Delivery) -> Verdict {
-    let kind = delivery.payload.first().copied().unwrap_or(0);
+    let kind = delivery.payload.first().copied().unwrap_or(handlers::QUICK);
     let is_first = delivery.attempt == 1;
     let takes = match kind {
-        SLOW => 2500,
-        LONGER_THAN_THE_LEASE => 9000,
-        kind => u64::from(kind) * 5,
+        handlers::SLOW => 2500,
+        handlers::LONGER_THAN_THE_LEASE => 9000,
+        _ => 10,
     };
     let _ = timer.sleep(Duration::from_millis(takes)).await;
     match kind {
-        FAILS => Verdict::Retry("fails".to_owned()),
-        FAILS_ONCE if is_first => Verdict::Retry("fails once".to_owned()),
-        PANICS_ONCE if is_first => std::panic::resume_unwind(Box::new("panics once")),
+        handlers::FAILS => Verdict::Retry("fails".to_owned()),
+        handlers::FAILS_ONCE if is_first => Verdict::Retry("fails once".to_owned()),
+        handlers::PANICS_ONCE if is_first => std::panic::resume_unwind(Box::new("panics once")),
+        handlers::ASKS_AGAIN if is_first => {
+            Verdict::Again { after: Duration::from_millis(500), counted: true }
+        }
         _ => Verdict::Done,
     }
 }

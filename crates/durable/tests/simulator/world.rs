@@ -6,8 +6,9 @@
 
 use super::process::Process;
 use crate::panics::ignore_poison;
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -38,11 +39,37 @@ struct Shared {
     log: Option<String>,
 }
 
+/// An action at a time.
+struct Event {
+    time: Nanos,
+    number: u64,
+    action: Action,
+}
+
+impl Ord for Event {
+    /// The first event is the greatest.
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.time, other.number).cmp(&(self.time, self.number))
+    }
+}
+
+impl PartialOrd for Event {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Event {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+
+impl Eq for Event {}
+
 #[derive(Default)]
 struct State {
-    /// The times and numbers of the actions.
-    events: BinaryHeap<Reverse<(Nanos, u64)>>,
-    actions: BTreeMap<u64, Action>,
+    events: BinaryHeap<Event>,
     last: u64,
     /// The processes with woken tasks.
     runnable: Vec<Arc<Process>>,
@@ -113,9 +140,8 @@ impl World {
     pub(crate) fn at(&self, time: Nanos, action: impl FnOnce() + Send + 'static) {
         let mut state = self.lock();
         state.last += 1;
-        let number = state.last;
-        state.events.push(Reverse((time.max(self.now()), number)));
-        state.actions.insert(number, Box::new(action));
+        let (time, number) = (time.max(self.now()), state.last);
+        state.events.push(Event { time, number, action: Box::new(action) });
     }
 
     /// Calls `action` after a while.
@@ -128,17 +154,14 @@ impl World {
         loop {
             self.run_processes();
             let mut state = self.lock();
-            let Some(Reverse((time, number))) = state.events.peek().copied() else { break };
-            if time > end {
+            let Some(event) = state.events.peek_mut() else { break };
+            if event.time > end {
                 break;
             }
-            state.events.pop();
-            let action = state.actions.remove(&number);
+            let Event { time, action, .. } = PeekMut::pop(event);
             drop(state);
             self.0.now.store(time, Relaxed);
-            if let Some(action) = action {
-                action();
-            }
+            action();
         }
         self.0.now.store(end, Relaxed);
     }
@@ -164,6 +187,7 @@ impl World {
 
 /// Returns a time by a clock that is faster by a number of parts per million.
 pub(crate) fn drifted(time: Nanos, drift: i64) -> Nanos {
-    let parts = i128::from(time) * i128::from(drift) / 1_000_000;
-    u64::try_from(i128::from(time) + parts).unwrap_or(0)
+    let whole = i64::try_from(time).unwrap_or(i64::MAX);
+    let parts = whole / 1_000_000 * drift + whole % 1_000_000 * drift / 1_000_000;
+    time.saturating_add_signed(parts)
 }

@@ -1,0 +1,186 @@
+//! What a [`Client`] needs to send batches, to listen to notices and to load keys.
+
+use super::client::Client;
+use super::process::ProcessHost;
+use super::requests::{Answered, BatchRequest, Call, Notice, Reply};
+use super::server::Server;
+use crate::error::DurableError;
+use crate::model::clock::Millis;
+use crate::model::key::Key;
+use crate::store::ownership::Ownership;
+use crate::store::partitions::idle::IdleHints;
+use crate::store::partitions::pages::PartitionPage;
+use crate::store::partitions::{Heartbeat, Partitioned};
+use crate::store::remote::error::{Kind, RequestError};
+use crate::store::remote::host::Host;
+use crate::store::remote::notices::{Listener, PING};
+use crate::store::remote::queue::Queue;
+use crate::store::remote::retry::RetryPolicy;
+use crate::store::remote::sender::{Batch, Engine, Replies, RequestOf, Transport};
+use futures_channel::mpsc;
+use futures_util::StreamExt;
+use futures_util::future::{Either, select};
+use std::pin::pin;
+use std::sync::Arc;
+
+/// The bounds of a batch in Redis.
+const BATCH: (usize, usize) = (128, 1 << 18);
+
+impl Transport for Client {
+    type Operation = Call;
+    /// The number of the call that is answered, the reply, and the time of the server.
+    type Reply = (u64, Reply, Millis);
+    type Host = ProcessHost;
+
+    fn engine(&self) -> &Engine<Self> {
+        &self.engine
+    }
+
+    fn bounds(_place: usize) -> (usize, usize) {
+        BATCH
+    }
+
+    fn weight(_call: &Call) -> usize {
+        200
+    }
+
+    async fn send(
+        &self,
+        queue: &Queue<RequestOf<Self>>,
+        batch: &Batch<Self>,
+        _lost: u32,
+    ) -> Result<Replies<Self>, RequestError> {
+        let calls = batch.requests.iter();
+        let calls = calls.map(|request| request.as_ref().map(|request| request.operation.clone()));
+        let partition = queue.place as u64;
+        let batch = BatchRequest {
+            partition,
+            process: queue.process,
+            number: batch.number,
+            settle: queue.is_ambiguous(),
+            calls: calls.collect(),
+        };
+        let _in_flight = InFlight::begin(self, partition);
+        let server = self.cluster.server_of(partition);
+        let execute = move |server: &mut Server| server.execute(&batch);
+        let (replies, now) = self.cluster.call(&self.process, server, execute).await??;
+        let full = || DurableError::ReadOnly("the memory is full".to_owned());
+        let reply = |answered: Answered| match answered.reply {
+            Reply::Refused => Err(RequestError { kind: Kind::Rejected, error: full() }),
+            reply => Ok((answered.number, reply, now)),
+        };
+        Ok(replies.into_iter().map(reply).collect())
+    }
+}
+
+/// A batch whose reply is awaited.
+struct InFlight<'a>(&'a Client, u64);
+
+impl<'a> InFlight<'a> {
+    fn begin(client: &'a Client, partition: u64) -> Self {
+        client.cluster.audit.in_flight(client.process.number, partition, true);
+        Self(client, partition)
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.cluster.audit.in_flight(self.0.process.number, self.1, false);
+    }
+}
+
+impl Listener for Client {
+    /// The server, the number of the subscription, and the notices.
+    type Subscription = (usize, u64, mpsc::UnboundedReceiver<Notice>);
+
+    fn ownership(&self) -> &Ownership {
+        &self.ownership
+    }
+
+    fn forget(&self) {
+        self.idle.forget();
+    }
+
+    /// Subscribes at the first server that accepts it.
+    async fn subscribe(&self) -> Option<Self::Subscription> {
+        for server in 0..self.cluster.servers() {
+            let (cluster, process) = (Arc::clone(&self.cluster), Arc::clone(&self.process));
+            // A subscription must stand before the reply is on its way.
+            let begun = self
+                .cluster
+                .call(&self.process, server, move |_| cluster.subscribe(&process, server));
+            if let Ok((number, notices)) = begun.await {
+                return Some((server, number, notices));
+            }
+        }
+        None
+    }
+
+    async fn follow(&self, (server, number, mut notices): Self::Subscription) -> bool {
+        let host = &self.engine.host;
+        loop {
+            match select(notices.next(), pin!(host.sleep(PING))).await {
+                Either::Left((None, _)) => return true,
+                Either::Left((Some(Notice::Added((due, id))), _)) => self.notify(&id, due),
+                Either::Left((Some(Notice::Left), _)) => self.ownership.request_checks(),
+                Either::Right(_) => {
+                    let cluster = Arc::clone(&self.cluster);
+                    let ping = move |_: &mut Server| cluster.is_subscribed(number);
+                    let ping = self.cluster.call(&self.process, server, ping);
+                    match select(pin!(ping), pin!(host.sleep(PING))).await {
+                        Either::Left((Ok(true), _)) => {}
+                        _ => return true,
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Partitioned for Client {
+    fn partitions(&self) -> u64 {
+        self.partitions
+    }
+
+    fn idle(&self) -> &IdleHints {
+        &self.idle
+    }
+
+    fn partition_of(&self, id: &str) -> u64 {
+        partition_of(id, self.partitions)
+    }
+
+    async fn beat(&self, worker: u64, known: Option<&str>) -> Result<Heartbeat, DurableError> {
+        let (process, partitions) = (self.process.number, self.partitions);
+        let known = known.map(str::to_owned);
+        let beat =
+            move |server: &mut Server| server.beat(worker, process, partitions, known.as_deref());
+        self.ask(RetryPolicy::Probe, 0, beat).await
+    }
+
+    async fn reach_workers(&self) -> Result<(), DurableError> {
+        self.ask(RetryPolicy::Page, 0, |server| server.now()).await.map(drop)
+    }
+
+    async fn now_of(&self, partition: u64, retry: RetryPolicy) -> Result<Millis, DurableError> {
+        self.ask(retry, self.cluster.server_of(partition), |server| server.now()).await
+    }
+
+    async fn read_keys(
+        &self,
+        partition: u64,
+        from: &Key,
+        until: Millis,
+        limit: usize,
+        retry: RetryPolicy,
+    ) -> Result<PartitionPage, DurableError> {
+        let (server, from) = (self.cluster.server_of(partition), from.clone());
+        let read = move |server: &mut Server| server.read_keys(partition, &from, until, limit);
+        self.ask(retry, server, read).await
+    }
+}
+
+/// Returns the partition that has a timer.
+pub(crate) fn partition_of(id: &str, partitions: u64) -> u64 {
+    u64::from(crc32fast::hash(id.as_bytes())) % partitions
+}
