@@ -2,7 +2,8 @@
 //!
 //! Start with [`DurableTimers`], which has an example for a file. `Redis` has one for several
 //! processes. The [`guide`] has a section for each task. The [`limits`] say what you can rely on,
-//! and the [`design`] has the states of a timer, the layouts of the stores, and the reasons.
+//! the [`sizes`] let you compute the memory, processors and servers of a store, and the [`design`]
+//! has the states of a timer, the layouts of the stores, and the reasons.
 //!
 //! # How it works
 //!
@@ -146,6 +147,9 @@ pub mod guide {
 )]
 #[doc = include_str!("../docs/LIMITS.md")]
 pub mod limits {}
+
+#[doc = include_str!("../docs/SIZES.md")]
+pub mod sizes {}
 
 #[doc = include_str!("../docs/DESIGN.md")]
 pub mod design {}
