@@ -4,7 +4,7 @@
 
 use crate::store::options::StoreOptions;
 
-/// Options for opening an [`Embedded`] store.
+/// Options for opening an [`Embedded`](crate::Embedded) store.
 ///
 /// # Examples
 ///

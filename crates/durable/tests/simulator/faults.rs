@@ -3,10 +3,10 @@
 use super::plan::Setting;
 use super::world::{MILLISECOND, Nanos, SECOND};
 
-/// How far a server's clock is ahead or behind at most, in milliseconds.
+/// The maximum distance of a server's clock from the true time, in milliseconds.
 pub(crate) const MOST_AHEAD: i64 = 2000;
 
-/// How far the clocks of two servers are apart at most.
+/// The maximum distance between the clocks of two servers.
 const APART: Nanos = 2 * MOST_AHEAD.unsigned_abs() * MILLISECOND;
 
 /// How long after several faults everything is prompt again.
@@ -192,7 +192,7 @@ pub(crate) struct Disturbance {
     recovery: Nanos,
     /// The server whose timers alone are delayed.
     server: Option<usize>,
-    /// How late timers are at most nevertheless.
+    /// The maximum lateness of timers nevertheless.
     most: Option<Nanos>,
 }
 

@@ -15,7 +15,7 @@ use crate::panics::ignore_poison;
 use futures_channel::oneshot;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// How often the servers are looked at.
+/// The interval between two looks at the servers.
 const LOOK: Nanos = 250 * MILLISECOND;
 
 /// The time within which all workers start.

@@ -16,9 +16,9 @@
 //! ```
 //!
 //! Everything is drawn from a seed, and runs in one thread in virtual time. A violation is reported
-//! with its seed, after all faults and timers that it does not need were left out. `SIMULATOR=7` runs the seed
-//! 7, and `SIMULATOR=0..1000` a thousand seeds. `SIMULATOR_LOG="timer 12"` prints what happens to a
-//! timer.
+//! with its seed, after all faults and timers that it does not need were left out. `SIMULATOR=7`
+//! runs the seed 7, and `SIMULATOR=0..1000` a thousand seeds. `SIMULATOR_LOG="timer 12"` prints
+//! what happens to a timer.
 
 #![forbid(unsafe_code)]
 

@@ -49,8 +49,8 @@ struct HostState {
 struct Conditions {
     /// The number of cuts of the way from a process to a server, and of the way back.
     cuts: BTreeMap<(u64, usize, Way), u32>,
-    /// How many of a thousand requests are lost, lose their reply, break their connection, or are
-    /// held back.
+    /// The number of requests in a thousand that are lost, lose their reply, break their
+    /// connection, or are held back.
     faulty: u32,
     /// The greatest additional latency.
     slow: Nanos,
@@ -79,7 +79,7 @@ struct Subscriber {
     arrival: Nanos,
 }
 
-/// What becomes of a request.
+/// The fate of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Fine,

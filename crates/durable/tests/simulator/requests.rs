@@ -12,7 +12,7 @@ pub(crate) struct Call {
     pub(crate) operation: Operation,
 }
 
-/// What an operation does.
+/// The effect of an operation.
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
     Insert(Insert),

@@ -1,5 +1,5 @@
-//! [`Alert`], an event that needs a person, [`Lead`], where it leads to, and [`AlertBody`], the form
-//! in which it is sent.
+//! [`Alert`], an event that needs a person, [`Lead`], where it leads to, and [`AlertBody`], the
+//! form in which it is sent.
 
 #![forbid(unsafe_code)]
 

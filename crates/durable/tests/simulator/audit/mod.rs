@@ -12,8 +12,8 @@
 //! - **A handler runs within its lease**, except in a process that was suspended. A lease that was
 //!   taken over has no handler.
 //! - **Each partition has an owner.** A worker that leaves gives its partitions up at once.
-//! - **Work is bounded.** Deliveries have permits ([`Permits`]), and a process has one batch of each
-//!   partition in flight and a bounded number of tasks.
+//! - **Work is bounded.** Deliveries have permits ([`Permits`]), and a process has one batch of
+//!   each partition in flight and a bounded number of tasks.
 //!
 //! Timers that a server has lost are excused from what a loss breaks.
 
@@ -53,7 +53,7 @@ const STOPPED: Nanos = 100 * MILLISECOND;
 /// An attempt: the id of its timer, the planned time, and its number.
 type AttemptKey = (Arc<str>, SystemTime, u32);
 
-/// What is known about the timers, and the violations so far.
+/// The timers as the audit knows them, and the violations so far.
 pub(crate) struct Audit {
     world: World,
     concurrency: usize,
@@ -370,7 +370,7 @@ impl Ledger {
     }
 }
 
-/// What a run without a violation was like.
+/// The figures of a run without a violation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Summary {
     pub(crate) timers: usize,

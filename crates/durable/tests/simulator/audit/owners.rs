@@ -13,8 +13,9 @@ impl Audit {
         self.lock().orphaned.remove(&partition);
     }
 
-    /// Checks how long a partition has had no live owner. `owner` is the process that is listed, and
-    /// `recent` the number of recent faults. After several, an owner may be dead and the next as well.
+    /// Checks how long a partition has had no live owner. `owner` is the process that is listed,
+    /// and `recent` the number of recent faults. After several, an owner may be dead and the next
+    /// as well.
     pub(crate) fn check_orphan(&self, partition: u64, owner: Option<u64>, recent: usize) {
         let now = self.world.now();
         let mut ledger = self.lock();

@@ -9,7 +9,7 @@ use crate::simulator::transport::partition_of;
 use crate::simulator::world::{MILLISECOND, Nanos};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How late a lease is at most while there is no fault, without the latency.
+/// The maximum lateness of a lease while there is no fault, without the latency.
 const PROMPT: Nanos = 300 * MILLISECOND;
 
 /// How many times a message may be on its way before a lease is granted: a page, a batch that is
@@ -18,7 +18,7 @@ const MESSAGES: u64 = 8;
 
 /// The owners of partitions, and the times of faults.
 pub(super) struct Promptness {
-    /// How late a lease is at most while there is no fault and its owner has a permit.
+    /// The maximum lateness of a lease while there is no fault and its owner has a permit.
     pub(super) prompt: Nanos,
     partitions: u64,
     disturbances: Vec<Disturbance>,
@@ -76,8 +76,8 @@ impl Promptness {
         (now <= self.deadline(permits, id, (server, due), now)).then_some(0)
     }
 
-    /// Returns when a timer of a server that is due at `due` must be leased. This is later while its
-    /// owner has no permit, when the owner changes, and after a fault, one after the other.
+    /// Returns when a timer of a server that is due at `due` must be leased. This is later while
+    /// its owner has no permit, when the owner changes, and after a fault, one after the other.
     fn deadline(
         &self,
         permits: &Permits,

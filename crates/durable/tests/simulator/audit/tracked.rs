@@ -10,7 +10,7 @@ use std::time::SystemTime;
 /// How far the clocks of a worker and a server drift apart during a lease.
 const DRIFTED: Nanos = 5 * MILLISECOND;
 
-/// What is known about a timer.
+/// The state of a timer as the audit knows it.
 #[derive(Debug, Default)]
 pub(super) struct Tracked {
     /// Set once a server has lost a change of it.
