@@ -21,8 +21,9 @@ const HELD_BACK: Nanos = 14 * SECOND;
 /// Faults that are further apart than this do not add up.
 const ISOLATED: Nanos = 15 * SECOND;
 
-/// How much later a lease is while a page waits for another server.
-const PAGE: Nanos = 1200 * MILLISECOND;
+/// How much later a lease is while another server does not reply. A page waits for it, and a worker
+/// that has subscribed there finds after two seconds that notices are lost.
+const ELSEWHERE: Nanos = 3 * SECOND;
 
 /// How late a timer is at most that the owner of its partition cannot lease, because other workers
 /// look for stragglers: 5 s, and one second for each partition.
@@ -153,6 +154,8 @@ impl Fault {
             Kind::Step { .. } | Kind::FailOver { .. } => 12 * SECOND,
             Kind::Faulty { .. } => 6 * SECOND,
             Kind::Slow { .. } => 3 * SECOND,
+            // No window has the timers whose acknowledgement was lost.
+            Kind::Lose { .. } => STRAGGLING,
             // Requests are sent again after two seconds without a reply.
             _ => 4 * SECOND,
         }
@@ -161,8 +164,8 @@ impl Fault {
     /// Returns the timers that are delayed if no other fault is near, or `None` if there are none.
     fn disturbs(&self) -> Option<Disturbance> {
         let (begin, end, recovery) = (self.begin, self.end(), self.recovery());
-        let (server, most) = (None, None);
-        let all = Disturbance { begin, end, recovery, server, most };
+        let (server, most, moves) = (None, None, 0);
+        let all = Disturbance { begin, end, recovery, server, most, moves };
         Some(match self.kind {
             Kind::Leave { .. } | Kind::Full { .. } => return None,
             // The start of a worker delays nothing.
@@ -175,7 +178,7 @@ impl Fault {
             }
             // The timers that the clock passes are due at once.
             Kind::FailOver { .. } | Kind::Step { .. } => {
-                Disturbance { begin: begin.saturating_sub(APART), ..all }
+                Disturbance { begin: begin.saturating_sub(APART), moves: APART, ..all }
             }
             Kind::Lose { lag, .. } => Disturbance { begin: begin.saturating_sub(lag), ..all },
             _ => all,
@@ -194,6 +197,8 @@ pub(crate) struct Disturbance {
     server: Option<usize>,
     /// The maximum lateness of timers nevertheless.
     most: Option<Nanos>,
+    /// How far it may move a clock, and so the due times of timers.
+    moves: Nanos,
 }
 
 impl Disturbance {
@@ -201,7 +206,7 @@ impl Disturbance {
     /// started. Workers have permits for stragglers if `spare` is set.
     pub(crate) fn of(faults: &[Fault], started: Nanos, spare: bool) -> Vec<Self> {
         let (server, most) = (None, None);
-        let start = Self { begin: 0, end: started, recovery: RECOVERY, server, most };
+        let start = Self { begin: 0, end: started, recovery: RECOVERY, server, most, moves: 0 };
         let is_near = |one: &Fault, other: &Fault| {
             let far = one.end() + ISOLATED < other.begin || other.end() + ISOLATED < one.begin;
             !far
@@ -232,10 +237,15 @@ impl Disturbance {
             return deadline;
         }
         if self.server.is_some_and(|disturbed| disturbed != server) {
-            return deadline.max(possible + PAGE);
+            return deadline.max(possible + ELSEWHERE);
         }
         let most = self.most.map_or(Nanos::MAX, |most| possible + most);
         (self.end + self.recovery).min(most)
+    }
+
+    /// Returns how far it may have moved the due time of a timer that was due at `due`.
+    pub(crate) fn moves(&self, due: Nanos, now: Nanos) -> Nanos {
+        if self.begin <= now && due <= self.end + self.recovery { self.moves } else { 0 }
     }
 
     /// Returns `true` if it is in effect, or was a while ago.

@@ -87,7 +87,8 @@ impl Promptness {
     ) -> Nanos {
         let owners = self.owners.get(&partition_of(id, self.partitions));
         let owners = owners.map_or(&[][..], Vec::as_slice);
-        let mut possible = due + self.prompt;
+        let moved = self.disturbances.iter().map(|fault| fault.moves(due, now)).max();
+        let mut possible = due + self.prompt + moved.unwrap_or(0);
         loop {
             let faults = self.disturbances.iter();
             let deadline = faults.fold(possible, |deadline, fault| {
