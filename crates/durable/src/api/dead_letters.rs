@@ -18,8 +18,8 @@ use std::time::{Duration, SystemTime};
 /// The number of letters that are redriven at a time.
 const AT_ONCE: usize = 64;
 
-/// The number of letters of a timer or a label that are read at a time, and so the number that may
-/// be read in excess of a page.
+/// How many letters of a timer or a label are read at a time, and therefore how many may be read in
+/// excess of a page.
 const READ_AT_ONCE: usize = 8;
 
 /// A timer that was given up.
@@ -253,7 +253,7 @@ impl DurableTimers {
         self.letters_of(LettersOf::Label(label.clone()), Letters::Before(before), limit).await
     }
 
-    /// Returns up to `limit` dead letters of the timer with an id and with numbers smaller than
+    /// Returns up to `limit` dead letters of timers with an id and with numbers smaller than
     /// `before`, newest first. In all other respects it is like
     /// [`newest_dead_letters`](Self::newest_dead_letters).
     ///
@@ -291,7 +291,8 @@ impl DurableTimers {
         self.letters_of(LettersOf::Id(id.to_owned()), Letters::Before(before), limit).await
     }
 
-    /// Reads letters that the index of letters names. Only the end of the list is an empty page.
+    /// Reads the letters that the index of letters lists. A page is empty only at the end of the
+    /// list.
     async fn letters_of(
         &self,
         of: LettersOf,

@@ -159,13 +159,14 @@ impl DurableTimers {
         Ok(page.into_iter().map(DurableTimer::new).collect())
     }
 
-    /// Returns how many timers are due from each time of `bounds` until before the next one. It
-    /// counts each range up to `most`, and at most up to 1000. The times must be in order, and an
-    /// earlier one ends an empty range.
+    /// Counts the timers that are due in each range between two successive times of `bounds`. A
+    /// range includes its start and excludes its end. A count ends at `most`, or at 1000 if `most`
+    /// is greater. The times must be in ascending order. A range whose end is before its start is
+    /// empty.
     ///
     /// Paused timers are not counted, and a timer that is being delivered counts at the end of its
     /// lease. The store counts its index of due times without reading any timer. A file and
-    /// PostgreSQL read as many entries as they count, and Redis reads the numbers of entries.
+    /// PostgreSQL read as many entries as they count, and Redis reads only how many there are.
     ///
     /// # Errors
     ///

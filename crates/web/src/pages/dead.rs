@@ -158,7 +158,7 @@ impl Deed {
         }
     }
 
-    /// Returns the name in forms of what is done with all letters of a filter.
+    /// Returns the name that forms have for a change of all letters of a filter.
     fn to_all(self) -> &'static str {
         match self {
             Self::Redrive => "redrive-all",
@@ -202,7 +202,7 @@ impl Deed {
     }
 }
 
-/// Reads what has been done.
+/// Parses the outcome of a change.
 fn parse_done(text: &str) -> Option<(Deed, Done)> {
     let (verb, done) = Done::parse(text)?;
     let deed = [Deed::Redrive, Deed::Delete].into_iter().find(|deed| deed.verb() == verb)?;
@@ -314,7 +314,8 @@ pub(super) async fn ask_for_rest(
     let (deed, done) = parse_done(&listed.done)
         .ok_or_else(|| Failure::invalid("done: expected the outcome of a change"))?;
     let searched = counted(BUDGET as u64, "dead letter");
-    let text = format!("{} Searched {searched}. There are older ones.", deed.report(done));
+    let text =
+        format!("{} Searched {searched}. Older dead letters were not searched.", deed.report(done));
     Ok(ask_to_go_on(&visit, deed, &listed, ("Continue?", &text), &end.to_string()))
 }
 
@@ -360,7 +361,7 @@ async fn change_all(
             deed.change(timers, letter.number, &mut done).await?;
         }
     }
-    // The address reports what has been done so far, as it does at the end.
+    // The address has the outcome so far, as it has the whole outcome at the end.
     let (end, done) = (end.to_string(), done.show(deed.verb()));
     let rest = [("end", &*end), ("done", &*done)];
     Ok(to(&address("letters", &[&listed.filter()[..], &rest].concat())))

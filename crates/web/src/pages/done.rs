@@ -1,8 +1,9 @@
-//! [`Done`], the outcome of a change of many, which the address of the next page carries.
+//! [`Done`], the outcome of a change of several timers or dead letters, which is a part of the
+//! address of the next page.
 
 #![forbid(unsafe_code)]
 
-/// The number of timers or dead letters that were changed, and that stay.
+/// How many timers or dead letters were changed, and how many could not be changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Done {
     pub(super) changed: u64,
@@ -10,12 +11,12 @@ pub(super) struct Done {
 }
 
 impl Done {
-    /// Writes what has been done for an address. Hosts read the number of changes there.
+    /// Formats the outcome for an address. Hosts read the number of changes from it.
     pub(super) fn show(self, verb: &str) -> String {
         format!("{verb}.{}.{}", self.changed, self.left)
     }
 
-    /// Reads what has been done, and its verb.
+    /// Parses the verb and the outcome of a change.
     pub(super) fn parse(text: &str) -> Option<(&str, Self)> {
         let mut parts = text.split('.');
         let verb = parts.next()?;

@@ -1,4 +1,4 @@
-//! Changes of all timers with a label, which are asked first.
+//! Changes of all timers with a label, each after a question.
 
 #![forbid(unsafe_code)]
 
@@ -25,8 +25,8 @@ pub(super) enum Deed {
     Cancel,
 }
 
-/// The query that names a label. It is in the address and not in the form, because browsers change
-/// line feeds in forms, which ids may have.
+/// The query that names a label. It is in the address and not in the form, because ids may contain
+/// line feeds, which browsers change in forms.
 #[derive(Deserialize)]
 pub(super) struct Subject {
     label: String,
@@ -60,7 +60,9 @@ impl Deed {
     /// Returns the effect on each timer.
     fn effect(self) -> &'static str {
         match self {
-            Self::Pause => "None of them is called until it is resumed. Running attempts continue.",
+            Self::Pause => {
+                "Paused timers are not called until they are resumed. Running attempts continue."
+            }
             Self::Resume => {
                 "Overdue timers are called at once, unless their options skip late runs."
             }
@@ -75,7 +77,7 @@ impl Deed {
         rights.can_operate() && (self != Self::Cancel || rights.can_schedule())
     }
 
-    /// Returns what has been done, as a sentence.
+    /// Returns the outcome as a sentence.
     fn report(self, Done { changed, left }: Done) -> String {
         let verb = match self {
             Self::Pause => "Paused",

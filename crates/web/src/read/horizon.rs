@@ -1,8 +1,8 @@
 //! [`Horizon`], the timers that are due within a day, counted by quarter of an hour.
 //!
 //! The first [`EXACT`] timers by due time are read and counted one by one. If they do not reach to
-//! the end of the day, the store counts each later quarter up to [`MOST`] by its index, which does
-//! not tell a timer that rests from one that is being delivered until then.
+//! the end of the day, the store counts each later quarter up to [`MOST`] by its index. The index
+//! does not distinguish a timer that rests from a timer whose lease ends at that time.
 
 #![forbid(unsafe_code)]
 

@@ -141,7 +141,7 @@ async fn all_timers_of_a_label_are_changed_after_a_question() {
     let bench = shop().await;
     let list = bench.page("timers?label=shop").await;
     for (verb, effect, count) in [
-        ("Pause", "None of them is called", 130),
+        ("Pause", "Paused timers are not called", 130),
         ("Resume", "Overdue timers are called at once", 0),
         ("Cancel", "cannot be undone", 0),
     ] {
