@@ -6,6 +6,7 @@ use super::operations::{Operations, text};
 use crate::error::DurableError;
 use crate::model::clock::{Millis, present};
 use crate::model::key::{Key, Page};
+use crate::store::ownership::Round;
 use crate::store::partitions::idle::IdleHints;
 use crate::store::partitions::load::{load, time_by};
 use crate::store::partitions::pages::PartitionPage;
@@ -31,9 +32,10 @@ impl Partitioned for Operations {
         self.keys.location(id).partition
     }
 
-    async fn beat(&self, worker: u64, known: Option<&str>) -> Result<Heartbeat, DurableError> {
-        let round = known.unwrap_or_default();
-        let more = vec![text(worker), text(self.keys.partitions()), text(round)];
+    async fn beat(&self, worker: u64, known: Option<&Round>) -> Result<Heartbeat, DurableError> {
+        let round = known
+            .map_or((Vec::new(), Vec::new()), |Round { name, last, .. }| (text(name), text(last)));
+        let more = vec![text(worker), text(self.keys.partitions()), round.0, round.1];
         let [workers, owners] = self.keys.workers();
         let keys = [workers, owners, self.keys.description()];
         let known = self.identity.number();

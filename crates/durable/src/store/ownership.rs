@@ -74,11 +74,13 @@ struct LocalWorker {
 }
 
 /// The round of an assignment, which changes when partitions become free.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Round {
     pub(crate) name: String,
     /// The time of the assignment.
     pub(crate) since: Millis,
+    /// The time of the worker's last heartbeat.
+    pub(crate) last: Millis,
 }
 
 impl Round {

@@ -134,6 +134,40 @@ fn a_table_of_owners_that_is_lost_is_written_again_within_a_minute() {
 }
 
 #[test]
+fn a_worker_learns_that_the_server_has_lost_an_assignment() {
+    let Some(bench) = OneNode::bench() else { return };
+    let order = |words: &str| bench.place.server.order(words);
+    let now = || bench.now().duration_since(UNIX_EPOCH).unwrap().as_millis();
+    let worker = bench.work_well();
+    until(&bench, || shares(&bench) == [16]);
+    let own = owned(&bench).into_keys().next().unwrap();
+    beat(&bench, 2, 1);
+    // Another worker takes half of the partitions.
+    send_heartbeat(&bench, "another");
+    for partition in 0..8 {
+        order(&format!("HSET {OWNERS} {partition} another"));
+    }
+    order(&format!("ZADD {WORKERS} {}.5 {own}", now()));
+    beat(&bench, 2, 1);
+    // The server starts again without these writes, and the other worker has died with it.
+    let before = now() - 4000;
+    order(&format!("ZREM {WORKERS} another"));
+    order(&format!("ZADD {WORKERS} {before} {own}"));
+    for partition in 0..8 {
+        order(&format!("HSET {OWNERS} {partition} {own}"));
+    }
+    beat(&bench, 2, 1);
+    for number in 0..32 {
+        wait(bench.timers().insert(&format!("{number}"), "", 2 * SECOND, quick())).unwrap();
+    }
+    let took = until(&bench, || wait(bench.timers().len()) == Ok(0));
+    // A worker that knew of half of them would find the others when they are five seconds late.
+    assert!(took < 5 * SECOND, "{took:?}");
+    all_are_acknowledged(&worker, 32);
+    all_stop([worker]);
+}
+
+#[test]
 fn a_worker_that_is_not_heard_any_more_has_gone() {
     let Some(bench) = OneNode::bench() else { return };
     owns_all(&bench, "another");

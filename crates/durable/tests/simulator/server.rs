@@ -12,6 +12,7 @@ use crate::error::DurableError;
 use crate::model::clock::Millis;
 use crate::model::key::Key;
 use crate::model::record::{Dead, Record};
+use crate::store::ownership::Round;
 use crate::store::partitions::pages::PartitionPage;
 use crate::store::partitions::{Assignment, Heartbeat};
 use crate::store::remote::error::{Kind, RequestError};
@@ -150,16 +151,18 @@ impl Server {
         me: u64,
         process: u64,
         count: u64,
-        known: Option<&str>,
+        known: Option<&Round>,
     ) -> Heartbeat {
         let now = self.now();
         let Data { workers, owners, round, robbed, processes, .. } = &mut self.data;
         processes.insert(me, process);
         let is_robbed = robbed.remove(&me);
-        let is_usual = known.is_some() && round.as_deref() == known && !is_robbed;
         let all_live = workers.values().all(|last| *last + GONE >= now);
         let last = workers.insert(me, now);
-        if is_usual && all_live && last.is_some_and(|last| last <= now) {
+        let is_known = |known: &Round| {
+            round.as_ref() == Some(&known.name) && last == Some(known.last) && known.last <= now
+        };
+        if known.is_some_and(is_known) && !is_robbed && all_live {
             return Heartbeat { now, assigned: None, paused: false };
         }
         let before = workers.len();

@@ -7,7 +7,7 @@ use super::server::Server;
 use crate::error::DurableError;
 use crate::model::clock::Millis;
 use crate::model::key::Key;
-use crate::store::ownership::Ownership;
+use crate::store::ownership::{Ownership, Round};
 use crate::store::partitions::idle::IdleHints;
 use crate::store::partitions::pages::PartitionPage;
 use crate::store::partitions::{Heartbeat, Partitioned};
@@ -150,11 +150,11 @@ impl Partitioned for Client {
         partition_of(id, self.partitions)
     }
 
-    async fn beat(&self, worker: u64, known: Option<&str>) -> Result<Heartbeat, DurableError> {
+    async fn beat(&self, worker: u64, known: Option<&Round>) -> Result<Heartbeat, DurableError> {
         let (process, partitions) = (self.process.number, self.partitions);
-        let known = known.map(str::to_owned);
+        let known = known.cloned();
         let beat =
-            move |server: &mut Server| server.beat(worker, process, partitions, known.as_deref());
+            move |server: &mut Server| server.beat(worker, process, partitions, known.as_ref());
         self.ask(RetryPolicy::Probe, 0, beat).await
     }
 

@@ -4,7 +4,7 @@
 --   the description of the store
 -- ARGV[2] the time, or '' for the server's
 -- ARGV[6] the worker, ARGV[7] the number of partitions, ARGV[8] the round of the worker's last
---   assignment, or ''
+--   assignment, or '', ARGV[9] the time of its last heartbeat that got a reply, or ''
 -- returns {now, {layout, partitions, number, '1' if the store is paused, the round}, {partition, …},
 --   the number of workers}; a missing field of the description is nil, and the last two are nil if
 --   the worker's assignment is still the same
@@ -14,18 +14,18 @@
 -- from workers with more than the share rounded down, until it has that many. No worker gives
 -- partitions away, so each partition always has an owner.
 --
--- A new round begins when partitions have become free. A worker from which another has taken
--- partitions is marked by the half that is added to its time. All other heartbeats are usual, and
--- their cost does not depend on the number of partitions.
+-- A new round begins when partitions have become free. If a worker takes partitions from another,
+-- half a millisecond is added to the time of the other. A heartbeat is usual if its worker knows both
+-- the round and the time. Neither is so if a reply was lost, or if the server has lost writes. The
+-- cost of usual heartbeats does not depend on the number of partitions.
 
 local GONE = 5000       -- the time without a heartbeat until a worker counts as dead, in ms
-local ROBBED = 0.5      -- the mark of a worker from which partitions were taken
 
-local me, now, count, known = ARGV[6], present(), tonumber(ARGV[7]), ARGV[8]
+local me, now, count, round, last = ARGV[6], present(), tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9])
 local described = redis.call('HMGET', KEYS[3], 'layout', 'partitions', 'number', 'paused', 'round')
 local mine = tonumber(redis.call('ZSCORE', KEYS[1], me))
 local oldest = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
-local usual = described[5] == known and mine and mine <= now and mine % 1 ~= ROBBED
+local usual = described[5] == round and mine and mine == last and mine <= now
   and tonumber(oldest[2]) >= now - GONE
 local heard, found = {}, {}
 if not usual then

@@ -96,15 +96,14 @@ async fn heartbeat(store: &impl Partitioned, worker: u64) -> Result<Millis, Dura
     let ownership = store.ownership();
     // If there is no reply, the next heartbeat asks for the assignment.
     let known = ownership.take_round(worker);
-    let round = known.as_ref().map(|round| &*round.name);
-    let Heartbeat { now, assigned, paused } = store.beat(worker, round).await?;
+    let Heartbeat { now, assigned, paused } = store.beat(worker, known.as_ref()).await?;
     let round = match assigned {
         Some(Assignment { owned, workers, round }) => {
             ownership.set_owned(worker, &owned);
             ownership.set_spare(worker, owned.is_empty() && workers > store.partitions());
-            round.map(|name| Round { name, since: now })
+            round.map(|name| Round { name, since: now, last: now })
         }
-        None => known,
+        None => known.map(|round| Round { last: now, ..round }),
     };
     ownership.set_round(worker, round.filter(|round| round.is_fresh(now)));
     ownership.set_paused(worker, paused);

@@ -14,6 +14,7 @@ use self::pages::PartitionPage;
 use crate::error::DurableError;
 use crate::model::clock::Millis;
 use crate::model::key::Key;
+use crate::store::ownership::Round;
 use crate::store::remote::notices::Listener;
 use crate::store::remote::retry::RetryPolicy;
 use std::collections::BTreeSet;
@@ -35,7 +36,7 @@ pub(crate) trait Partitioned: Listener {
     fn beat(
         &self,
         worker: u64,
-        known: Option<&str>,
+        known: Option<&Round>,
     ) -> impl Future<Output = Result<Heartbeat, DurableError>> + Send;
 
     /// Waits until the server with the list of workers replies. Fails after a reply timeout.
