@@ -10,9 +10,9 @@ use http::request::Parts;
 use serde::de::DeserializeOwned;
 
 /// How the ids of the service's own timers begin.
-pub(crate) const OWN: &str = "timerd:";
+const OWN: &str = "timerd:";
 
-/// The id in the path of a timer that the request changes. The service's own timers are refused.
+/// The id of a timer that the request changes. The service's own timers are refused.
 pub(crate) struct ToChange(pub(crate) String);
 
 /// The variable part of the path.
@@ -32,6 +32,12 @@ impl<S: Send + Sync> FromRequestParts<S> for ToChange {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let InPath(id) = InPath::<String>::from_request_parts(parts, state).await?;
+        Self::new(id)
+    }
+}
+
+impl ToChange {
+    pub(crate) fn new(id: String) -> Result<Self, Problem> {
         match id.starts_with(OWN) {
             true => Err(Problem::new(
                 StatusCode::FORBIDDEN,

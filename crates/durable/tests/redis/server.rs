@@ -367,7 +367,7 @@ fn a_store_that_cannot_be_read_is_told_apart() {
 
     // Another layout.
     assert!(server.say("HSET {tb:timers} layout 9").is_some());
-    let format = DurableError::Format { found: 9, known: 6 };
+    let format = DurableError::Format { found: 9, known: 7 };
     assert_eq!(bench.place.try_open().unwrap_err(), format);
 
     server.kill();

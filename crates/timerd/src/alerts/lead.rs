@@ -24,7 +24,8 @@ impl Page {
         let Some(address) = address else { return Ok(Self(None)) };
         let uri = address.parse::<Uri>().ok();
         let is_web = |uri: &Uri| matches!(uri.scheme_str(), Some("http" | "https"));
-        match uri.filter(|uri| is_web(uri) && uri.query().is_none()) {
+        let is_whole = !address.contains(['#', '?', '@']);
+        match uri.filter(|uri| is_web(uri) && is_whole) {
             Some(_) => Ok(Self(Some(address.trim_end_matches('/').to_owned()))),
             None => Err(format!("page: {address:?} (expected https://HOST/ or http://HOST/)")),
         }
@@ -64,7 +65,15 @@ mod tests {
         ] {
             assert_eq!(Page::new(Some(address)).map(|page| page.0), Ok(Some(page.to_owned())));
         }
-        for address in ["", "timers", "/timers", "ftp://example.org/", "https://example.org/?a=b"] {
+        for address in [
+            "",
+            "timers",
+            "/timers",
+            "ftp://example.org/",
+            "https://example.org/?a=b",
+            "https://example.org/#a",
+            "https://a:b@example.org/",
+        ] {
             let refused = Page::new(Some(address)).map(|page| page.0);
             assert!(refused.is_err_and(|why| why.starts_with("page: ")), "{address}");
         }

@@ -6,7 +6,7 @@ use super::labels::parse_label;
 use super::view::{self, Letter};
 use super::{App, pages};
 use crate::audit::Details;
-use crate::extract::{InPath, InQuery};
+use crate::extract::{InPath, InQuery, ToChange};
 use crate::problem::Problem;
 use crate::rights::{May, Operate};
 use axum::Json;
@@ -215,7 +215,10 @@ pub(super) async fn redrive(
     InQuery(As { r#as }): InQuery<As>,
 ) -> Result<Json<Done>, Problem> {
     let done = match r#as {
-        Some(id) => app.timers.change(&may).redrive_as(number, &id).await?,
+        Some(id) => {
+            let ToChange(id) = ToChange::new(id)?;
+            app.timers.change(&may).redrive_as(number, &id).await?
+        }
         None => app.timers.change(&may).redrive(number).await?,
     };
     match done {

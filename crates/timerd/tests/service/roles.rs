@@ -81,6 +81,8 @@ async fn the_timers_of_the_service_itself_are_read_only() {
         }
     }
     assert_eq!(refused, 6);
+    let redrive = "/v1/dead-letters/1/redrive?as=timerd:health";
+    assert!(bench.api.post(redrive).await.problem(403).contains("\"timerd:\""));
     bench.stop().await;
 }
 

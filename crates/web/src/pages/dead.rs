@@ -7,7 +7,7 @@ use crate::forms::Form;
 use crate::pages::done::Done;
 use crate::pages::query::{Asked, Listed, to};
 use crate::read::letters::{Filter, page};
-use crate::read::{self, BUDGET, STEP};
+use crate::read::{self, BUDGET};
 use crate::view::frame::{Menu, Page};
 use crate::view::parts::{Question, address, hidden_token, labels, pager, pill, table, time};
 use crate::visit::Visit;
@@ -352,7 +352,7 @@ async fn change_all(
     let mut end: u64 = end.ok_or_else(|| Failure::invalid("end: expected a number"))?;
     let (mut done, mut read) = (Done::default(), 0);
     while read < BUDGET {
-        let letters = timers.newest_dead_letters(Some(end), STEP).await?;
+        let letters = filter.older(timers, Some(end)).await?;
         let Some(last) = letters.last() else {
             return Ok(to(&address("dead", &[("done", &done.show(deed.verb()))])));
         };

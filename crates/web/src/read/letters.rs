@@ -28,6 +28,30 @@ impl Filter {
             && self.until.is_none()
     }
 
+    /// Returns the next older letters before a number, which the filter need not keep.
+    pub(crate) async fn older(
+        &self,
+        timers: &DurableTimers,
+        before: Option<u64>,
+    ) -> Result<Vec<DeadLetter>, DurableError> {
+        match &self.label {
+            Some(label) => timers.newest_dead_letters_with_label(label, before, STEP).await,
+            None => timers.newest_dead_letters(before, STEP).await,
+        }
+    }
+
+    /// Returns the next newer letters after a number, which the filter need not keep.
+    async fn newer(
+        &self,
+        timers: &DurableTimers,
+        after: Option<u64>,
+    ) -> Result<Vec<DeadLetter>, DurableError> {
+        match &self.label {
+            Some(label) => timers.dead_letters_with_label(label, after, STEP).await,
+            None => timers.dead_letters(after, STEP).await,
+        }
+    }
+
     pub(crate) fn keeps(&self, letter: &DeadLetter) -> bool {
         letter.id.starts_with(&self.prefix)
             && has_label(&letter.options, self.label.as_ref())
@@ -50,8 +74,8 @@ pub(crate) async fn page(
     let number = |letter: &DeadLetter| letter.number;
     let step = |at| async move {
         match is_backwards {
-            false => timers.newest_dead_letters(at, STEP).await,
-            true => timers.dead_letters(at, STEP).await,
+            false => filter.older(timers, at).await,
+            true => filter.newer(timers, at).await,
         }
     };
     let found = find(at, number, |letter| filter.keeps(letter), step).await?;

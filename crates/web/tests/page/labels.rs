@@ -137,6 +137,24 @@ async fn letters_are_chosen_by_label() {
 }
 
 #[tokio::test]
+async fn old_letters_of_a_label_are_found_behind_many_others() {
+    let bench = Bench::new();
+    let options = Options::new().attempts(1);
+    let labelled = options.clone().label(Label::new("shop").unwrap());
+    bench.timers.insert("old", "", UNIX_EPOCH, labelled).await.unwrap();
+    bench.deliver(1, |_| Err("410 Gone".to_owned())).await;
+    let others: Vec<String> = (0..5500).map(|number| format!("t{number}")).collect();
+    let each = others.iter().map(|id| bench.timers.insert(id, "", UNIX_EPOCH, options.clone()));
+    futures_util::future::join_all(each).await;
+    bench.deliver(others.len(), |_| Err("410 Gone".to_owned())).await;
+    let page = bench.page("dead?label=shop").await;
+    assert_eq!(ids(&page), ["old"]);
+    assert!(!page.contains("stopped after"), "{page}");
+    let reply = bench.post("letters?label=shop", "do=redrive-all&sure=yes&end=99999").await;
+    assert_eq!(reply.location(), "dead?done=Redrive.1.0");
+}
+
+#[tokio::test]
 async fn all_timers_of_a_label_are_changed_after_a_question() {
     let bench = shop().await;
     let list = bench.page("timers?label=shop").await;
