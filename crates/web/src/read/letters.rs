@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::read::{Page, STEP, Where, find, has_label};
+use crate::read::{Page, STEP, Where, find};
 use std::time::SystemTime;
 use tourbillon_durable::{DeadLetter, DurableError, DurableTimers, Label};
 
@@ -28,7 +28,8 @@ impl Filter {
             && self.until.is_none()
     }
 
-    /// Returns the next older letters before a number, which the filter need not keep.
+    /// Returns the next older letters before a number. They have the label of the filter, and it
+    /// need not [keep](Self::keeps) them otherwise.
     pub(crate) async fn older(
         &self,
         timers: &DurableTimers,
@@ -40,7 +41,7 @@ impl Filter {
         }
     }
 
-    /// Returns the next newer letters after a number, which the filter need not keep.
+    /// Like [`older`](Self::older), with the next newer letters after a number.
     async fn newer(
         &self,
         timers: &DurableTimers,
@@ -52,9 +53,9 @@ impl Filter {
         }
     }
 
+    /// Returns `true` if the filter keeps a letter that has its label.
     pub(crate) fn keeps(&self, letter: &DeadLetter) -> bool {
         letter.id.starts_with(&self.prefix)
-            && has_label(&letter.options, self.label.as_ref())
             && self.from.is_none_or(|from| letter.died >= from)
             && self.until.is_none_or(|until| letter.died < until)
     }
