@@ -186,7 +186,7 @@ impl Fault {
     }
 }
 
-/// A time in which timers are delayed.
+/// A period in which timers are delayed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Disturbance {
     begin: Nanos,

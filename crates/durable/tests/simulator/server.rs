@@ -64,7 +64,7 @@ pub(crate) struct Server {
     pub(crate) published: Vec<Notice>,
 }
 
-/// What a server keeps.
+/// The data that a server keeps.
 #[derive(Clone, Default)]
 struct Data {
     partitions: BTreeMap<u64, Partition>,

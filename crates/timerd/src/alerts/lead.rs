@@ -1,4 +1,4 @@
-//! [`Page`], the address of the page, which finds where an alert leads to.
+//! [`Page`], the address of the web page, which makes the link of an alert.
 
 #![forbid(unsafe_code)]
 

@@ -15,9 +15,9 @@
 -- partitions away, so each partition always has an owner.
 --
 -- A new round begins when partitions have become free. If a worker takes partitions from another,
--- half a millisecond is added to the time of the other. A heartbeat is usual if its worker knows both
--- the round and the time. Neither is so if a reply was lost, or if the server has lost writes. The
--- cost of usual heartbeats does not depend on the number of partitions.
+-- half a millisecond is added to the time of the other. A heartbeat is usual if its worker knows the
+-- round and its own time in the list. The times differ after a reply was lost, and after the server
+-- has lost writes. The cost of a usual heartbeat does not depend on the number of partitions.
 
 local GONE = 5000       -- the time without a heartbeat until a worker counts as dead, in ms
 

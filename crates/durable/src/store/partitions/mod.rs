@@ -71,7 +71,7 @@ pub(crate) struct Heartbeat {
     pub(crate) paused: bool,
 }
 
-/// What a heartbeat assigns to a worker.
+/// The partitions that a heartbeat assigns to a worker.
 #[derive(Debug)]
 pub(crate) struct Assignment {
     /// The partitions of the worker.

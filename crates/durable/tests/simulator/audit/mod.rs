@@ -40,7 +40,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
-/// The greatest number of tasks of a worker's process, without those of its partitions.
+/// The maximum number of tasks of a worker's process, not counting the tasks of its partitions.
 const TASKS: usize = 16;
 
 /// The greatest number of tasks of a partition: one sends its batches, and one waits until it can
