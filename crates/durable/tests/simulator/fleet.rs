@@ -13,6 +13,7 @@ use crate::api::timers::DurableTimers;
 use crate::model::event::{Event, Outcome};
 use crate::panics::ignore_poison;
 use futures_channel::oneshot;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The interval between two looks at the servers.
@@ -93,7 +94,7 @@ impl Fleet {
 
     /// Looks at the servers.
     fn look(&self) {
-        let live: Vec<u64> = (0..self.setting.workers)
+        let live: BTreeSet<u64> = (0..self.setting.workers)
             .filter_map(|worker| {
                 let worker = self.worker(worker);
                 let process = &worker.as_ref()?.process;

@@ -188,9 +188,16 @@ impl Process {
         if self.is_dead() || self.is_paused() {
             return;
         }
-        let Some(mut sweeper) = self.lock().sweeper.take() else { return };
-        loop {
+        let mut inner = self.lock();
+        let Some(mut sweeper) = inner.sweeper.take() else { return };
+        // Time passes between runs only. A timer that is armed for the present fires in the next run.
+        let is_due = inner.planned.is_some_and(|planned| planned <= self.world.now());
+        inner.planned.take_if(|_| is_due);
+        drop(inner);
+        if is_due {
             let _ = sweeper.sweep(|timer| timer.value.wake());
+        }
+        loop {
             let mut woken = mem::take(&mut *ignore_poison(self.woken.lock()));
             if woken.is_empty() {
                 break;
@@ -216,7 +223,6 @@ impl Process {
         let process = Arc::downgrade(self);
         self.world.at(next, move || {
             if let Some(process) = process.upgrade() {
-                process.lock().planned.take_if(|planned| *planned <= next);
                 process.become_runnable();
             }
         });
