@@ -10,7 +10,7 @@ use http::request::Parts;
 use serde::de::DeserializeOwned;
 
 /// How the ids of the service's own timers begin.
-const OWN: &str = "timerd:";
+pub(crate) const OWN: &str = "timerd:";
 
 /// The id of a timer that the request changes. The service's own timers are refused.
 pub(crate) struct ToChange(pub(crate) String);

@@ -44,7 +44,7 @@ impl TimersWeb {
     /// Returns the routes of [`router`](Self::router) without the [files](Self::files) that pages
     /// load.
     pub fn pages<S: Clone + Send + Sync + 'static>(&self) -> Router<S> {
-        self.dressed(pages::routes())
+        self.dressed(pages::routes(&Arc::new(self.clone())))
     }
 
     /// Returns the routes of the files that pages load. If the host shows a [page](Self::page) of

@@ -3,10 +3,13 @@
 #![forbid(unsafe_code)]
 
 use crate::failure::Failure;
-use axum::extract::Request;
+use crate::site::TimersWeb;
+use axum::extract::{Query, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use http::{Extensions, StatusCode};
+use serde::Deserialize;
+use std::sync::Arc;
 
 /// What a visitor may change. A host adds it to the extensions of a request. Without it, the
 /// visitor may change everything.
@@ -83,6 +86,28 @@ pub(crate) async fn to_schedule(request: Request, next: Next) -> Result<Response
 pub(crate) async fn to_operate(request: Request, next: Next) -> Result<Response, Failure> {
     let what = "run, pause or resume timers, or change dead letters";
     allow(Rights::can_operate, what, request, next).await
+}
+
+/// What a form is about: a timer, or nothing that has an id.
+#[derive(Deserialize)]
+pub(crate) struct Subject {
+    id: Option<String>,
+}
+
+/// Refuses a request to change a timer whose id the host has reserved.
+pub(crate) async fn to_change(
+    State(site): State<Arc<TimersWeb>>,
+    Query(Subject { id }): Query<Subject>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Failure> {
+    match id {
+        Some(id) if site.is_reserved(&id) => {
+            let detail = format!("timer {id:?} is one that the server itself needs");
+            Err(Failure::new(StatusCode::FORBIDDEN, detail))
+        }
+        _ => Ok(next.run(request).await),
+    }
 }
 
 async fn allow(

@@ -52,6 +52,8 @@ pub struct TimersWeb {
     pub(crate) has_script: bool,
     /// The addresses and texts of the host's entries of the menu.
     pub(crate) links: Vec<(String, String)>,
+    /// The beginning of the ids that the host has reserved.
+    reserved: Option<String>,
     notice: Notice,
 }
 
@@ -74,6 +76,7 @@ impl TimersWeb {
             example: EXAMPLE.to_owned(),
             has_script: true,
             links: Vec::new(),
+            reserved: None,
             notice: Arc::new(|| None),
         }
     }
@@ -127,6 +130,14 @@ impl TimersWeb {
         self
     }
 
+    /// Reserves the ids that begin with a prefix for timers that the host itself needs. The page
+    /// shows these timers, but no visitor can run, move, pause, resume or cancel them, whatever the
+    /// visitor's [`Rights`](crate::Rights). It refuses such a form with the status 403.
+    pub fn reserve(mut self, prefix: impl Into<String>) -> Self {
+        self.reserved = Some(prefix.into());
+        self
+    }
+
     /// Sets the example code that the page of an empty store shows, which inserts a timer.
     pub fn example(mut self, code: impl Into<String>) -> Self {
         self.example = code.into();
@@ -140,6 +151,11 @@ impl TimersWeb {
     pub fn script(mut self, is_on: bool) -> Self {
         self.has_script = is_on;
         self
+    }
+
+    /// Returns `true` if the host has reserved an id.
+    pub(crate) fn is_reserved(&self, id: &str) -> bool {
+        self.reserved.as_ref().is_some_and(|prefix| id.starts_with(prefix))
     }
 
     /// Returns the warning of the host, if there is one.

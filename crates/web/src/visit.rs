@@ -37,6 +37,11 @@ impl Visit {
         described
     }
 
+    /// Returns what the visitor may change about a timer.
+    pub(crate) fn rights_to(&self, id: &str) -> Rights {
+        if self.site.is_reserved(id) { Rights::none() } else { self.rights }
+    }
+
     #[allow(clippy::disallowed_methods, reason = "a page shows how far away times are")]
     pub(crate) fn of(site: Arc<TimersWeb>, parts: &Parts) -> Self {
         let address = parts.uri.path_and_query().map_or("", |address| address.as_str());

@@ -12,7 +12,7 @@ use super::audit::Details;
 use super::call::Caller;
 use super::config::Role;
 use super::door::Door;
-use super::extract::InForm;
+use super::extract::{InForm, OWN};
 use super::gate::{Gate, within};
 use super::problem::Problem;
 use super::serve::Peer;
@@ -83,6 +83,7 @@ pub(crate) fn web(app: &App, timers: &DurableTimers) -> TimersWeb {
         .describe(webhook::describe)
         .notice(move || health.trouble())
         .link("receivers", "Receivers")
+        .reserve(OWN)
         .log_out("logout")
 }
 

@@ -178,6 +178,17 @@ async fn timers_and_the_store_are_paused_by_a_click() {
 }
 
 #[tokio::test]
+async fn the_timers_of_the_service_itself_are_not_changed_from_the_page() {
+    let bench = Bench::start().await;
+    let browser = Browser::log_in(&bench.api).await;
+    for change in ["cancel", "move", "run", "pause", "resume"] {
+        let (status, to) = browser.click(&format!("/{change}?id=timerd%3Aalerts")).await;
+        assert_eq!(status, 403, "{change}: {to}");
+    }
+    bench.stop().await;
+}
+
+#[tokio::test]
 async fn an_id_may_have_line_feeds() {
     let bench = Bench::start().await;
     let api = &bench.api;

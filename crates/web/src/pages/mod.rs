@@ -19,15 +19,15 @@ use crate::site::TimersWeb;
 use crate::view::parts::address_of;
 use axum::Router;
 use axum::extract::{OriginalUri, Path};
-use axum::middleware::from_fn;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{MethodRouter, get, post};
 use label::Deed;
 use query::to;
 use std::sync::Arc;
 
-/// Returns the routes of the pages, by the rights that they need.
-pub(crate) fn routes() -> Router<Arc<TimersWeb>> {
+/// Returns the routes of the pages of a site, by the rights that they need.
+pub(crate) fn routes(site: &Arc<TimersWeb>) -> Router<Arc<TimersWeb>> {
     let to_read = Router::new()
         .route("/", get(root))
         .route("/overview", get(overview::show))
@@ -50,7 +50,8 @@ pub(crate) fn routes() -> Router<Arc<TimersWeb>> {
         .route("/resume-label", of_label(Deed::Resume))
         .route("/cancel-label", of_label(Deed::Cancel).layer(from_fn(rights::to_schedule)))
         .route_layer(from_fn(rights::to_operate));
-    to_read.merge(to_schedule).merge(to_operate)
+    let to_change = to_schedule.merge(to_operate);
+    to_read.merge(to_change.route_layer(from_fn_with_state(Arc::clone(site), rights::to_change)))
 }
 
 /// Returns the question before a change of all timers with a label, and the change.

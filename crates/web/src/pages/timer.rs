@@ -84,7 +84,7 @@ fn actions(visit: &Visit, timer: &DurableTimer) -> Markup {
         div.answers {
             (run(visit, timer))
             (switch(visit, timer))
-            @if visit.rights.can_schedule() {
+            @if visit.rights_to(&timer.id).can_schedule() {
                 @if !timer.is_running() { (question("", "move", "Move", &timer.id)) }
                 @if timer.state != TimerState::Cancelling {
                     (question("danger", "cancel", "Cancel", &timer.id))

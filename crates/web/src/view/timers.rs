@@ -65,7 +65,7 @@ pub(crate) fn repeats(timer: &DurableTimer) -> String {
 /// The button that runs a timer now, after a question.
 pub(crate) fn run(visit: &Visit, timer: &DurableTimer) -> Markup {
     html! {
-        @if visit.rights.can_operate() && !timer.is_running() {
+        @if visit.rights_to(&timer.id).can_operate() && !timer.is_running() {
             (question("", "run", "Run now", &timer.id))
         }
     }
@@ -75,7 +75,7 @@ pub(crate) fn run(visit: &Visit, timer: &DurableTimer) -> Markup {
 pub(crate) fn switch(visit: &Visit, timer: &DurableTimer) -> Markup {
     let to = |path| address(path, &[("id", &timer.id)]);
     match timer.state {
-        _ if !visit.rights.can_operate() => html! {},
+        _ if !visit.rights_to(&timer.id).can_operate() => html! {},
         TimerState::Paused | TimerState::Pausing => {
             button(visit, &to("resume"), "Resume", &timer.id)
         }

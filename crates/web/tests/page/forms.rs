@@ -158,6 +158,37 @@ async fn a_visitor_changes_only_what_the_host_allows() {
 }
 
 #[tokio::test]
+async fn a_timer_whose_id_is_reserved_is_shown_and_not_changed() {
+    let bench = bench().await;
+    let web = bench.web.clone().reserve("a");
+    let router: Router = web.router();
+    let own = [("sec-fetch-site", "same-origin")];
+    for change in ["cancel", "move", "run", "pause", "resume"] {
+        let form = format!("/{change}?id=a%0Ab");
+        let asked = super::bench::get(&router, &form).await;
+        for reply in [asked, post(&router, &form, "after=2h&zone=UTC", &own).await] {
+            let is_refused = reply.status == StatusCode::FORBIDDEN;
+            // A pause and a resume have no question.
+            assert!(is_refused && reply.text.contains("the server itself needs"), "{reply:?}");
+        }
+    }
+    for page in ["overview", "timers", "timer?id=a%0Ab"] {
+        let reply = super::bench::get(&router, &format!("/{page}")).await;
+        let main = reply.text.split("<main").nth(1).unwrap();
+        assert!(main.contains("a\\nb"), "{main}");
+        for button in [">Cancel…<", ">Move…<", ">Run now…<", ">Pause<"] {
+            assert!(!main.contains(button), "{page} has {button}");
+        }
+    }
+    assert_eq!(state(&bench).await, Some(TimerState::Resting));
+    // Other timers and the store are changed as before.
+    bench.insert([("b".to_owned(), SystemTime::UNIX_EPOCH + 30 * 365 * 48 * HOUR)]).await;
+    let paused = post(&router, "/pause?id=b", "", &own).await;
+    assert_eq!(paused.status, StatusCode::SEE_OTHER, "{}", paused.text);
+    assert_eq!(post(&router, "/pause", "", &own).await.status, StatusCode::SEE_OTHER);
+}
+
+#[tokio::test]
 async fn a_timer_is_run_after_a_question() {
     let bench = bench().await;
     let daily = Options::new().every(24 * HOUR);
