@@ -164,15 +164,43 @@ impl Modelled {
 }
 
 /// What a worker does.
+#[derive(Debug)]
 enum Seen {
     /// A handler hangs until it gets its result.
-    Hangs(String, oneshot::Sender<Verdict>),
+    Hangs(Delivery, oneshot::Sender<Verdict>),
     Ended(Attempt),
+}
+
+/// What the workers do, each with the number of its worker. The reports of one worker are in order.
+/// A worker may report what follows an attempt before another worker reports the end of the
+/// attempt.
+struct Reports {
+    seen: Receiver<(usize, Seen)>,
+    /// The reports that arrived before the reports that they follow.
+    early: Vec<(usize, Seen)>,
+}
+
+impl Reports {
+    /// Returns the first report that is the next one by the model.
+    fn next(&mut self, is_next: impl Fn(usize, &Seen) -> bool) -> (usize, Seen) {
+        if let Some(place) = self.early.iter().position(|(worker, seen)| is_next(*worker, seen)) {
+            return self.early.remove(place);
+        }
+        loop {
+            let next = self.seen.recv_timeout(60 * SECOND);
+            let (worker, seen) = next.unwrap_or_else(|_| panic!("none of {:?} is due", self.early));
+            if is_next(worker, &seen) {
+                return (worker, seen);
+            }
+            self.early.push((worker, seen));
+        }
+    }
 }
 
 /// A handler that hangs.
 struct Hung {
     id: String,
+    worker: usize,
     number: usize,
     began: SystemTime,
     result: oneshot::Sender<Verdict>,
@@ -186,7 +214,7 @@ struct Running {
 }
 
 impl Running {
-    fn start(store: &AnyStore, seen: &Sender<Seen>) -> Self {
+    fn start(store: &AnyStore, number: usize, seen: &Sender<(usize, Seen)>) -> Self {
         let clock = clock();
         let timer = Timer::spawn(Builder::new().clock(clock.clone()).driver()).unwrap();
         let (end, ends) = oneshot::channel::<()>();
@@ -198,17 +226,17 @@ impl Running {
             })
             .observe(move |event| {
                 if let Event::Attempt(attempt) = event {
-                    let _ = ended.send(Seen::Ended(attempt.clone()));
+                    let _ = ended.send((number, Seen::Ended(attempt.clone())));
                 }
             });
-        let run = worker.run(move |Delivery { id, attempt, payload, .. }| {
+        let run = worker.run(move |delivery: Delivery| {
             let hangs = hangs.clone();
             async move {
-                if attempt > u32::from(payload[0]) {
+                if delivery.attempt > u32::from(delivery.payload[0]) {
                     return Verdict::Done;
                 }
                 let (result, returned) = oneshot::channel();
-                let _ = hangs.send(Seen::Hangs(id, result));
+                let _ = hangs.send((number, Seen::Hangs(delivery, result)));
                 returned.await.unwrap_or(Verdict::Done)
             }
         });
@@ -222,8 +250,8 @@ struct Trial {
     timers: DurableTimers,
     /// All workers. Only the clock of the last worker advances.
     workers: Vec<Running>,
-    send: Sender<Seen>,
-    seen: Receiver<Seen>,
+    send: Sender<(usize, Seen)>,
+    reports: Reports,
     hung: Vec<Hung>,
     /// The number of handlers that have hung.
     count: usize,
@@ -237,9 +265,10 @@ impl Trial {
         let (store, timer) = (place.open(), place.timer());
         let timers = DurableTimers::new(store.clone(), &timer);
         let (send, seen) = channel();
-        let workers = vec![Running::start(&store, &send)];
+        let reports = Reports { seen, early: Vec::new() };
+        let workers = vec![Running::start(&store, 0, &send)];
         let (hung, count, model, dead) = (Vec::new(), 0, BTreeMap::new(), 0);
-        Self { place, store, timers, workers, send, seen, hung, count, model, dead }
+        Self { place, store, timers, workers, send, reports, hung, count, model, dead }
     }
 
     fn now(&self) -> SystemTime {
@@ -348,10 +377,10 @@ impl Trial {
             How::Fail => Verdict::Fail("over".to_owned()),
         };
         hung.result.send(verdict).unwrap();
-        let Seen::Ended(event) = self.seen.recv_timeout(60 * SECOND).unwrap() else {
-            panic!("another attempt has begun");
+        let is_its_end = |worker, seen: &Seen| {
+            worker == hung.worker && matches!(seen, Seen::Ended(event) if event.id == id)
         };
-        assert_eq!(event.id, id);
+        let (_, Seen::Ended(event)) = self.reports.next(is_its_end) else { unreachable!() };
         let held = self.model.get(&id).filter(|timer| timer.held == Some(hung.number)).cloned();
         let Some(timer) = held else {
             assert_eq!(event.outcome, Outcome::TooLate);
@@ -383,15 +412,17 @@ impl Trial {
     fn deliver(&mut self) {
         let (now, count) = (self.now(), self.count);
         while self.model.values().any(|timer| timer.due <= now) {
-            match self.seen.recv_timeout(60 * SECOND).unwrap() {
-                Seen::Hangs(id, result) => {
+            let model = &self.model;
+            let (worker, seen) = self.reports.next(|_, seen| is_next(model, seen));
+            match seen {
+                Seen::Hangs(Delivery { id, .. }, result) => {
                     let timer = self.model.get_mut(&id).expect("it exists");
-                    assert!(timer.due <= now && timer.held.is_none());
+                    assert!(timer.due <= now, "{id} is early");
                     let number = self.count;
                     (timer.due, timer.attempt) = (now + LEASE, timer.attempt + 1);
                     timer.held = Some(number);
                     assert!(timer.attempt <= u32::from(timer.hangs));
-                    self.hung.push(Hung { id, number, began: now, result });
+                    self.hung.push(Hung { id, worker, number, began: now, result });
                     self.count += 1;
                 }
                 Seen::Ended(event) => {
@@ -405,8 +436,10 @@ impl Trial {
                 }
             }
         }
+        assert!(self.reports.early.is_empty(), "more was delivered than was due");
         if self.count > count {
-            self.workers.push(Running::start(&self.store, &self.send));
+            let number = self.workers.len();
+            self.workers.push(Running::start(&self.store, number, &self.send));
         }
     }
 
@@ -441,8 +474,21 @@ impl Trial {
             assert_eq!(thread.join().unwrap(), Ok(()));
         }
         drop(self.send);
-        assert_eq!(self.seen.iter().count(), 0, "more was delivered than was due");
+        assert_eq!(self.reports.seen.iter().count(), 0, "more was delivered than was due");
     }
+}
+
+/// Returns `true` if a report is about the attempt that is the next one of its timer, or about the
+/// end of a lease that has run out.
+fn is_next(model: &BTreeMap<String, Modelled>, seen: &Seen) -> bool {
+    let (id, planned, attempt, is_called) = match seen {
+        Seen::Hangs(delivery, _) => (&delivery.id, delivery.planned, delivery.attempt, true),
+        Seen::Ended(event) => (&event.id, event.planned, event.attempt, event.duration.is_some()),
+    };
+    model.get(id).is_some_and(|timer| {
+        let next = timer.attempt + u32::from(is_called);
+        timer.held.is_none() == is_called && (planned, attempt) == (timer.planned, next)
+    })
 }
 
 fn failed_for_good(outcome: Outcome) -> Outcome {
@@ -455,6 +501,8 @@ fn failed_for_good(outcome: Outcome) -> Outcome {
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: 32,
+        // A report that does not come fails a run after a minute.
+        max_shrink_time: 120_000,
         failure_persistence: None,
         ..Default::default()
     })]
