@@ -192,8 +192,11 @@ impl Attempts {
                 self.window.defer((planned, id), now, self.places);
                 return Ok(());
             }
-            // Everything is loaded again when a paused store is resumed.
-            Leasing::NotFound | Leasing::Paused => return Ok(()),
+            Leasing::NotFound => return Ok(()),
+            Leasing::Paused => {
+                self.window.plan_reload_after_pause(self.timer.now());
+                return Ok(());
+            }
             Leasing::Unreadable(error) => {
                 self.window.plan_reload(self.timer.now());
                 self.report_unreadable(&id, planned, &error);

@@ -49,6 +49,9 @@ pub(crate) const MAX_KEYS: usize = 4096;
 /// The delay before unreadable records are loaded again.
 const AGAIN: Duration = Duration::from_secs(60);
 
+/// The delay before keys are loaded again whose leases a paused store has refused.
+const PAUSED: Duration = Duration::from_secs(1);
+
 /// The maximum number of changes that are recorded while a page is pending.
 const LOG: usize = 16 * MAX_KEYS;
 
@@ -89,8 +92,8 @@ struct Loaded {
     /// Set if the store is to be checked at once.
     check_requested: bool,
     base: Reading,
-    /// When everything is loaded again, because a record could not be read and its key has left the
-    /// wheel.
+    /// When everything is loaded again, because a key has left the wheel whose record could not be
+    /// read or whose lease was refused.
     again: Option<Instant>,
 }
 
@@ -190,10 +193,22 @@ impl Window {
     /// Plans to load everything again after a while, because a record cannot be read or keys are
     /// out of order. Returns `true` if that was not planned yet.
     pub(crate) fn plan_reload(&self, local: Instant) -> bool {
-        let mut loaded = self.lock();
-        let first = loaded.again.is_none();
-        loaded.again.get_or_insert(local + AGAIN);
-        first
+        self.plan(local + AGAIN)
+    }
+
+    /// Plans to load everything again in a second, because a paused store has refused a lease. A
+    /// worker may not notice a short pause at all, and may notice the end of a pause before the
+    /// last part of the store is resumed.
+    pub(crate) fn plan_reload_after_pause(&self, local: Instant) {
+        self.plan(local + PAUSED);
+    }
+
+    /// Plans to load everything again at an instant, or earlier if that was planned. Returns `true`
+    /// if nothing was planned.
+    fn plan(&self, at: Instant) -> bool {
+        let again = &mut self.lock().again;
+        let planned = again.map_or(at, |again| again.min(at));
+        again.replace(planned).is_none()
     }
 
     /// Loads everything again, and discards a pending page, because changes may have been missed.

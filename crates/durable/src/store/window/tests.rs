@@ -232,6 +232,23 @@ fn what_could_not_be_read_is_loaded_again() {
 }
 
 #[test]
+fn what_a_paused_store_has_refused_is_loaded_again_soon() {
+    let mut trial = Trial::new();
+    let start = trial.clock.start();
+    trial.load(&[5, 600], false, 1000, &[]);
+    assert_eq!(trial.fired(5), [5]);
+    // Neither an earlier plan nor a further refusal delays it.
+    assert!(trial.window.plan_reload(start));
+    trial.window.plan_reload_after_pause(start);
+    trial.window.plan_reload_after_pause(start + PAUSED / 2);
+    assert!(!trial.window.plan_reload(start));
+    let before = start + PAUSED - Duration::from_millis(1);
+    assert_eq!(trial.window.state(before).1.0, 1001);
+    let (armed, low_watermark, _) = trial.window.state(start + PAUSED);
+    assert_eq!((armed, low_watermark.0), (0, 0));
+}
+
+#[test]
 fn what_the_wheel_refuses_is_beyond_the_watermark() {
     let trial = Trial::new();
     trial.load(&[], false, 1000, &[]);
