@@ -3,16 +3,18 @@
 use crate::payloads::fill;
 use crate::postgres_server::PostgresServer;
 use crate::servers::Server;
+use crate::slow_line::slow_line;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tourbillon_durable::{AnyStore, DurableError, DurableTimers, Postgres, Redis, RedisOptions};
+use tourbillon_durable_measure::median;
 
 /// The head of the table.
 pub(crate) const HEAD: &str = "\
-| store | partitions | workers | connections | commands per second at rest | join, s | leave, s | death, s |
-|---|---:|---:|---:|---:|---:|---:|---:|";
+| store | partitions | workers | connections | commands per second at rest | round trip, ms | join, ms | leave, ms | death, ms |
+|---|---:|---:|---:|---:|---:|---:|---:|---:|";
 
 /// A worker with a client of its own.
 struct Work {
@@ -35,41 +37,82 @@ impl Work {
     }
 }
 
-/// Returns how long it takes until the condition holds, in seconds.
-async fn until(mut so: impl FnMut() -> bool) -> f64 {
-    let begun = Instant::now();
+/// Returns how long it takes from `begun` until the condition holds, in milliseconds.
+async fn until(begun: Instant, mut so: impl FnMut() -> bool) -> f64 {
     while !so() {
         assert!(begun.elapsed() < Duration::from_secs(60), "it never is so");
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        // The look takes a while, so that others can run.
+        tokio::task::yield_now().await;
     }
-    begun.elapsed().as_secs_f64()
+    begun.elapsed().as_secs_f64() * 1000.0
 }
 
 /// A fleet on one server of Redis.
 struct Fleet {
     server: Server,
+    /// The address for workers.
+    url: String,
     partitions: u16,
     workers: Vec<Work>,
 }
 
 impl Fleet {
-    async fn start(partitions: u16, workers: usize) -> Self {
+    async fn start((partitions, workers): (u16, usize), latency: Duration) -> Self {
         let server = Server::start(&["--appendonly", "no"]).expect("redis-server is on the path");
-        let mut fleet = Self { server, partitions, workers: Vec::new() };
+        let url = if latency.is_zero() {
+            server.url()
+        } else {
+            format!("redis://127.0.0.1:{}/", slow_line(server.port, latency).await)
+        };
+        let mut fleet = Self { server, url, partitions, workers: Vec::new() };
         for _ in 0..workers {
-            fleet.join().await;
+            let store = fleet.connect(&fleet.url).await;
+            fleet.workers.push(Work::start(store));
         }
-        until(|| fleet.shares(workers)).await;
+        until(Instant::now(), || fleet.shares(workers)).await;
         fleet
     }
 
-    async fn connect(&self) -> Redis {
+    async fn connect(&self, url: &str) -> Redis {
         let options = RedisOptions::new("timers").partitions(self.partitions);
-        Redis::connect(&self.server.url(), options).await.unwrap()
+        Redis::connect(url, options).await.unwrap()
     }
 
-    async fn join(&mut self) {
-        self.workers.push(Work::start(self.connect().await));
+    /// Adds a worker that is connected. Returns how long it takes until all share the partitions.
+    async fn join(&mut self) -> f64 {
+        let store = self.connect(&self.url).await;
+        let begun = Instant::now();
+        self.workers.push(Work::start(store));
+        until(begun, || self.shares(self.workers.len())).await
+    }
+
+    /// Ends a worker. Returns how long it takes until the others share the partitions.
+    async fn leave(&mut self) -> f64 {
+        let begun = Instant::now();
+        let leaving = self.workers.pop().unwrap().stop();
+        let shared = until(begun, || self.shares(self.workers.len()));
+        tokio::join!(leaving, shared).1
+    }
+
+    /// Adds a worker that is dead. Returns how long it takes from its last heartbeat until the
+    /// others share the partitions.
+    async fn die(&mut self) -> f64 {
+        let begun = Instant::now();
+        self.add_dead();
+        until(begun, || self.shares(self.workers.len())).await
+    }
+
+    /// Returns how long a request of a worker and its reply take, in milliseconds.
+    async fn round_trip(&self) -> f64 {
+        let client = redis::Client::open(&*self.url).unwrap();
+        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        let mut all = Vec::new();
+        for _ in 0..50 {
+            let begun = Instant::now();
+            let _: String = redis::cmd("PING").query_async(&mut connection).await.unwrap();
+            all.push(begun.elapsed().as_secs_f64() * 1000.0);
+        }
+        median(all)
     }
 
     /// Returns `true` if this many workers share all partitions.
@@ -110,9 +153,14 @@ impl Fleet {
 }
 
 /// Returns a row of the table for a fleet on one server of Redis.
-pub(crate) async fn in_redis(partitions: u16, workers: usize, seconds: u64) -> String {
-    let mut fleet = Fleet::start(partitions, workers).await;
-    let timers = DurableTimers::spawn(fleet.connect().await).unwrap();
+pub(crate) async fn in_redis(
+    (partitions, workers): (u16, usize),
+    seconds: u64,
+    rounds: u32,
+    latency: Duration,
+) -> String {
+    let mut fleet = Fleet::start((partitions, workers), latency).await;
+    let timers = DurableTimers::spawn(fleet.connect(&fleet.server.url()).await).unwrap();
     fill(&timers, 1000 * usize::from(partitions), 16).await;
     drop(timers);
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -120,20 +168,24 @@ pub(crate) async fn in_redis(partitions: u16, workers: usize, seconds: u64) -> S
     let connections = (fleet.figure("clients", "connected_clients") - 1.0) / workers as f64;
     let commands = fleet.commands(seconds).await;
 
-    let begun = Instant::now();
-    fleet.join().await;
-    until(|| fleet.shares(workers + 1)).await;
-    let joined = begun.elapsed().as_secs_f64();
-    fleet.workers.pop().unwrap().stop().await;
-    let left = until(|| fleet.shares(workers)).await;
-    fleet.add_dead();
-    let died = until(|| fleet.shares(workers)).await;
+    let (mut joined, mut left, mut died) = (Vec::new(), Vec::new(), 0.0);
+    for round in 0..rounds {
+        // Out of step with the heartbeats, which are a second apart.
+        tokio::time::sleep(Duration::from_millis(1500) + Duration::from_secs(1) * round / rounds)
+            .await;
+        joined.push(fleet.join().await);
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        left.push(fleet.leave().await);
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        died += fleet.die().await / f64::from(rounds);
+    }
+    let (joined, left, round_trip) = (median(joined), median(left), fleet.round_trip().await);
     for work in fleet.workers {
         work.stop().await;
     }
     format!(
-        "| Redis | {partitions} | {workers} | {connections:.1} | {commands:.1} | {joined:.2} \
-         | {left:.2} | {died:.2} |"
+        "| Redis | {partitions} | {workers} | {connections:.1} | {commands:.1} | {round_trip:.1} | {joined:.1} \
+         | {left:.1} | {died:.0} |"
     )
 }
 
@@ -156,5 +208,5 @@ pub(crate) async fn in_postgres(workers: usize, seconds: u64) -> String {
         work.stop().await;
     }
     let connections = connections / workers as f64;
-    format!("| PostgreSQL | 64 | {workers} | {connections:.1} | {transactions:.1} | | | |")
+    format!("| PostgreSQL | 64 | {workers} | {connections:.1} | {transactions:.1} | | | | |")
 }

@@ -17,8 +17,10 @@ mod postgres_server;
 #[path = "../../../../../crates/durable/tests/common/servers.rs"]
 #[allow(dead_code, reason = "it serves the tests too")]
 mod servers;
+mod slow_line;
 
 use clap::Parser;
+use std::time::Duration;
 
 /// The costs of stores and fleets, measured.
 #[derive(Debug, Parser)]
@@ -42,6 +44,15 @@ struct Options {
     /// The numbers of partitions in Redis.
     #[arg(long, value_delimiter = ',', default_value = "16,64,256")]
     partitions: Vec<u16>,
+    /// How often a worker joins, leaves and dies.
+    #[arg(long, default_value_t = 5)]
+    rounds: u32,
+    /// The latency in each direction between workers and Redis, in milliseconds.
+    #[arg(long, default_value_t = 0.0)]
+    latency: f64,
+    /// Measures the fleets in Redis only.
+    #[arg(long)]
+    redis_fleets: bool,
     /// The duration of each measurement at rest, in seconds.
     #[arg(long, default_value_t = 30)]
     seconds: u64,
@@ -50,6 +61,26 @@ struct Options {
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
     let options = Options::parse();
+    if !options.redis_fleets {
+        measure_payloads(&options).await;
+    }
+    println!("\n{}", fleet::HEAD);
+    let latency = Duration::from_secs_f64(options.latency / 1000.0);
+    for partitions in &options.partitions {
+        for workers in &options.workers {
+            let size = (*partitions, *workers);
+            println!("{}", fleet::in_redis(size, options.seconds, options.rounds, latency).await);
+        }
+    }
+    if options.redis_fleets {
+        return;
+    }
+    for workers in &options.workers {
+        println!("{}", fleet::in_postgres(*workers, options.seconds).await);
+    }
+}
+
+async fn measure_payloads(options: &Options) {
     println!("{}", payloads::HEAD);
     for payload in &options.payloads {
         println!("{}", payloads::measure(options.timers, *payload).await);
@@ -57,14 +88,5 @@ async fn main() {
     println!("\n| timers in a partition in Redis | bytes per timer |\n|---:|---:|");
     for timers in &options.densities {
         println!("| {timers} | {:.0} |", payloads::in_redis(*timers, 16).await);
-    }
-    println!("\n{}", fleet::HEAD);
-    for partitions in &options.partitions {
-        for workers in &options.workers {
-            println!("{}", fleet::in_redis(*partitions, *workers, options.seconds).await);
-        }
-    }
-    for workers in &options.workers {
-        println!("{}", fleet::in_postgres(*workers, options.seconds).await);
     }
 }
