@@ -44,6 +44,8 @@ pub(crate) enum Kind {
     Kill { worker: usize },
     /// A worker is asked to end. Another one starts at the end. This is not a fault for timers.
     Leave { worker: usize },
+    /// A worker is slow from now on: each handler takes longer, and each request and reply.
+    Drag { worker: usize, handlers: Nanos, network: Nanos },
     /// A process is suspended.
     Suspend { worker: usize },
     /// Nothing passes between a worker and a server.

@@ -14,10 +14,12 @@ use crate::model::event::{Event, Outcome};
 use crate::panics::ignore_poison;
 use futures_channel::oneshot;
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 /// The interval between two looks at the servers.
-const LOOK: Nanos = 250 * MILLISECOND;
+pub(crate) const LOOK: Nanos = 250 * MILLISECOND;
 
 /// The time within which all workers start.
 const STARTED: Nanos = 3 * SECOND;
@@ -27,23 +29,7 @@ const DRIFT: i64 = 200;
 
 /// Simulates a fleet. Returns the first violation of a promise, if there is one.
 pub(crate) fn run(plan: &Plan) -> Result<Summary, String> {
-    let world = World::new(plan.seed);
-    let audit = Audit::new(&world, plan, STARTED);
-    let server = |place| {
-        let clock = world.draw(|random| ServerClock {
-            ahead: random.i64(-MOST_AHEAD / 2..=MOST_AHEAD / 2),
-            drift: random.i64(-DRIFT..=DRIFT),
-        });
-        Server::new(&world, &audit, place, clock)
-    };
-    let servers: Vec<Server> = (0..plan.setting.servers).map(server).collect();
-    audit.set_reference(servers[0].clock);
-    let cluster = Cluster::new(&world, &audit, servers, plan.latency);
-    let workers = (0..plan.setting.workers).map(|_| Mutex::new(None)).collect();
-    let (setting, concurrency) = (plan.setting, plan.concurrency);
-    let faults = plan.faults.clone();
-    let fleet = Arc::new(Fleet { world, audit, cluster, setting, concurrency, faults, workers });
-    fleet.go(plan)
+    Fleet::new(plan).go(plan)
 }
 
 /// The parts of a simulation.
@@ -62,17 +48,33 @@ struct RunningWorker {
     process: Arc<Process>,
     /// Dropped to ask the worker to end.
     end: Option<oneshot::Sender<()>>,
+    /// How much longer each handler takes.
+    drag: Arc<AtomicU64>,
 }
 
 impl Fleet {
+    /// Creates a fleet with idle servers.
+    pub(crate) fn new(plan: &Plan) -> Arc<Self> {
+        let world = World::new(plan.seed);
+        let audit = Audit::new(&world, plan, STARTED);
+        let server = |place| {
+            let clock = world.draw(|random| ServerClock {
+                ahead: random.i64(-MOST_AHEAD / 2..=MOST_AHEAD / 2),
+                drift: random.i64(-DRIFT..=DRIFT),
+            });
+            Server::new(&world, &audit, place, clock)
+        };
+        let servers: Vec<Server> = (0..plan.setting.servers).map(server).collect();
+        audit.set_reference(servers[0].clock);
+        let cluster = Cluster::new(&world, &audit, servers, plan.latency);
+        let workers = (0..plan.setting.workers).map(|_| Mutex::new(None)).collect();
+        let (setting, concurrency) = (plan.setting, plan.concurrency);
+        let faults = plan.faults.clone();
+        Arc::new(Self { world, audit, cluster, setting, concurrency, faults, workers })
+    }
+
     fn go(self: Arc<Self>, plan: &Plan) -> Result<Summary, String> {
-        for worker in 0..self.setting.workers {
-            let (fleet, delay) =
-                (Arc::clone(&self), self.world.draw(|random| random.u64(..STARTED)));
-            self.world.after(delay, move || fleet.start(worker));
-        }
-        self.plan_faults();
-        let callers = self.start_callers(&plan.timers);
+        let callers = self.start_all(plan);
         for step in 1..=self.setting.length / LOOK {
             self.world.run_until(step * LOOK);
             self.look();
@@ -80,6 +82,22 @@ impl Fleet {
                 break;
             }
         }
+        self.end_all(&callers)
+    }
+
+    /// Starts the workers and the callers, and plans the faults. Returns the callers.
+    pub(crate) fn start_all(self: &Arc<Self>, plan: &Plan) -> Arc<Process> {
+        for worker in 0..plan.starts {
+            let (fleet, delay) =
+                (Arc::clone(self), self.world.draw(|random| random.u64(..STARTED)));
+            self.world.after(delay, move || fleet.start(worker));
+        }
+        self.plan_faults();
+        self.start_callers(&plan.timers)
+    }
+
+    /// Ends all processes. Returns the first violation of a promise, if there is one.
+    pub(crate) fn end_all(&self, callers: &Process) -> Result<Summary, String> {
         if !self.audit.has_failed() {
             let left = (0..self.cluster.servers())
                 .flat_map(|server| self.cluster.with(server, |server| server.timers()));
@@ -93,7 +111,7 @@ impl Fleet {
     }
 
     /// Looks at the servers.
-    fn look(&self) {
+    pub(crate) fn look(&self) {
         let live: BTreeSet<u64> = (0..self.setting.workers)
             .filter_map(|worker| {
                 let worker = self.worker(worker);
@@ -162,8 +180,11 @@ impl Fleet {
         let runs = timers.worker().concurrency(self.concurrency).observe(observe).until(until);
         let (audit, timer) = (Arc::clone(&self.audit), process.timer.clone());
         let (number, ends) = (process.number, Arc::clone(&process));
+        let drag = Arc::new(AtomicU64::new(0));
+        let drags = Arc::clone(&drag);
         let run = runs.run(move |delivery| {
-            handle(Handling::begin(&audit, number, &delivery), timer.clone(), delivery)
+            let handling = Handling::begin(&audit, number, &delivery);
+            handle(handling, timer.clone(), delivery, Duration::from_nanos(drags.load(Relaxed)))
         });
         let fleet = Arc::clone(self);
         process.spawn(async move {
@@ -176,7 +197,7 @@ impl Fleet {
             drop(timers);
             fleet.world.after(0, move || ends.kill());
         });
-        *place = Some(RunningWorker { process, end: Some(end) });
+        *place = Some(RunningWorker { process, end: Some(end), drag });
     }
 
     fn kill(&self, worker: usize) {
@@ -193,6 +214,25 @@ impl Fleet {
             worker.end = None;
             self.audit.permit(worker.process.number, PermitChange::Gone);
         }
+    }
+
+    /// Makes a worker slow.
+    fn drag(&self, worker: usize, handlers: Nanos, network: Nanos) {
+        if let Some(worker) = &*self.worker(worker) {
+            worker.drag.store(handlers, Relaxed);
+            self.cluster.set_slow_process(worker.process.number, network);
+        }
+    }
+
+    /// Returns the processes of the workers that run and were not asked to end.
+    pub(crate) fn members(&self) -> BTreeSet<u64> {
+        let workers = (0..self.setting.workers).filter_map(|worker| {
+            let worker = self.worker(worker);
+            let worker = worker.as_ref()?;
+            let is_member = worker.end.is_some() && !worker.process.is_dead();
+            is_member.then_some(worker.process.number)
+        });
+        workers.collect()
     }
 
     /// Suspends a worker until a time.
@@ -234,6 +274,7 @@ impl Fleet {
                 self.end(worker);
                 world.at(end, move || fleet.start(worker));
             }
+            Kind::Drag { worker, handlers, network } => self.drag(worker, handlers, network),
             Kind::Suspend { worker } => self.suspend(worker, end),
             Kind::Cut { worker, server } => self.cut(worker, &[server], &[Way::To, Way::Back], end),
             Kind::Mute { worker, server } => self.cut(worker, &[server], &[Way::Back], end),

@@ -15,6 +15,8 @@
 //!    └─ audit                the promises
 //! ```
 //!
+//! `fleets` has larger fleets, and measures them.
+//!
 //! Everything is drawn from a seed, and runs in one thread in virtual time. A violation is reported
 //! with its seed, after all faults and timers that it does not need were left out. `SIMULATOR=7`
 //! runs the seed 7, and `SIMULATOR=0..1000` a thousand seeds. `SIMULATOR_LOG="timer 12"` prints
@@ -26,6 +28,7 @@ mod audit;
 mod client;
 mod faults;
 mod fleet;
+mod fleets;
 mod network;
 mod operations;
 mod partition;

@@ -6,6 +6,7 @@
 //! network make requests and replies wait, vanish or break their connection.
 
 use super::audit::Audit;
+use super::fleets::processor::Processor;
 use super::process::{Process, ProcessHost};
 use super::requests::Notice;
 use super::server::Server;
@@ -42,6 +43,7 @@ struct HostState {
     is_down: bool,
     /// The time until which it stands still, and executes nothing.
     stands_until: Nanos,
+    processor: Processor,
 }
 
 /// The state of the network.
@@ -54,6 +56,10 @@ struct Conditions {
     faulty: u32,
     /// The greatest additional latency.
     slow: Nanos,
+    /// What all latencies have in common beyond the shortest.
+    distance: Nanos,
+    /// The additional latency of processes.
+    slow_processes: BTreeMap<u64, Nanos>,
     /// When the last request of a connection arrives, by process and server.
     arrivals: BTreeMap<(u64, usize), Nanos>,
 }
@@ -100,7 +106,10 @@ impl Cluster {
         servers: Vec<Server>,
         latency: Nanos,
     ) -> Arc<Self> {
-        let host = |server| Mutex::new(HostState { server, is_down: false, stands_until: 0 });
+        let host = |server| {
+            let processor = Processor::default();
+            Mutex::new(HostState { server, is_down: false, stands_until: 0, processor })
+        };
         Arc::new(Self {
             world: world.clone(),
             audit: Arc::clone(audit),
@@ -163,6 +172,21 @@ impl Cluster {
         self.conditions().slow = slow;
     }
 
+    /// Sets what all latencies have in common beyond the shortest.
+    pub(crate) fn set_distance(&self, distance: Nanos) {
+        self.conditions().distance = distance;
+    }
+
+    /// Sets the additional latency of a process.
+    pub(crate) fn set_slow_process(&self, process: u64, slow: Nanos) {
+        self.conditions().slow_processes.insert(process, slow);
+    }
+
+    /// Returns the highest number of requests that have waited for a server since the last call.
+    pub(crate) fn take_most_waiting(&self, server: usize) -> usize {
+        self.host(server).processor.take_most_waiting()
+    }
+
     /// Sends a request to a server, and waits for its reply. The request arrives even if the future
     /// is dropped.
     pub(crate) async fn call<R: Send + 'static>(
@@ -199,8 +223,8 @@ impl Cluster {
         reply: oneshot::Sender<Result<R, RequestError>>,
         serve: impl FnOnce(&mut Server) -> R + Send + 'static,
     ) {
-        let latency = self.latency();
         let number = process.number;
+        let latency = self.latency(number);
         if process.is_dead() || fate == Fate::Lost {
             return;
         }
@@ -241,6 +265,12 @@ impl Cluster {
             self.world.at(until, move || cluster.arrive(&process, server, fate, reply, serve));
             return;
         }
+        if host.processor.is_busy() {
+            let (cluster, process) = (Arc::clone(self), Arc::clone(process));
+            let later = move || cluster.arrive(&process, server, fate, reply, serve);
+            host.processor.wait(Box::new(later));
+            return;
+        }
         let result = if host.is_down {
             Err(failed(Kind::NotExecuted, "connection refused"))
         } else {
@@ -249,11 +279,12 @@ impl Cluster {
         let notices = std::mem::take(&mut host.server.published);
         drop(host);
         self.publish(&notices);
+        let took = self.occupy(server);
         if fate == Fate::LosesReply {
             return;
         }
         let (cluster, process) = (Arc::clone(self), Arc::clone(process));
-        self.world.after(self.latency(), move || {
+        self.world.after(took + self.latency(process.number), move || {
             if !cluster.is_cut(process.number, server, Way::Back) {
                 let result = match fate {
                     Fate::Breaks { .. } => Err(failed(Kind::Ambiguous, "broke")),
@@ -262,6 +293,30 @@ impl Cluster {
                 drop(reply.send(result));
             }
         });
+    }
+
+    /// Occupies the processor of a server with what it has executed. Returns how long that takes.
+    fn occupy(self: &Arc<Self>, server: usize) -> Nanos {
+        let mut host = self.host(server);
+        let took = host.server.usage.take_time();
+        if took > 0 {
+            host.processor.set_busy(true);
+            let cluster = Arc::clone(self);
+            self.world.after(took, move || {
+                cluster.host(server).processor.set_busy(false);
+                cluster.execute_next(server);
+            });
+        }
+        took
+    }
+
+    /// Executes requests that wait, until one of them occupies the processor.
+    fn execute_next(&self, server: usize) {
+        loop {
+            let next = self.host(server).processor.next();
+            let Some(next) = next else { return };
+            next();
+        }
     }
 
     /// Subscribes a process to the notices that a server forwards.
@@ -301,7 +356,9 @@ impl Cluster {
                 subscriptions.all.remove(&number);
                 continue;
             }
-            subscriber.arrival = subscriber.arrival.max(self.world.now() + self.latency());
+            self.with(subscriber.server, |server| server.usage.add_notices(notices.len() as u64));
+            let latency = self.latency(subscriber.process.number);
+            subscriber.arrival = subscriber.arrival.max(self.world.now() + latency);
             let (notices, sender) = (Arc::clone(&notices), subscriber.notices.clone());
             self.world.at(subscriber.arrival, move || {
                 for notice in &*notices {
@@ -331,9 +388,12 @@ impl Cluster {
         })
     }
 
-    fn latency(&self) -> Nanos {
-        let slow = self.conditions().slow;
-        self.world.draw(|random| LEAST_LATENCY + random.u64(..self.latency) + random.u64(..=slow))
+    fn latency(&self, process: u64) -> Nanos {
+        let conditions = self.conditions();
+        let own = conditions.slow_processes.get(&process).copied().unwrap_or(0);
+        let (slow, least) = (conditions.slow, LEAST_LATENCY + conditions.distance + own);
+        drop(conditions);
+        self.world.draw(|random| least + random.u64(..self.latency) + random.u64(..=slow))
     }
 
     fn conditions(&self) -> MutexGuard<'_, Conditions> {

@@ -31,6 +31,8 @@ pub(crate) struct Plan {
     pub(crate) setting: Setting,
     pub(crate) latency: Nanos,
     pub(crate) concurrency: usize,
+    /// The number of workers that start at the beginning.
+    pub(crate) starts: usize,
     pub(crate) timers: Vec<TimerPlan>,
     pub(crate) faults: Vec<Fault>,
 }
@@ -47,7 +49,8 @@ impl Plan {
         let mut faults: Vec<Fault> = (0..count).map(|_| Fault::drawn(random, setting)).collect();
         faults.sort_by_key(|fault| fault.begin);
         let timers = TimerPlan::drawn(random, setting, &faults);
-        Self { seed, setting, latency, concurrency, timers, faults }
+        let starts = setting.workers;
+        Self { seed, setting, latency, concurrency, starts, timers, faults }
     }
 
     /// Leaves out faults and timers that a violation does not need. `run` returns the violation of

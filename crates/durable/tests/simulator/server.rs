@@ -5,6 +5,9 @@
 //! `redis/scripts`.
 
 use super::audit::Audit;
+use super::fleets::batch::{BatchScript, TimerState};
+use super::fleets::commands::{self, Assigned};
+use super::fleets::usage::{Request, Usage};
 use super::partition::{Kept, Partition};
 use super::requests::{Answered, BatchRequest, Notice, Operation, Reply};
 use super::world::{MILLISECOND, Nanos, World, drifted};
@@ -57,6 +60,7 @@ pub(crate) struct Server {
     pub(crate) clock: ServerClock,
     /// Set while the memory is full.
     pub(crate) is_full: bool,
+    pub(crate) usage: Usage,
     data: Data,
     /// The data and the time of a replica that will take over.
     replica: Option<(Data, Nanos)>,
@@ -96,6 +100,7 @@ impl Server {
             place,
             clock,
             is_full: false,
+            usage: Usage::default(),
             data: Data::default(),
             replica: None,
             published: Vec::new(),
@@ -110,6 +115,13 @@ impl Server {
     /// Returns the process of the owner of a partition.
     pub(crate) fn owner(&self, partition: u64) -> Option<u64> {
         self.data.processes.get(self.data.owners.get(&partition)?).copied()
+    }
+
+    /// Returns the processes of the workers that are listed, with the ages of their last heartbeats.
+    pub(crate) fn heartbeats(&self) -> impl Iterator<Item = (u64, Millis)> {
+        let Data { workers, processes, .. } = &self.data;
+        let age = |last: Millis| self.now().saturating_sub(last);
+        workers.iter().filter_map(move |(me, last)| Some((*processes.get(me)?, age(*last))))
     }
 
     /// Returns the first key of a partition, if it is due.
@@ -163,13 +175,17 @@ impl Server {
             round.as_ref() == Some(&known.name) && last == Some(known.last) && known.last <= now
         };
         if known.is_some_and(is_known) && !is_robbed && all_live {
+            self.usage.add(Request::UsualBeat, commands::USUAL_BEAT);
             return Heartbeat { now, assigned: None, paused: false };
         }
+        let mut assigns = Assigned::default();
         let before = workers.len();
         workers.retain(|worker, last| *worker == me || *last + GONE >= now);
         if workers.len() < before || round.is_none() {
             *round = Some(round_of(now, me));
+            assigns.begins_round = true;
         }
+        assigns.mended = before - workers.len();
         workers.values_mut().for_each(|last| *last = (*last).min(now));
         let mut has: BTreeMap<u64, u64> = workers.keys().map(|worker| (*worker, 0)).collect();
         owners.retain(|_, owner| has.get_mut(owner).map(|count| *count += 1).is_some());
@@ -180,6 +196,7 @@ impl Server {
             if mine < most && !owners.contains_key(&partition) {
                 owners.insert(partition, me);
                 mine += 1;
+                assigns.taken += 1;
             }
         }
         for partition in 0..count {
@@ -189,11 +206,14 @@ impl Server {
                 *theirs -= 1;
                 mine += 1;
                 robbed.insert(mem::replace(owner, me));
+                assigns.taken += 1;
+                assigns.robbed += 1;
             }
         }
         let owned = owners.iter().filter(|(_, owner)| **owner == me);
         let owned: BTreeSet<u64> = owned.map(|(partition, _)| *partition).collect();
         let round = round.clone();
+        self.usage.add(Request::Beat { partitions: count, workers }, assigns.commands());
         self.audit.owns(process, &owned);
         self.world.note(("beat", process, workers, &owned));
         let assigned = Assignment { owned, workers, round };
@@ -207,6 +227,7 @@ impl Server {
         self.data.owners.retain(|_, owner| *owner != worker);
         self.data.workers.remove(&worker);
         self.data.round = Some(round_of(self.now(), worker));
+        self.usage.add(Request::Leave, commands::leave(before - self.data.owners.len()));
         if self.data.owners.len() < before {
             self.published.push(Notice::Left);
         }
@@ -234,8 +255,16 @@ impl Server {
             }
             keys.push(key.clone());
         }
+        let executed = commands::page(due, from, until, limit);
+        self.usage.add(Request::Page { keys: keys.len() as u64 }, executed);
         self.world.note(("page", partition, from, until, keys.len(), beyond));
         PartitionPage { now, keys, more, beyond }
+    }
+
+    /// Executes a request for the time (`now.lua`).
+    pub(crate) fn read_time(&mut self) -> Millis {
+        self.usage.add(Request::Time, commands::TIME);
+        self.now()
     }
 
     /// Returns the dead letters of some partitions.
@@ -264,6 +293,9 @@ impl Server {
         now: Millis,
     ) -> Result<(Vec<Answered>, Millis), RequestError> {
         if let Some((number, then, kept)) = partition.kept.get(&batch.process) {
+            if *number >= batch.number {
+                self.usage.add(Request::Batch { operations: 0 }, commands::ANSWERED);
+            }
             if *number == batch.number {
                 let replies = kept.iter().map(|kept| partition.again(kept)).collect();
                 return Ok((replies, *then));
@@ -274,13 +306,20 @@ impl Server {
             }
         }
         let (mut replies, mut kept, mut changed) = (Vec::new(), Vec::new(), false);
+        let mut script = BatchScript::default();
         for call in &batch.calls {
             let operation = call.as_ref().map(|call| &call.operation);
             let number = call.as_ref().map_or(0, |call| call.number);
+            let (before, notices) =
+                (TimerState::of(partition, call.as_ref()), self.published.len());
             let (reply, changes) = match operation {
                 Some(operation) => self.apply(partition, operation, (batch.partition, now)),
                 None => (Reply::Nothing, false),
             };
+            if let Some(operation) = operation {
+                let states = (before, TimerState::of(partition, call.as_ref()));
+                script.count(operation, states, changes, self.published.len() - notices);
+            }
             self.world.note((operation.map(Operation::id), changes, now));
             self.audit.executed(number, self.place, changes);
             changed |= changes;
@@ -288,6 +327,10 @@ impl Server {
             kept.push(Kept::of(operation, &answered));
             replies.push(answered);
         }
+        let is_first = !partition.kept.contains_key(&batch.process);
+        let operations = batch.calls.len() as u64;
+        let executed = script.finished(partition, batch.settle, is_first);
+        self.usage.add(Request::Batch { operations }, executed);
         if changed || batch.settle {
             partition.kept.insert(batch.process, (batch.number, now, kept));
         }

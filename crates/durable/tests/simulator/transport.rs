@@ -1,6 +1,8 @@
 //! What a [`Client`] needs to send batches, to listen to notices and to load keys.
 
 use super::client::Client;
+use super::fleets::commands::PLAIN;
+use super::fleets::usage::Request;
 use super::process::ProcessHost;
 use super::requests::{Answered, BatchRequest, Call, Notice, Reply};
 use super::server::Server;
@@ -106,9 +108,11 @@ impl Listener for Client {
         for server in 0..self.cluster.servers() {
             let (cluster, process) = (Arc::clone(&self.cluster), Arc::clone(&self.process));
             // A subscription must stand before the reply is on its way.
-            let begun = self
-                .cluster
-                .call(&self.process, server, move |_| cluster.subscribe(&process, server));
+            let begin = move |asked: &mut Server| {
+                asked.usage.add(Request::Plain, PLAIN);
+                cluster.subscribe(&process, server)
+            };
+            let begun = self.cluster.call(&self.process, server, begin);
             if let Ok((number, notices)) = begun.await {
                 return Some((server, number, notices));
             }
@@ -125,7 +129,10 @@ impl Listener for Client {
                 Either::Left((Some(Notice::Left), _)) => self.ownership.request_checks(),
                 Either::Right(_) => {
                     let cluster = Arc::clone(&self.cluster);
-                    let ping = move |_: &mut Server| cluster.is_subscribed(number);
+                    let ping = move |server: &mut Server| {
+                        server.usage.add(Request::Plain, PLAIN);
+                        cluster.is_subscribed(number)
+                    };
                     let ping = self.cluster.call(&self.process, server, ping);
                     match select(pin!(ping), pin!(host.sleep(PING))).await {
                         Either::Left((Ok(true), _)) => {}
@@ -159,11 +166,11 @@ impl Partitioned for Client {
     }
 
     async fn reach_workers(&self) -> Result<(), DurableError> {
-        self.ask(RetryPolicy::Page, 0, |server| server.now()).await.map(drop)
+        self.ask(RetryPolicy::Page, 0, Server::read_time).await.map(drop)
     }
 
     async fn now_of(&self, partition: u64, retry: RetryPolicy) -> Result<Millis, DurableError> {
-        self.ask(retry, self.cluster.server_of(partition), |server| server.now()).await
+        self.ask(retry, self.cluster.server_of(partition), Server::read_time).await
     }
 
     async fn read_keys(

@@ -42,7 +42,7 @@ impl Fleet {
         let timers = DurableTimers::new(store, &process.timer);
         let (audit, timer) = (Arc::clone(&self.audit), process.timer.clone());
         let caller = Caller { timers, audit, timer };
-        let wind_up = (self.setting.length - WIND_UP) / MILLISECOND;
+        let wind_up = self.setting.length.saturating_sub(WIND_UP) / MILLISECOND;
         for timer in plan {
             process.spawn(caller.clone().call(timer.clone(), wind_up));
         }
@@ -175,8 +175,13 @@ impl Drop for Handling {
     }
 }
 
-/// Handles a delivery as its payload says.
-pub(crate) async fn handle(_handling: Handling, timer: Timer, delivery: Delivery) -> Verdict {
+/// Handles a delivery as its payload says, and takes so much longer.
+pub(crate) async fn handle(
+    _handling: Handling,
+    timer: Timer,
+    delivery: Delivery,
+    longer: Duration,
+) -> Verdict {
     let kind = delivery.payload.first().copied().unwrap_or(handlers::QUICK);
     let is_first = delivery.attempt == 1;
     let takes = match kind {
@@ -184,7 +189,7 @@ pub(crate) async fn handle(_handling: Handling, timer: Timer, delivery: Delivery
         handlers::LONGER_THAN_THE_LEASE => 9000,
         _ => 10,
     };
-    let _ = timer.sleep(Duration::from_millis(takes)).await;
+    let _ = timer.sleep(Duration::from_millis(takes) + longer).await;
     match kind {
         handlers::FAILS => Verdict::Retry("fails".to_owned()),
         handlers::FAILS_ONCE if is_first => Verdict::Retry("fails once".to_owned()),
