@@ -18,11 +18,10 @@ use super::operations::Operations;
 use super::params::params;
 use crate::model::key::Change;
 use crate::store::ownership::Ownership;
-use crate::store::remote::notices::{Listener, PING};
+use crate::store::remote::notices::{Listener, PING, beside};
 use crate::store::remote::retry::RetryPolicy;
 use futures_util::StreamExt;
 use futures_util::stream;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
@@ -106,26 +105,10 @@ async fn subscribe(link: &Link, channel: &str) -> Option<Subscription> {
     });
     let mut messages = notices.boxed();
     let statement = format!("LISTEN \"{channel}\"");
+    // A reply arrives only while the messages are read.
     let listens = beside(&mut messages, client.batch_execute(&statement), |_| {}).await;
     listens?.ok()?;
     Some(Subscription { client, messages })
-}
-
-/// Waits for a reply, which arrives only while the messages are read. Returns `None` if the
-/// connection has ended.
-async fn beside<T>(
-    messages: &mut stream::BoxStream<'static, String>,
-    reply: impl Future<Output = T>,
-    mut notice: impl FnMut(String),
-) -> Option<T> {
-    let mut reply = pin!(reply);
-    loop {
-        match futures_util::future::select(&mut reply, messages.next()).await {
-            futures_util::future::Either::Left((reply, _)) => return Some(reply),
-            futures_util::future::Either::Right((Some(message), _)) => notice(message),
-            futures_util::future::Either::Right((None, _)) => return None,
-        }
-    }
 }
 
 /// The notices that a task sends to itself.

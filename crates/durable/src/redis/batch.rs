@@ -64,7 +64,8 @@ impl Operations {
         let partition = queue.place as u64;
         let mut command = link::call(&self.scripts.batch, &self.keys.common(partition));
         command.arg(self.keys.prefix(partition)).arg(self.word_of_time());
-        command.arg(&queue.process.to_le_bytes()[..]).arg(batch.number).arg(self.keys.channel());
+        command.arg(&queue.process.to_le_bytes()[..]).arg(batch.number);
+        command.arg(self.keys.channel_of(partition));
         command.arg(if queue.is_ambiguous() { "settle" } else { "" });
         for request in &batch.requests {
             command.arg(request.as_ref().map_or(NOTHING, |request| &request.operation.words));

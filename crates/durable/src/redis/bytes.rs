@@ -34,7 +34,7 @@ use crate::model::rule::Rule;
 use std::time::Duration;
 
 /// The version of this encoding and of the keys, as in `scripts/change.lua`.
-pub(super) const LAYOUT: u8 = 7;
+pub(super) const LAYOUT: u8 = 8;
 
 /// Flag of a record that repeats. A cancel clears it while the timer is leased.
 const REPEATS: u8 = 1;

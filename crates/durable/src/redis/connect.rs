@@ -23,6 +23,7 @@ use crate::store::remote::sender::Engine;
 use crate::store::remote::store::RemoteStore;
 use futures_util::future::{BoxFuture, join};
 use redis::{Client, ErrorKind};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Redis {
@@ -202,8 +203,9 @@ impl Redis {
             Identity::open(&link, &scripts.open, name.clone(), partitions.into()).await?;
         let partitions = identity.partitions();
         let (keys, idle) = (Keys::new(&name, partitions), IdleHints::new(partitions));
-        let subscription =
-            subscribe(&link, &keys.channel()).await.map_err(|error| refused(&error))?;
+        // A partition that no worker owns yet shows whether its channel is permitted.
+        let subscription = subscribe(&link, &keys, BTreeSet::from([0])).await;
+        let subscription = subscription.map_err(|error| refused(&error))?;
         let queues = usize::try_from(partitions).unwrap_or(usize::MAX);
         let engine = Engine::new(runtime, call_timeout, queues);
         let ownership = Ownership::default();

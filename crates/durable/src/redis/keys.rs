@@ -91,9 +91,14 @@ impl Keys {
         Self::store(&self.name) + ":log"
     }
 
-    /// Returns the channel of the notices.
+    /// Returns the channel of the notices to all workers.
     pub(super) fn channel(&self) -> String {
         format!("tb:{}", self.name)
+    }
+
+    /// Returns the channel of the keys that are added to a partition.
+    pub(super) fn channel_of(&self, partition: u64) -> String {
+        format!("tb:{}:{partition}", self.name)
     }
 
     pub(super) fn partitions(&self) -> u64 {

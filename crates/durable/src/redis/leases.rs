@@ -9,6 +9,7 @@ use crate::error::DurableError;
 use crate::model::clock::Millis;
 use crate::model::key::Key;
 use crate::model::record::DeadReason;
+use crate::store::partitions::Partitioned;
 use crate::store::remote::answers::{self, unexpected_reply};
 use crate::store::remote::retry::RetryPolicy;
 use crate::store::{Answer, Due, Finish, Finished, Lease, Leasing, Renewed};

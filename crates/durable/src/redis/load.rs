@@ -39,7 +39,7 @@ impl Partitioned for Operations {
         let [workers, owners] = self.keys.workers();
         let keys = [workers, owners, self.keys.description()];
         let known = self.identity.number();
-        let beat = self.run(&self.scripts.beat, &keys, "", &more, RetryPolicy::Probe).await;
+        let beat = self.run(&self.scripts.beat, &keys, &more, RetryPolicy::Probe).await;
         let (now, described, owned, workers): (_, Described, Option<BTreeSet<u64>>, Option<u64>) =
             beat?;
         // A heartbeat writes, so the server can.
@@ -57,7 +57,7 @@ impl Partitioned for Operations {
 
     async fn reach_workers(&self) -> Result<(), DurableError> {
         let (script, keys) = (&self.scripts.now, self.keys.workers());
-        self.run::<Millis>(script, &keys, "", &[], RetryPolicy::Page).await.map(drop)
+        self.run::<Millis>(script, &keys, &[], RetryPolicy::Page).await.map(drop)
     }
 
     async fn now_of(&self, partition: u64, retry: RetryPolicy) -> Result<Millis, DurableError> {
@@ -94,7 +94,7 @@ impl Operations {
         let more = vec![text(worker)];
         let [workers, owners] = self.keys.workers();
         let keys = [workers, owners, self.keys.description()];
-        let _: u64 = self.run(&self.scripts.leave, &keys, "", &more, RetryPolicy::Caller).await?;
+        let _: u64 = self.run(&self.scripts.leave, &keys, &more, RetryPolicy::Caller).await?;
         Ok(())
     }
 

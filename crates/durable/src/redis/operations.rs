@@ -14,12 +14,12 @@ use super::scripts::Scripts;
 use crate::error::DurableError;
 use crate::model::bounds::LetterBounds;
 use crate::model::clock::{Millis, StoreClock, present};
-use crate::model::key::Change;
 use crate::model::label::Label;
 use crate::model::options::Existing;
 use crate::model::record::Record;
 use crate::store::ownership::Ownership;
-use crate::store::partitions::idle::{IdleHints, NOTIFY_AHEAD};
+use crate::store::partitions::Partitioned;
+use crate::store::partitions::idle::IdleHints;
 use crate::store::remote::answers::{self, unexpected_reply};
 use crate::store::remote::retry::RetryPolicy;
 use crate::store::remote::sender::Engine;
@@ -69,23 +69,34 @@ impl Operations {
         args: &[Vec<u8>],
         retry: RetryPolicy,
     ) -> Result<T, DurableError> {
-        let (keys, prefix) = (self.keys.common(partition), self.keys.prefix(partition));
-        self.run(script, &keys, &prefix, args, retry).await
+        let place = [self.keys.prefix(partition), self.keys.channel_of(partition)];
+        self.evaluate(script, &self.keys.common(partition), &place, args, retry).await
     }
 
-    /// Runs a script outside of a batch. It must be idempotent.
+    /// Runs a script on the keys of the store, outside of a batch. It must be idempotent.
     pub(super) async fn run<T: FromRedisValue>(
         &self,
         script: &Script,
         keys: &[String],
-        prefix: &str,
+        args: &[Vec<u8>],
+        retry: RetryPolicy,
+    ) -> Result<T, DurableError> {
+        let place = [String::new(), self.keys.channel()];
+        self.evaluate(script, keys, &place, args, retry).await
+    }
+
+    /// Runs a script with the prefix of its keys, and the channel of its notices.
+    async fn evaluate<T: FromRedisValue>(
+        &self,
+        script: &Script,
+        keys: &[String],
+        [prefix, channel]: &[String; 2],
         args: &[Vec<u8>],
         retry: RetryPolicy,
     ) -> Result<T, DurableError> {
         let ask = |connection: Connection| {
             let mut call = link::call(script, keys);
-            call.arg(prefix).arg(self.word_of_time()).arg("").arg("").arg(self.keys.channel());
-            call.arg(args);
+            call.arg(prefix).arg(self.word_of_time()).arg("").arg("").arg(channel).arg(args);
             connection.evaluate(script, call)
         };
         self.link.ask(&keys[0], retry, ask).await
@@ -125,21 +136,6 @@ impl Operations {
     pub(super) fn of_id(&self, name: &str, id: &str) -> Operation {
         let Location { partition, bucket } = self.keys.location(id);
         Operation::new(partition, name).text(id.as_bytes()).number(bucket)
-    }
-
-    /// Notifies the workers of this process of a key, in addition to its notice.
-    pub(super) fn notify(&self, id: &str, due: Millis) {
-        let Location { partition, .. } = self.keys.location(id);
-        self.idle.notice(partition, due);
-        self.ownership
-            .notify(partition, Change { removed: None, added: Some((due, Arc::from(id))) });
-    }
-
-    /// Notifies the workers if the key is in their window, as the script does.
-    pub(super) fn notify_if_near(&self, id: &str, due: Millis, now: Millis) {
-        if due <= now + NOTIFY_AHEAD {
-            self.notify(id, due);
-        }
     }
 
     /// Inserts a timer. An update refuses an id that exists, because the existing record has to be

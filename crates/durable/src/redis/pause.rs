@@ -56,7 +56,7 @@ impl Operations {
     /// Sets or removes the mark of the store.
     async fn mark(&self, pauses: bool) -> Result<(), DurableError> {
         let (script, keys) = (&self.scripts.hold, [self.keys.description()]);
-        let _: u8 = self.run(script, &keys, "", &[text(word(pauses))], RetryPolicy::Caller).await?;
+        let _: u8 = self.run(script, &keys, &[text(word(pauses))], RetryPolicy::Caller).await?;
         Ok(())
     }
 

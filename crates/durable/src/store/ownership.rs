@@ -10,8 +10,9 @@
 //! comes from the fencing token of each lease.
 //!
 //! **Nothing is missed when an owner changes.** The new owner loads its window after it has learned
-//! of its ownership. Keys that were added before are in its pages. Keys that are added later are
-//! published, and the window records all changes from the moment of ownership on.
+//! of its ownership, and once more after its process has subscribed to the notices of the partition
+//! (`partitions/channels.rs`). Keys that were added before are in its pages. Keys that are added
+//! later are published, and the window records all changes from the moment of ownership on.
 //!
 //! **A partition that cannot be read** (its master is gone, its slot is moving) does not stop the
 //! other partitions. It is left out of the pages, a background task tries it until it can be read,
@@ -31,8 +32,12 @@ use crate::model::event::Event;
 use crate::model::key::Change;
 use crate::panics::ignore_poison;
 use crate::store::window::Window;
+use futures_util::task::AtomicWaker;
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::task::Poll;
 
 /// The interval between a worker's checks of foreign partitions.
 const STRAGGLERS: Millis = 1000;
@@ -44,9 +49,16 @@ const ROUND: Millis = 60_000;
 /// The maximum number of events that wait for a worker.
 const MAX_EVENTS: usize = 64;
 
-/// The workers of this process, by number.
+/// The workers of this process, and the partitions that they own.
 #[derive(Debug, Default)]
-pub(crate) struct Ownership(Mutex<BTreeMap<u64, LocalWorker>>);
+pub(crate) struct Ownership {
+    /// The workers, by number.
+    workers: Mutex<BTreeMap<u64, LocalWorker>>,
+    /// The number of changes of the owned partitions so far.
+    changes: AtomicU64,
+    /// Wakes the task that waits for a change.
+    follower: AtomicWaker,
+}
 
 #[derive(Debug)]
 struct LocalWorker {
@@ -126,6 +138,7 @@ impl Ownership {
 
     pub(crate) fn leave(&self, number: u64) {
         self.lock().remove(&number);
+        self.count_change();
     }
 
     /// Sets the partitions of a worker. If they have changed, its window is loaded again.
@@ -144,6 +157,36 @@ impl Ownership {
             worker.missed.retain(|partition| owned.contains(partition));
             new
         });
+        self.count_change();
+    }
+
+    /// Waits until the owned partitions may have changed since another number of changes. Returns
+    /// the number of changes, and the partitions that the workers of this process own together. One
+    /// task may wait at a time.
+    pub(crate) async fn changed(&self, known: Option<u64>) -> (u64, BTreeSet<u64>) {
+        poll_fn(|context| {
+            self.follower.register(context.waker());
+            // Acquire: the partitions that are read below are those of `count_change`, or later.
+            let changes = self.changes.load(Acquire);
+            if known == Some(changes) {
+                Poll::Pending
+            } else {
+                Poll::Ready((changes, self.owned()))
+            }
+        })
+        .await
+    }
+
+    /// Returns the partitions that the workers of this process own together.
+    pub(crate) fn owned(&self) -> BTreeSet<u64> {
+        self.lock().values().flat_map(|worker| worker.owned.iter().copied()).collect()
+    }
+
+    /// Wakes the task that waits for a change of the owned partitions.
+    fn count_change(&self) {
+        // Release: the change before is read by the task that reads this count in `changed`.
+        self.changes.fetch_add(1, Release);
+        self.follower.wake();
     }
 
     /// Takes the round in which a worker's partitions were assigned, for the time of a heartbeat.
@@ -331,6 +374,13 @@ impl Ownership {
         }
     }
 
+    /// Makes the owners of some partitions load again once no page is pending.
+    pub(crate) fn reload_owners(&self, partitions: &BTreeSet<u64>) {
+        for window in self.windows(|worker| !worker.owned.is_disjoint(partitions)) {
+            window.reload();
+        }
+    }
+
     /// Makes each worker send a heartbeat at once, because another worker has left.
     pub(crate) fn request_checks(&self) {
         for window in self.windows(|_| true) {
@@ -346,7 +396,7 @@ impl Ownership {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, LocalWorker>> {
-        ignore_poison(self.0.lock())
+        ignore_poison(self.workers.lock())
     }
 }
 
@@ -355,18 +405,65 @@ mod tests {
     use super::*;
     use crate::store::window::Reading;
     use futures_util::task::noop_waker_ref;
-    use std::task::Context;
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    use std::task::{Context, Wake, Waker};
     use tourbillon::future::{DelayQueue, Timer};
     use tourbillon::{Builder, ManualClock};
 
-    #[test]
-    fn a_partition_is_withheld_until_it_has_answered_to_all() {
+    fn window() -> Arc<Window> {
         let (wheel, _sweeper) = Builder::new().clock(ManualClock::new()).build().expect("a wheel");
         let timer = Timer::new(wheel);
         let queue: DelayQueue<_> =
             DelayQueue::new(&timer, Builder::new().shards(1)).expect("a queue");
         let now = Reading { store: 0, asked: timer.now(), answered: timer.now() };
-        let window = Arc::new(Window::new(queue.handle(), now));
+        Arc::new(Window::new(queue.handle(), now))
+    }
+
+    /// A task that is woken, or not.
+    #[derive(Default)]
+    struct Task(AtomicBool);
+
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_task_is_woken_when_the_partitions_of_all_workers_change() {
+        let (ownership, window, task) = (Ownership::default(), window(), Arc::<Task>::default());
+        let waker = Waker::from(Arc::clone(&task));
+        let poll = |known| {
+            let changed = pin!(ownership.changed(known));
+            changed.poll(&mut Context::from_waker(&waker))
+        };
+        ownership.join(1, &window);
+        ownership.join(2, &window);
+        let mut known = None;
+        let mut expect = |owned: &[u64]| {
+            let Poll::Ready((changes, all)) = poll(known) else { panic!("it has changed") };
+            assert_eq!(all, owned.iter().copied().collect());
+            known = Some(changes);
+            assert!(poll(known).is_pending() && !task.0.load(Relaxed));
+        };
+        expect(&[]);
+        let woken = || assert!(task.0.swap(false, Relaxed));
+        ownership.set_owned(1, &BTreeSet::from([1, 4]));
+        woken();
+        ownership.set_owned(2, &BTreeSet::from([3]));
+        expect(&[1, 3, 4]);
+        ownership.set_owned(2, &BTreeSet::new());
+        woken();
+        expect(&[1, 4]);
+        ownership.leave(1);
+        woken();
+        expect(&[]);
+    }
+
+    #[test]
+    fn a_partition_is_withheld_until_it_has_answered_to_all() {
+        let window = window();
         let loaded_again = || window.poll_check_requested(&Context::from_waker(noop_waker_ref()));
 
         let ownership = Ownership::default();

@@ -10,8 +10,9 @@ use tourbillon_durable::{
 };
 
 /// The permissions on one node, as in the guide.
-const RIGHTS: &str = "~{tb:timers}* ~{tb:timers:* &tb:timers +@scripting +@connection +@hash \
-                      +@sortedset +time +publish +subscribe +persist +exists +info";
+const RIGHTS: &str = "~{tb:timers}* ~{tb:timers:* &tb:timers &tb:timers:* +@scripting \
+                      +@connection +@hash +@sortedset +time +publish +subscribe +persist +exists \
+                      +info";
 
 /// The additional permission on a cluster.
 const ON_A_CLUSTER: &str = "+cluster|slots";
@@ -102,6 +103,22 @@ fn an_error_names_the_address_and_what_the_server_said_but_no_password() {
         assert!(error.contains(&address), "{error}");
     }
     server.go_on();
+}
+
+#[test]
+fn the_channels_of_partitions_are_permitted() {
+    let Some(server) = Server::start(&[]) else { return };
+    let runtime = runtime();
+    let connect = |rights: &str| {
+        server.order(&format!("ACL SETUSER clerk reset on >secret {rights}"));
+        let url = format!("redis://clerk:secret@127.0.0.1:{}/", server.port);
+        runtime.block_on(Redis::connect(&url, patient()))
+    };
+    for channels in ["&tb:timers ", "&tb:timers:* "] {
+        let error = connect(&RIGHTS.replace(channels, "")).unwrap_err();
+        assert!(matches!(error, DurableError::Denied(_)), "{error:?}");
+    }
+    assert!(connect(RIGHTS).is_ok());
 }
 
 #[test]

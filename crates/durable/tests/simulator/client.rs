@@ -12,7 +12,7 @@ use crate::model::bounds::LetterBounds;
 use crate::model::check::{Checked, Cursor};
 use crate::model::clock::Millis;
 use crate::model::durability::Durability;
-use crate::model::key::{Change, Key, Page};
+use crate::model::key::{Key, Page};
 use crate::model::label::Label;
 #[cfg(feature = "log")]
 use crate::model::log::{LogBounds, LoggedAttempt};
@@ -20,7 +20,7 @@ use crate::model::record::{Dead, Record};
 use crate::model::stats::Counts;
 use crate::store::ownership::Ownership;
 use crate::store::partitions::Partitioned;
-use crate::store::partitions::idle::{IdleHints, NOTIFY_AHEAD};
+use crate::store::partitions::idle::IdleHints;
 use crate::store::partitions::load::{load, time_by};
 use crate::store::remote::answers::unexpected_reply;
 use crate::store::remote::retry::{RetryPolicy, retry};
@@ -265,19 +265,6 @@ impl Client {
         let asked = Engine::ask(self, place, call, limit.clone(), skip_if_dropped, read);
         let client = Arc::clone(self);
         Box::pin(async move { limit.within(&client.engine.host, asked, silence).await })
-    }
-
-    pub(crate) fn notify(&self, id: &str, due: Millis) {
-        let partition = self.partition_of(id);
-        self.idle.notice(partition, due);
-        let change = Change { removed: None, added: Some((due, Arc::from(id))) };
-        self.ownership.notify(partition, change);
-    }
-
-    fn notify_if_near(&self, id: &str, due: Millis, now: Millis) {
-        if due <= now + NOTIFY_AHEAD {
-            self.notify(id, due);
-        }
     }
 }
 

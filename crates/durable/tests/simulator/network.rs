@@ -8,17 +8,17 @@
 use super::audit::Audit;
 use super::fleets::processor::Processor;
 use super::process::{Process, ProcessHost};
-use super::requests::Notice;
 use super::server::Server;
 use super::world::{MILLISECOND, Nanos, World};
 use crate::error::DurableError;
 use crate::panics::ignore_poison;
+use crate::store::partitions::channels::Notice;
 use crate::store::remote::error::{Kind, RequestError};
 use crate::store::remote::host::Host;
 use crate::store::remote::retry::REPLY_TIMEOUT;
 use futures_channel::{mpsc, oneshot};
 use futures_util::future::{Either, select};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -81,6 +81,8 @@ struct Subscriptions {
 struct Subscriber {
     process: Arc<Process>,
     server: usize,
+    /// The partitions to whose channels it is subscribed.
+    partitions: BTreeSet<u64>,
     notices: mpsc::UnboundedSender<Notice>,
     arrival: Nanos,
 }
@@ -319,38 +321,63 @@ impl Cluster {
         }
     }
 
-    /// Subscribes a process to the notices that a server forwards.
+    /// Subscribes a process to the notices of some partitions that a server forwards.
     pub(crate) fn subscribe(
         &self,
         process: &Arc<Process>,
         server: usize,
+        partitions: BTreeSet<u64>,
     ) -> (u64, mpsc::UnboundedReceiver<Notice>) {
         let (notices, receiver) = mpsc::unbounded();
         let mut subscriptions = ignore_poison(self.subscriptions.lock());
         subscriptions.last += 1;
         let number = subscriptions.last;
         let process = Arc::clone(process);
-        let subscriber = Subscriber { process, server, notices, arrival: 0 };
+        let subscriber = Subscriber { process, server, partitions, notices, arrival: 0 };
         subscriptions.all.insert(number, subscriber);
         (number, receiver)
     }
 
     /// Returns `true` if a subscription stands.
     pub(crate) fn is_subscribed(&self, number: u64) -> bool {
-        ignore_poison(self.subscriptions.lock()).all.contains_key(&number)
+        self.change_subscription(number, |_| {})
     }
 
-    /// Sends notices to all subscribers, in order. A subscription whose notice is lost has broken.
-    fn publish(self: &Arc<Self>, notices: &[Notice]) {
-        if notices.is_empty() {
+    /// Adds partitions to a subscription. Returns `true` if it stands.
+    pub(crate) fn join(&self, number: u64, partitions: BTreeSet<u64>) -> bool {
+        self.change_subscription(number, |all| all.extend(partitions))
+    }
+
+    /// Removes partitions from a subscription. Returns `true` if it stands.
+    pub(crate) fn leave(&self, number: u64, partitions: &BTreeSet<u64>) -> bool {
+        self.change_subscription(number, |all| all.retain(|one| !partitions.contains(one)))
+    }
+
+    fn change_subscription(&self, number: u64, change: impl FnOnce(&mut BTreeSet<u64>)) -> bool {
+        let mut subscriptions = ignore_poison(self.subscriptions.lock());
+        let subscriber = subscriptions.all.get_mut(&number);
+        subscriber.map(|subscriber| change(&mut subscriber.partitions)).is_some()
+    }
+
+    /// Sends notices to the subscribers of their channels, in order. A subscription whose notice is
+    /// lost has broken.
+    fn publish(self: &Arc<Self>, published: &[(Option<u64>, Notice)]) {
+        if published.is_empty() {
             return;
         }
-        let notices: Arc<[Notice]> = Arc::from(notices);
         let mut subscriptions = ignore_poison(self.subscriptions.lock());
         let numbers: Vec<u64> = subscriptions.all.keys().copied().collect();
         for number in numbers {
-            let fate = self.fate();
             let Some(subscriber) = subscriptions.all.get_mut(&number) else { continue };
+            let is_sent = |channel: &Option<u64>| {
+                channel.is_none_or(|partition| subscriber.partitions.contains(&partition))
+            };
+            let sent = published.iter().filter(|(channel, _)| is_sent(channel));
+            let notices: Vec<Notice> = sent.map(|(_, notice)| notice.clone()).collect();
+            if notices.is_empty() {
+                continue;
+            }
+            let fate = self.fate();
             let is_cut = self.is_cut(subscriber.process.number, subscriber.server, Way::Back);
             if is_cut || subscriber.process.is_dead() || fate == Fate::Lost {
                 subscriptions.all.remove(&number);
@@ -359,11 +386,11 @@ impl Cluster {
             self.with(subscriber.server, |server| server.usage.add_notices(notices.len() as u64));
             let latency = self.latency(subscriber.process.number);
             subscriber.arrival = subscriber.arrival.max(self.world.now() + latency);
-            let (notices, sender) = (Arc::clone(&notices), subscriber.notices.clone());
+            let sender = subscriber.notices.clone();
             self.world.at(subscriber.arrival, move || {
-                for notice in &*notices {
+                for notice in notices {
                     // The process may have unsubscribed.
-                    let _ = sender.unbounded_send(notice.clone());
+                    let _ = sender.unbounded_send(notice);
                 }
             });
         }

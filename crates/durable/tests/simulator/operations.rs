@@ -1,7 +1,7 @@
 //! The operations of a batch on a [`Server`].
 
 use super::partition::Partition;
-use super::requests::{Notice, Operation, Reply};
+use super::requests::{Operation, Reply};
 use super::server::Server;
 use crate::error::DurableError;
 use crate::model::clock::Millis;
@@ -207,7 +207,7 @@ impl Server {
     fn write(&mut self, partition: &mut Partition, id: &str, after: Option<Record>, now: Millis) {
         let key = partition.write(&Arc::from(id), after, self.world.now());
         if let Some(key) = key.filter(|key| key.0 <= now + NOTIFY_AHEAD) {
-            self.published.push(Notice::Added(key));
+            partition.added.push(key);
         }
     }
 }

@@ -14,6 +14,8 @@ use std::sync::Arc;
 pub(crate) struct Partition {
     pub(crate) timers: BTreeMap<Arc<str>, Record>,
     pub(crate) due: BTreeSet<Key>,
+    /// The near keys that the batch which is being executed has added.
+    pub(crate) added: Vec<Key>,
     /// When the key of a timer was written, in the time of the world.
     pub(crate) written: BTreeMap<Arc<str>, Nanos>,
     /// The number of the last batch of each process that changed something, and the reply.

@@ -96,10 +96,3 @@ pub(crate) struct BatchRequest {
     pub(crate) settle: bool,
     pub(crate) calls: Vec<Option<Call>>,
 }
-
-/// A notice to all processes.
-#[derive(Clone, Debug)]
-pub(crate) enum Notice {
-    Added(Key),
-    Left,
-}

@@ -9,13 +9,14 @@ use super::fleets::batch::{BatchScript, TimerState};
 use super::fleets::commands::{self, Assigned};
 use super::fleets::usage::{Request, Usage};
 use super::partition::{Kept, Partition};
-use super::requests::{Answered, BatchRequest, Notice, Operation, Reply};
+use super::requests::{Answered, BatchRequest, Operation, Reply};
 use super::world::{MILLISECOND, Nanos, World, drifted};
 use crate::error::DurableError;
 use crate::model::clock::Millis;
 use crate::model::key::Key;
 use crate::model::record::{Dead, Record};
 use crate::store::ownership::Round;
+use crate::store::partitions::channels::Notice;
 use crate::store::partitions::pages::PartitionPage;
 use crate::store::partitions::{Assignment, Heartbeat};
 use crate::store::remote::error::{Kind, RequestError};
@@ -64,8 +65,9 @@ pub(crate) struct Server {
     data: Data,
     /// The data and the time of a replica that will take over.
     replica: Option<(Data, Nanos)>,
-    /// The notices that were published by the request that is being executed.
-    pub(crate) published: Vec<Notice>,
+    /// The notices that were published by the request that is being executed, each with the
+    /// partition of its channel, or on the channel of the store.
+    pub(crate) published: Vec<(Option<u64>, Notice)>,
 }
 
 /// The data that a server keeps.
@@ -229,7 +231,7 @@ impl Server {
         self.data.round = Some(round_of(self.now(), worker));
         self.usage.add(Request::Leave, commands::leave(before - self.data.owners.len()));
         if self.data.owners.len() < before {
-            self.published.push(Notice::Left);
+            self.published.push((None, Notice::Heartbeat));
         }
     }
 
@@ -282,6 +284,8 @@ impl Server {
         let place = self.data.partitions.entry(batch.partition).or_default();
         let mut partition = mem::take(place);
         let result = self.execute_on(&mut partition, batch, now);
+        let notices = mem::take(&mut partition.added).into_iter().map(Notice::Added);
+        self.published.extend(notices.map(|notice| (Some(batch.partition), notice)));
         self.data.partitions.insert(batch.partition, partition);
         result
     }
@@ -310,15 +314,14 @@ impl Server {
         for call in &batch.calls {
             let operation = call.as_ref().map(|call| &call.operation);
             let number = call.as_ref().map_or(0, |call| call.number);
-            let (before, notices) =
-                (TimerState::of(partition, call.as_ref()), self.published.len());
+            let (before, added) = (TimerState::of(partition, call.as_ref()), partition.added.len());
             let (reply, changes) = match operation {
                 Some(operation) => self.apply(partition, operation, (batch.partition, now)),
                 None => (Reply::Nothing, false),
             };
             if let Some(operation) = operation {
                 let states = (before, TimerState::of(partition, call.as_ref()));
-                script.count(operation, states, changes, self.published.len() - notices);
+                script.count(operation, states, changes, partition.added.len() - added);
             }
             self.world.note((operation.map(Operation::id), changes, now));
             self.audit.executed(number, self.place, changes);

@@ -3,27 +3,33 @@
 use super::client::Client;
 use super::fleets::commands::PLAIN;
 use super::fleets::usage::Request;
-use super::process::ProcessHost;
-use super::requests::{Answered, BatchRequest, Call, Notice, Reply};
+use super::network::Cluster;
+use super::process::{Process, ProcessHost};
+use super::requests::{Answered, BatchRequest, Call, Reply};
 use super::server::Server;
+use super::world::{MILLISECOND, Nanos};
 use crate::error::DurableError;
 use crate::model::clock::Millis;
 use crate::model::key::Key;
 use crate::store::ownership::{Ownership, Round};
+use crate::store::partitions::channels::{Channels, Notice, Subscription, follow};
 use crate::store::partitions::idle::IdleHints;
 use crate::store::partitions::pages::PartitionPage;
 use crate::store::partitions::{Heartbeat, Partitioned};
 use crate::store::remote::error::{Kind, RequestError};
 use crate::store::remote::host::Host;
-use crate::store::remote::notices::{Listener, PING};
+use crate::store::remote::notices::Listener;
 use crate::store::remote::queue::Queue;
 use crate::store::remote::retry::RetryPolicy;
 use crate::store::remote::sender::{Batch, Engine, Replies, RequestOf, Transport};
 use futures_channel::mpsc;
-use futures_util::StreamExt;
-use futures_util::future::{Either, select};
-use std::pin::pin;
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a connection with subscriptions may take to send a request. A key that is added
+/// meanwhile is loaded as soon as the audit expects.
+const MOST_BEHIND: Nanos = 200 * MILLISECOND;
 
 /// The bounds of a batch in Redis.
 const BATCH: (usize, usize) = (128, 1 << 18);
@@ -92,8 +98,7 @@ impl Drop for InFlight<'_> {
 }
 
 impl Listener for Client {
-    /// The server, the number of the subscription, and the notices.
-    type Subscription = (usize, u64, mpsc::UnboundedReceiver<Notice>);
+    type Subscription = Subscription<SubscribedTo, mpsc::UnboundedReceiver<Notice>>;
 
     fn ownership(&self) -> &Ownership {
         &self.ownership
@@ -107,40 +112,64 @@ impl Listener for Client {
     async fn subscribe(&self) -> Option<Self::Subscription> {
         for server in 0..self.cluster.servers() {
             let (cluster, process) = (Arc::clone(&self.cluster), Arc::clone(&self.process));
+            let (partitions, channels) = (self.ownership.owned(), self.ownership.owned());
             // A subscription must stand before the reply is on its way.
             let begin = move |asked: &mut Server| {
                 asked.usage.add(Request::Plain, PLAIN);
-                cluster.subscribe(&process, server)
+                cluster.subscribe(&process, server, channels)
             };
             let begun = self.cluster.call(&self.process, server, begin);
             if let Ok((number, notices)) = begun.await {
-                return Some((server, number, notices));
+                let (cluster, process) = (Arc::clone(&self.cluster), Arc::clone(&self.process));
+                let channels = SubscribedTo { cluster, process, server, number };
+                return Some(Subscription { channels, notices, partitions });
             }
         }
         None
     }
 
-    async fn follow(&self, (server, number, mut notices): Self::Subscription) -> bool {
-        let host = &self.engine.host;
-        loop {
-            match select(notices.next(), pin!(host.sleep(PING))).await {
-                Either::Left((None, _)) => return true,
-                Either::Left((Some(Notice::Added((due, id))), _)) => self.notify(&id, due),
-                Either::Left((Some(Notice::Left), _)) => self.ownership.request_checks(),
-                Either::Right(_) => {
-                    let cluster = Arc::clone(&self.cluster);
-                    let ping = move |server: &mut Server| {
-                        server.usage.add(Request::Plain, PLAIN);
-                        cluster.is_subscribed(number)
-                    };
-                    let ping = self.cluster.call(&self.process, server, ping);
-                    match select(pin!(ping), pin!(host.sleep(PING))).await {
-                        Either::Left((Ok(true), _)) => {}
-                        _ => return true,
-                    }
-                }
-            }
-        }
+    async fn follow(&self, subscription: Self::Subscription) -> bool {
+        follow(self, subscription).await;
+        true
+    }
+}
+
+/// A subscription at a server, with a number.
+pub(crate) struct SubscribedTo {
+    cluster: Arc<Cluster>,
+    process: Arc<Process>,
+    server: usize,
+    number: u64,
+}
+
+impl SubscribedTo {
+    /// Sends a request about the subscription. Returns `false` if it has ended.
+    async fn ask(&self, change: impl FnOnce(&Cluster, u64) -> bool + Send + 'static) -> bool {
+        let (cluster, number) = (Arc::clone(&self.cluster), self.number);
+        let serve = move |server: &mut Server| {
+            server.usage.add(Request::Plain, PLAIN);
+            change(&cluster, number)
+        };
+        self.cluster.call(&self.process, self.server, serve).await.unwrap_or(false)
+    }
+}
+
+impl Channels for SubscribedTo {
+    /// The request may arrive much later than other requests, which have other connections.
+    async fn join(&mut self, partitions: &BTreeSet<u64>) -> bool {
+        let partitions = partitions.clone();
+        let late = self.process.world.draw(|random| random.u64(..MOST_BEHIND));
+        ProcessHost(Arc::clone(&self.process)).sleep(Duration::from_nanos(late)).await;
+        self.ask(move |cluster, number| cluster.join(number, partitions)).await
+    }
+
+    async fn leave(&mut self, partitions: &BTreeSet<u64>) -> bool {
+        let partitions = partitions.clone();
+        self.ask(move |cluster, number| cluster.leave(number, &partitions)).await
+    }
+
+    async fn ping(&mut self) -> bool {
+        self.ask(Cluster::is_subscribed).await
     }
 }
 

@@ -13,7 +13,7 @@ local byte, sub = string.byte, string.sub
 local PREFIX = ARGV[1]
 local NOTIFY_AHEAD = 45000      -- the distance from now up to which changes are published
 local LATEST = 253402300799999
-local LAYOUT = 7        -- of a record, as in bytes.rs
+local LAYOUT = 8        -- of a record, as in bytes.rs
 -- Flags of a record.
 local NEXT, CANCELLED, PAUSED, LONG, RUN_NOW, PLAN, LABELS = 2, 4, 8, 16, 32, 64, 128
 local CORRUPT = 'TBCORRUPT damaged record of a timer'
@@ -249,7 +249,7 @@ local function move(id, before, due)
   put(to, due, id)
 end
 
--- Notifies the workers of a key in their window.
+-- Notifies the owner of the partition of a key in its window.
 local function notify_if_near(id, due)
   if due <= now + NOTIFY_AHEAD then call('PUBLISH', ARGV[5], whole(due) .. ':' .. id) end
 end

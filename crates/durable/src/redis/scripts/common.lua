@@ -5,7 +5,7 @@
 -- ARGV[1] the prefix of all keys of the partition
 -- ARGV[2] the time in milliseconds, or '' for the server's
 -- ARGV[3] the process, ARGV[4] the number of its batch, or '' if nothing is changed
--- ARGV[5] the channel of notices
+-- ARGV[5] the channel of the partition
 
 local SLICES, ANSWERS, COUNTERS, AGES = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local SLICE = 600000    -- the length of a slice, in milliseconds

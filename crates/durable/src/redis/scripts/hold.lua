@@ -2,7 +2,7 @@
 -- makes all workers send a heartbeat.
 --
 -- KEYS[1] the description of the store
--- ARGV[5] the channel of notices, ARGV[6] '1' or ''
+-- ARGV[5] the channel of the store, ARGV[6] '1' or ''
 -- returns 1 if the store is paused now, else 0
 
 redis.call('HDEL', KEYS[1], 'paused')

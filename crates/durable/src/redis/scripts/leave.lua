@@ -2,7 +2,7 @@
 --
 -- KEYS[1] the workers by the time of their last heartbeat, KEYS[2] partition → its worker, KEYS[3]
 --   the description of the store
--- ARGV[2] the time, or '' for the server's, ARGV[5] the channel of notices, ARGV[6] the worker
+-- ARGV[2] the time, or '' for the server's, ARGV[5] the channel of the store, ARGV[6] the worker
 -- returns the number of partitions that it had
 
 local found, freed = redis.call('HGETALL', KEYS[2]), 0

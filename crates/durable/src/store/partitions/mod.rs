@@ -1,23 +1,26 @@
 //! [`Partitioned`], a store whose keys are divided into partitions that workers own.
 //!
 //! A worker sends heartbeats, which assign partitions to it, and loads the keys of its partitions
-//! ([`load`](load::load)). A partition is asked only if something may be due there
-//! ([`idle`]). [`Ownership`](crate::store::ownership::Ownership) has what the workers
-//! of this process know about their partitions.
+//! ([`load`](load::load)). It follows the notices of its partitions ([`channels`]), and asks a
+//! partition only if something may be due there ([`idle`]).
+//! [`Ownership`](crate::store::ownership::Ownership) has what the workers of this process know about
+//! their partitions.
 
+pub(crate) mod channels;
 pub(crate) mod idle;
 pub(crate) mod load;
 pub(crate) mod pages;
 
-use self::idle::IdleHints;
+use self::idle::{IdleHints, NOTIFY_AHEAD};
 use self::pages::PartitionPage;
 use crate::error::DurableError;
 use crate::model::clock::Millis;
-use crate::model::key::Key;
+use crate::model::key::{Change, Key};
 use crate::store::ownership::Round;
 use crate::store::remote::notices::Listener;
 use crate::store::remote::retry::RetryPolicy;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// A store whose servers have a list of workers, and partitions of keys.
 pub(crate) trait Partitioned: Listener {
@@ -29,6 +32,21 @@ pub(crate) trait Partitioned: Listener {
 
     /// Returns the number of the partition that has a timer.
     fn partition_of(&self, id: &str) -> u64;
+
+    /// Notifies the owner of a key, if it is a worker of this process.
+    fn notify(&self, id: &str, due: Millis) {
+        let partition = self.partition_of(id);
+        self.idle().notice(partition, due);
+        let change = Change { removed: None, added: Some((due, Arc::from(id))) };
+        self.ownership().notify(partition, change);
+    }
+
+    /// Notifies the owner of a key that its server has published, in addition to the notice.
+    fn notify_if_near(&self, id: &str, due: Millis, now: Millis) {
+        if due <= now + NOTIFY_AHEAD {
+            self.notify(id, due);
+        }
+    }
 
     /// Adds a worker to the list of workers, or shows that it is alive, and assigns partitions to
     /// it, unless the assignment of a known round is still the same. Gives up after half a reply

@@ -13,6 +13,7 @@ use crate::store::ownership::Ownership;
 use crate::store::remote::host::Host;
 use crate::store::remote::sender::Transport;
 use futures_util::future::{Either, join, select};
+use futures_util::{Stream, StreamExt};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,6 +83,23 @@ pub(crate) async fn poll(listener: Arc<impl Listener>) {
     loop {
         listener.engine().host.sleep(UNSUBSCRIBED).await;
         listener.unsubscribed();
+    }
+}
+
+/// Waits for a reply to a request of a subscription, and takes what arrives meanwhile. Returns
+/// `None` if the subscription has ended.
+pub(crate) async fn beside<N, T>(
+    notices: &mut (impl Stream<Item = N> + Unpin),
+    reply: impl Future<Output = T>,
+    mut take: impl FnMut(N),
+) -> Option<T> {
+    let mut reply = pin!(reply);
+    loop {
+        match select(&mut reply, notices.next()).await {
+            Either::Left((reply, _)) => return Some(reply),
+            Either::Right((Some(notice), _)) => take(notice),
+            Either::Right((None, _)) => return None,
+        }
     }
 }
 

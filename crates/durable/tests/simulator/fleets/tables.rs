@@ -18,7 +18,7 @@ const RATE: u64 = 20;
 /// The timers of each worker that are due each second while one of them is slow.
 const RATE_OF_WORKER: u64 = 4;
 
-/// The largest fleet with a row for slow workers. In a larger one, notices alone occupy the server.
+/// The largest fleet with a row for slow workers.
 const MOST: usize = 100;
 
 /// The milliseconds after the death of a third of the workers that have a column.
