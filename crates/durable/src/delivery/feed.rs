@@ -53,6 +53,8 @@ struct FeedState {
     queue: DelayQueue<Key>,
     loading: Option<Loading>,
     next_check: Sleep,
+    /// Ends when a page is to be requested between two checks.
+    soon: Option<Sleep>,
     trimmer: Trimmer,
     /// Set if a page is to be requested as soon as no page is pending.
     page_wanted: bool,
@@ -129,6 +131,7 @@ impl Feed {
             queue,
             loading: None,
             next_check,
+            soon: None,
             trimmer: Trimmer::new(store.letter_bounds()),
             page_wanted: false,
             left: false,
@@ -275,6 +278,14 @@ impl FeedPoll<'_> {
     ) -> Result<bool, DurableError> {
         let state = &mut *self.state;
         state.page_wanted |= feed.window.poll_check_requested(context);
+        if let Some(wait) = feed.window.take_check_after() {
+            state.soon.get_or_insert_with(|| feed.timer.sleep(wait));
+        }
+        if let Some(soon) = &mut state.soon
+            && Pin::new(soon).poll(context).is_ready()
+        {
+            (state.soon, state.page_wanted) = (None, true);
+        }
         let asked = feed.timer.now();
         let (armed, from, now) = feed.window.state(asked);
         let here = armed + feed.ready.len();

@@ -38,6 +38,7 @@ use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::Poll;
+use std::time::Duration;
 
 /// The interval between a worker's checks of foreign partitions.
 const STRAGGLERS: Millis = 1000;
@@ -45,6 +46,9 @@ const STRAGGLERS: Millis = 1000;
 /// How long a worker takes its assignment for known. This bounds the effect of another program
 /// that changes the table of owners.
 const ROUND: Millis = 60_000;
+
+/// The maximum wait before the heartbeat after another worker has left.
+const SPREAD: Duration = Duration::from_secs(1);
 
 /// The maximum number of events that wait for a worker.
 const MAX_EVENTS: usize = 64;
@@ -79,6 +83,8 @@ struct LocalWorker {
     /// `true` if there were more workers than partitions at the last heartbeat, and this worker
     /// owned none.
     spare: bool,
+    /// The number of all workers of the store when the partitions were assigned.
+    workers: u64,
     /// The events that the worker has not taken yet.
     events: Vec<Event>,
     /// `true` if the store was emptied and the worker has not yet reported it.
@@ -130,6 +136,7 @@ impl Ownership {
             lost_heartbeat: false,
             paused: false,
             spare: false,
+            workers: 0,
             events: Vec::new(),
             emptied: false,
         };
@@ -212,10 +219,11 @@ impl Ownership {
         self.lock().get(&number).is_some_and(|worker| worker.paused)
     }
 
-    /// Records whether a worker owns nothing because there are more workers than partitions.
-    pub(crate) fn set_spare(&self, number: u64, spare: bool) {
+    /// Records the number of workers of the store, and whether a worker owns nothing because there
+    /// are more workers than partitions.
+    pub(crate) fn set_workers(&self, number: u64, workers: u64, spare: bool) {
         if let Some(worker) = self.lock().get_mut(&number) {
-            worker.spare = spare;
+            (worker.workers, worker.spare) = (workers, spare);
         }
     }
 
@@ -381,10 +389,19 @@ impl Ownership {
         }
     }
 
-    /// Makes each worker send a heartbeat at once, because another worker has left.
+    /// Makes each worker send a heartbeat soon, because another worker has left. Each of these
+    /// heartbeats reads the lists of workers and of owners. So that they do not occupy the server
+    /// all at once, the heartbeats of a fleet are spread over one millisecond for each worker.
     pub(crate) fn request_checks(&self) {
-        for window in self.windows(|_| true) {
-            window.request_check();
+        let all = self.lock();
+        let soon = all.iter().filter_map(|(number, worker)| {
+            let wait = number.checked_rem(worker.workers).unwrap_or(0);
+            Some((worker.window.upgrade()?, Duration::from_millis(wait).min(SPREAD)))
+        });
+        let soon: Vec<_> = soon.collect();
+        drop(all);
+        for (window, wait) in soon {
+            window.request_check_after(wait);
         }
     }
 
@@ -459,6 +476,23 @@ mod tests {
         ownership.leave(1);
         woken();
         expect(&[]);
+    }
+
+    #[test]
+    fn the_workers_of_a_large_fleet_check_one_after_another() {
+        let (ownership, window) = (Ownership::default(), window());
+        let wait_of = |number, workers| {
+            ownership.join(number, &window);
+            ownership.set_workers(number, workers, false);
+            ownership.request_checks();
+            ownership.leave(number);
+            window.take_check_after()
+        };
+        assert_eq!(wait_of(1007, 0), Some(Duration::ZERO), "it has not been assigned anything");
+        assert_eq!(wait_of(1007, 1), Some(Duration::ZERO));
+        assert_eq!(wait_of(1007, 1000), Some(Duration::from_millis(7)));
+        assert_eq!(wait_of(99_999, 100_000), Some(SPREAD));
+        assert_eq!(window.take_check_after(), None);
     }
 
     #[test]

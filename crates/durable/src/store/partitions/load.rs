@@ -100,7 +100,8 @@ async fn heartbeat(store: &impl Partitioned, worker: u64) -> Result<Millis, Dura
     let round = match assigned {
         Some(Assignment { owned, workers, round }) => {
             ownership.set_owned(worker, &owned);
-            ownership.set_spare(worker, owned.is_empty() && workers > store.partitions());
+            let spare = owned.is_empty() && workers > store.partitions();
+            ownership.set_workers(worker, workers, spare);
             round.map(|name| Round { name, since: now, last: now })
         }
         None => known.map(|round| Round { last: now, ..round }),

@@ -91,6 +91,8 @@ struct Loaded {
     log: Option<Vec<Change>>,
     /// Set if the store is to be checked at once.
     check_requested: bool,
+    /// Set if the store is to be checked after a while.
+    check_after: Option<Duration>,
     base: Reading,
     /// When everything is loaded again, because a key has left the wheel whose record could not be
     /// read or whose lease was refused.
@@ -131,8 +133,17 @@ impl Window {
     pub(crate) fn new(queue: DelayQueueHandle<Key>, base: Reading) -> Self {
         let (low_watermark, armed) = (first_from(0), BTreeMap::new());
         let deferred = BTreeMap::new();
-        let (log, check_requested, again) = (None, false, None);
-        let loaded = Loaded { low_watermark, armed, deferred, log, check_requested, base, again };
+        let (log, check_requested, check_after, again) = (None, false, None, None);
+        let loaded = Loaded {
+            low_watermark,
+            armed,
+            deferred,
+            log,
+            check_requested,
+            check_after,
+            base,
+            again,
+        };
         Self { queue, loaded: Mutex::new(loaded), check_waker: AtomicWaker::new() }
     }
 
@@ -234,6 +245,17 @@ impl Window {
     pub(crate) fn request_check(&self) {
         self.lock().check_requested = true;
         self.check_waker.wake();
+    }
+
+    /// Makes the worker check the store after a while.
+    pub(crate) fn request_check_after(&self, wait: Duration) {
+        self.lock().check_after = Some(wait);
+        self.check_waker.wake();
+    }
+
+    /// Returns how long the worker has to wait before it checks the store, if that was requested.
+    pub(crate) fn take_check_after(&self) -> Option<Duration> {
+        self.lock().check_after.take()
     }
 
     /// Returns `true` if the worker has to check the store at once, and wakes it when it has to.
