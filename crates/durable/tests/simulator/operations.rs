@@ -145,7 +145,7 @@ impl Server {
         let lease = found.clone().leased(partition.fence, now);
         let written = partition.written.get(id).copied().unwrap_or(0);
         self.audit.leased(id, &lease, (self.place, self.clock), written);
-        self.usage.add_lease(now - due);
+        self.usage.add_lease(lease.record.payload.first().copied(), now - due);
         self.write(partition, id, Some(lease.record.clone()), now);
         (Reply::Leased(Leasing::Taken(Box::new(lease))), true)
     }

@@ -16,6 +16,7 @@ pub(crate) mod handlers {
     pub(crate) const FAILS: u8 = 4;
     pub(crate) const PANICS_ONCE: u8 = 5;
     pub(crate) const ASKS_AGAIN: u8 = 6;
+    pub(crate) const LIKE_A_WEBHOOK: u8 = 7;
 }
 
 /// A timer, as its caller inserts and changes it. Times are in milliseconds.

@@ -187,6 +187,7 @@ pub(crate) async fn handle(
     let takes = match kind {
         handlers::SLOW => 2500,
         handlers::LONGER_THAN_THE_LEASE => 9000,
+        handlers::LIKE_A_WEBHOOK => 100,
         _ => 10,
     };
     let _ = timer.sleep(Duration::from_millis(takes) + longer).await;

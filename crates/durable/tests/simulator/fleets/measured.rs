@@ -1,7 +1,7 @@
 //! [`Figures`], what a scenario costs, and how long it takes.
 
 use super::scenario::{REST, Scenario, Step};
-use super::usage::Used;
+use super::usage::{Late, Used};
 use crate::model::clock::Millis;
 use crate::simulator::fleet::{Fleet, LOOK};
 use crate::simulator::world::{MILLISECOND, Nanos, SECOND};
@@ -21,8 +21,8 @@ pub(crate) struct Figures {
     pub(crate) rest: Used,
     pub(crate) heartbeats: u64,
     pub(crate) steps: Vec<Shared>,
-    /// How late leases were.
-    pub(crate) late: BTreeMap<Millis, u64>,
+    /// How late leases were, in order.
+    pub(crate) late: Vec<Late>,
     /// The first promise that was not kept.
     pub(crate) violation: Option<String>,
 }
@@ -66,7 +66,8 @@ impl Scenario {
         let (rest, heartbeats) = (used(&fleet).since(before), beats(&fleet) - beats_before);
         let steps = self.steps.iter().map(|step| shared(&fleet, *step)).collect();
         pass(&fleet, self.plan.setting.length);
-        let late = fleet.cluster.with(0, |server| server.usage.late().clone());
+        let mut late = fleet.cluster.with(0, |server| server.usage.late().to_vec());
+        late.sort_unstable();
         let violation = fleet.end_all(&callers).err();
         Figures { rest, heartbeats, steps, late, violation }
     }
@@ -147,14 +148,14 @@ fn owners(fleet: &Fleet) -> Owners {
 impl Figures {
     /// Returns how late so many of a thousand leases were at most.
     pub(crate) fn late_by(&self, share: u64) -> Millis {
-        let all: u64 = self.late.values().sum();
-        let wanted = (all * share).div_ceil(1000);
-        let mut count = 0;
-        let mut late = self.late.iter();
-        let found = late.find(|(_, leases)| {
-            count += *leases;
-            count >= wanted
-        });
-        found.map_or(0, |(late, _)| *late)
+        self.late_of(|_| true, share)
+    }
+
+    /// The same of the leases on timers with some handlers.
+    pub(super) fn late_of(&self, has: impl Fn(Option<u8>) -> bool, share: u64) -> Millis {
+        let late = self.late.iter().filter(|(_, handler)| has(*handler));
+        let late: Vec<Millis> = late.map(|(late, _)| *late).collect();
+        let count = (late.len() as u64 * share).div_ceil(1000).max(1);
+        late.into_iter().take(usize::try_from(count).unwrap_or(usize::MAX)).last().unwrap_or(0)
     }
 }

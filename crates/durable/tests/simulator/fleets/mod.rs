@@ -12,6 +12,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod commands;
+mod herd;
 mod law;
 mod measured;
 pub(crate) mod processor;
@@ -74,12 +75,13 @@ fn tables_of_fleets() {
         workers.iter().map(move |workers| Size { workers: *workers, partitions })
     });
     let sizes: Vec<Size> = sizes.collect();
-    let tables: [(&str, Box<dyn Iterator<Item = String> + '_>); 5] = [
+    let tables: [(&str, Box<dyn Iterator<Item = String> + '_>); 6] = [
         ("small", Box::new(tables::small(FAR))),
         ("rest", Box::new(tables::at_rest(&sizes, NEAR))),
         ("changes", Box::new(tables::changes(&sizes, NEAR))),
         ("orphans", Box::new(tables::orphans(&sizes, NEAR))),
         ("uneven", Box::new(tables::uneven(&sizes, NEAR))),
+        ("herd", Box::new(tables::herds(NEAR))),
     ];
     let name = asked("FLEETS");
     for (table, rows) in tables {

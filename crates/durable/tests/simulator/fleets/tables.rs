@@ -1,8 +1,10 @@
 //! The tables of fleets, in Markdown, row by row.
 
+use super::herd::Herd;
 use super::law;
 use super::measured::{Figures, Shared};
 use super::scenario::{REST, Scenario, Size, Story};
+use crate::simulator::timers::handlers;
 use crate::simulator::world::{MILLISECOND, Nanos, SECOND};
 use std::iter::once;
 
@@ -175,8 +177,11 @@ fn change(size: Size, name: &str, figures: &Figures) -> String {
 /// Returns the columns of how late leases were, and the first promise that was not kept.
 fn lateness(figures: &Figures) -> String {
     let [middle, most, all] = [500, 990, 1000].map(|share| figures.late_by(share));
-    let violation = figures.violation.iter().map(|violation| format!(" {violation}"));
-    format!("{middle} | {most} | {all} |{}", violation.collect::<String>())
+    format!("{middle} | {most} | {all} |{}", violation(figures))
+}
+
+fn violation(figures: &Figures) -> String {
+    figures.violation.iter().map(|violation| format!(" {violation}")).collect()
 }
 
 /// Returns the table of the partitions without an owner after a third of the workers has died.
@@ -216,4 +221,50 @@ pub(super) fn uneven(sizes: &[Size], distance: Nanos) -> impl Iterator<Item = St
         format!("| {} | {} | {name} | {}", size.partitions, size.workers, lateness(&figures))
     };
     once(head(&columns)).chain(all.map(row))
+}
+
+/// Returns the table of herds.
+pub(super) fn herds(distance: Nanos) -> impl Iterator<Item = String> {
+    let columns = [
+        "workers",
+        "handlers of each",
+        "timers",
+        "due within, s",
+        "late by at most, s",
+        "law",
+        "others late by p50, s",
+        "max, s",
+    ];
+    let herd = |workers, concurrency, spread| Herd {
+        size: Size { workers, partitions: 64 },
+        concurrency,
+        timers: 100_000,
+        spread,
+    };
+    let herds = [
+        herd(8, 64, SECOND),
+        herd(16, 64, SECOND),
+        herd(8, 512, SECOND),
+        herd(8, 64, 10 * SECOND),
+        herd(8, 64, 60 * SECOND),
+    ];
+    let row = move |herd: Herd| {
+        let figures = herd.measure(distance);
+        let is_of_herd = |handler| handler == Some(handlers::LIKE_A_WEBHOOK);
+        let seconds = |millis| millis as f64 / 1000.0;
+        let others = |share| seconds(figures.late_of(|handler| !is_of_herd(handler), share));
+        format!(
+            "| {} | {} | {} | {:.0} | {:.2} | {:.2} | {:.2} | {:.2} |{}",
+            herd.size.workers,
+            herd.concurrency,
+            herd.timers,
+            herd.spread as f64 / SECOND as f64,
+            seconds(figures.late_of(is_of_herd, 1000)),
+            seconds(law::millis_of_herd(&herd)),
+            others(500),
+            others(1000),
+            violation(&figures),
+        )
+    };
+    once(head(&columns)).chain(herds.into_iter().map(row))
 }

@@ -60,13 +60,16 @@ impl Request {
 /// The time of a copy of a notice.
 const NOTICE: Nanos = 5 * MICROSECOND;
 
+/// How late a lease was granted, and what the handler of its timer does.
+pub(crate) type Late = (Millis, Option<u8>);
+
 /// What a server has executed.
 #[derive(Default)]
 pub(crate) struct Usage {
     by_kind: BTreeMap<Request, Used>,
     notices: u64,
-    /// How many leases were granted so late, by milliseconds.
-    late: BTreeMap<Millis, u64>,
+    /// How late each lease was granted, with the handler of its timer.
+    late: Vec<Late>,
     /// Set if requests occupy the processor.
     pub(crate) is_timed: bool,
     /// The time of the requests since the last call of [`take_time`](Self::take_time).
@@ -109,8 +112,8 @@ impl Usage {
     }
 
     /// Adds a lease that was granted `late` after its timer was due.
-    pub(crate) fn add_lease(&mut self, late: Millis) {
-        *self.late.entry(late).or_default() += 1;
+    pub(crate) fn add_lease(&mut self, handler: Option<u8>, late: Millis) {
+        self.late.push((late, handler));
     }
 
     /// Returns how long the requests since the last call occupy the processor.
@@ -141,8 +144,8 @@ impl Usage {
         })
     }
 
-    /// Returns how many leases were granted so late, by milliseconds.
-    pub(crate) fn late(&self) -> &BTreeMap<Millis, u64> {
+    /// Returns how late each lease was granted.
+    pub(crate) fn late(&self) -> &[Late] {
         &self.late
     }
 }
