@@ -42,7 +42,7 @@ mod transport;
 mod workload;
 mod world;
 
-use self::plan::{Plan, SMALL, Setting};
+use self::plan::{LARGE, Plan, SMALL, Setting};
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -58,6 +58,13 @@ fn a_fleet_keeps_its_promises() {
         let (plan, violation) = plan.shortened(violation, |plan| fleet::run(plan).map(drop));
         panic!("{violation}\nin this run: {plan:#?}");
     }
+}
+
+#[test]
+#[ignore = "it takes minutes, for `ci/test simulator large`"]
+fn a_thousand_workers_keep_their_promises() {
+    let summary = fleet::run(&Plan::drawn(1, LARGE));
+    assert!(summary.as_ref().is_ok_and(|it| it.timers == LARGE.timers), "{summary:?}");
 }
 
 #[test]

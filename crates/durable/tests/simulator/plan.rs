@@ -18,6 +18,15 @@ pub(crate) struct Setting {
 pub(crate) const SMALL: Setting =
     Setting { workers: 5, partitions: 16, servers: 3, timers: 500, length: 600 * SECOND };
 
+/// A thousand workers for an hour.
+pub(crate) const LARGE: Setting = Setting {
+    workers: 1000,
+    partitions: 1024,
+    servers: 3,
+    timers: 1_000_000,
+    length: 3600 * SECOND,
+};
+
 /// The longest latencies between a process and a server.
 const LATENCIES: [Nanos; 4] = [MILLISECOND, 10 * MILLISECOND, 30 * MILLISECOND, 100 * MILLISECOND];
 
