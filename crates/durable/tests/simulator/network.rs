@@ -76,6 +76,30 @@ struct Subscriptions {
     last: u64,
     /// By number: the process, the server, the notices, and when the last of them arrives.
     all: BTreeMap<u64, Subscriber>,
+    /// The numbers of subscriptions to the channel of each partition, and of some that have left.
+    channels: BTreeMap<u64, BTreeSet<u64>>,
+}
+
+impl Subscriptions {
+    /// Adds a subscription to the channels of partitions.
+    fn enter(&mut self, number: u64, partitions: &BTreeSet<u64>) {
+        for partition in partitions {
+            self.channels.entry(*partition).or_default().insert(number);
+        }
+    }
+
+    /// Returns the numbers of the subscriptions that may get one of these notices, in order.
+    fn receivers(&mut self, published: &[(Option<u64>, Notice)]) -> BTreeSet<u64> {
+        let mut numbers = BTreeSet::new();
+        for (channel, _) in published {
+            let Some(partition) = channel else { return self.all.keys().copied().collect() };
+            let Some(entered) = self.channels.get_mut(partition) else { continue };
+            let stands = |it: &Subscriber| it.partitions.contains(partition);
+            entered.retain(|number| self.all.get(number).is_some_and(stands));
+            numbers.extend(entered.iter().copied());
+        }
+        numbers
+    }
 }
 
 struct Subscriber {
@@ -332,6 +356,7 @@ impl Cluster {
         let mut subscriptions = ignore_poison(self.subscriptions.lock());
         subscriptions.last += 1;
         let number = subscriptions.last;
+        subscriptions.enter(number, &partitions);
         let process = Arc::clone(process);
         let subscriber = Subscriber { process, server, partitions, notices, arrival: 0 };
         subscriptions.all.insert(number, subscriber);
@@ -340,23 +365,23 @@ impl Cluster {
 
     /// Returns `true` if a subscription stands.
     pub(crate) fn is_subscribed(&self, number: u64) -> bool {
-        self.change_subscription(number, |_| {})
+        ignore_poison(self.subscriptions.lock()).all.contains_key(&number)
     }
 
     /// Adds partitions to a subscription. Returns `true` if it stands.
     pub(crate) fn join(&self, number: u64, partitions: BTreeSet<u64>) -> bool {
-        self.change_subscription(number, |all| all.extend(partitions))
+        let mut subscriptions = ignore_poison(self.subscriptions.lock());
+        subscriptions.enter(number, &partitions);
+        let subscriber = subscriptions.all.get_mut(&number);
+        subscriber.map(|subscriber| subscriber.partitions.extend(partitions)).is_some()
     }
 
     /// Removes partitions from a subscription. Returns `true` if it stands.
     pub(crate) fn leave(&self, number: u64, partitions: &BTreeSet<u64>) -> bool {
-        self.change_subscription(number, |all| all.retain(|one| !partitions.contains(one)))
-    }
-
-    fn change_subscription(&self, number: u64, change: impl FnOnce(&mut BTreeSet<u64>)) -> bool {
         let mut subscriptions = ignore_poison(self.subscriptions.lock());
         let subscriber = subscriptions.all.get_mut(&number);
-        subscriber.map(|subscriber| change(&mut subscriber.partitions)).is_some()
+        let remove = |all: &mut BTreeSet<u64>| all.retain(|one| !partitions.contains(one));
+        subscriber.map(|subscriber| remove(&mut subscriber.partitions)).is_some()
     }
 
     /// Sends notices to the subscribers of their channels, in order. A subscription whose notice is
@@ -366,8 +391,7 @@ impl Cluster {
             return;
         }
         let mut subscriptions = ignore_poison(self.subscriptions.lock());
-        let numbers: Vec<u64> = subscriptions.all.keys().copied().collect();
-        for number in numbers {
+        for number in subscriptions.receivers(published) {
             let Some(subscriber) = subscriptions.all.get_mut(&number) else { continue };
             let is_sent = |channel: &Option<u64>| {
                 channel.is_none_or(|partition| subscriber.partitions.contains(&partition))
