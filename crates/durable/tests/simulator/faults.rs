@@ -188,6 +188,18 @@ impl Fault {
     }
 }
 
+/// Returns the disturbance by a leave while requests are held back. A heartbeat that arrives after
+/// the leave counts the worker as alive until it is dead again.
+fn revived(leave: &Fault, faults: &[Fault]) -> Option<Disturbance> {
+    let holds_back = |fault: &&Fault| {
+        let is_faulty = matches!(fault.kind, Kind::Faulty { .. });
+        is_faulty && (fault.begin..fault.end() + HELD_BACK).contains(&leave.begin)
+    };
+    let end = faults.iter().filter(holds_back).map(Fault::end).max()?;
+    let (server, most, moves) = (None, None, 0);
+    Some(Disturbance { begin: leave.begin, end, recovery: HELD_BACK, server, most, moves })
+}
+
 /// A period in which timers are delayed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Disturbance {
@@ -216,7 +228,10 @@ impl Disturbance {
         let disturbance = |place: usize, fault: &Fault| {
             let others = faults.iter().enumerate().filter(|(other, _)| *other != place);
             let is_alone = others.into_iter().all(|(_, other)| !is_near(fault, other));
-            let alone = fault.disturbs()?;
+            let alone = match fault.kind {
+                Kind::Leave { .. } => revived(fault, faults)?,
+                _ => fault.disturbs()?,
+            };
             let recovery = RECOVERY.max(alone.recovery);
             let several = Self { recovery, server, most, ..alone };
             let most = alone.most.filter(|_| spare);

@@ -190,7 +190,7 @@ impl Process {
         }
         let mut inner = self.lock();
         let Some(mut sweeper) = inner.sweeper.take() else { return };
-        // Time passes between runs only. A timer that is armed for the present fires in the next run.
+        // Time passes between runs only. A timer that is armed for now fires in the next run.
         let is_due = inner.planned.is_some_and(|planned| planned <= self.world.now());
         inner.planned.take_if(|_| is_due);
         drop(inner);

@@ -119,7 +119,7 @@ impl Server {
         self.data.processes.get(self.data.owners.get(&partition)?).copied()
     }
 
-    /// Returns the processes of the workers that are listed, with the ages of their last heartbeats.
+    /// Returns the processes of the listed workers, with the ages of their last heartbeats.
     pub(crate) fn heartbeats(&self) -> impl Iterator<Item = (u64, Millis)> {
         let Data { workers, processes, .. } = &self.data;
         let age = |last: Millis| self.now().saturating_sub(last);

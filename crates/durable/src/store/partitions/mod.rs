@@ -3,8 +3,8 @@
 //! A worker sends heartbeats, which assign partitions to it, and loads the keys of its partitions
 //! ([`load`](load::load)). It follows the notices of its partitions ([`channels`]), and asks a
 //! partition only if something may be due there ([`idle`]).
-//! [`Ownership`](crate::store::ownership::Ownership) has what the workers of this process know about
-//! their partitions.
+//! [`Ownership`](crate::store::ownership::Ownership) has what the workers of this process know
+//! about their partitions.
 
 pub(crate) mod channels;
 pub(crate) mod idle;

@@ -1,5 +1,5 @@
-//! [`Herd`], many timers that are due together, as at midnight, and others that become due while the
-//! herd is worked off.
+//! [`Herd`], many timers that are due together, as at midnight, and others that become due while
+//! the herd is worked off.
 
 use super::law;
 use super::measured::Figures;

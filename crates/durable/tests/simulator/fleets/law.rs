@@ -20,7 +20,7 @@ pub(super) fn millis_after_death(size: Size) -> f64 {
 }
 
 /// Returns how long it takes until the last timer of a herd has begun, in milliseconds after it is
-/// due. A handler is occupied for 100 ms and two requests, and a delivery takes 30 µs of the server.
+/// due. A handler is occupied for 100 ms and two requests. A delivery takes 30 µs of the server.
 pub(super) fn millis_of_herd(herd: &Herd) -> u64 {
     let (timers, handlers) = (herd.timers as f64, (herd.size.workers * herd.concurrency) as f64);
     let (handling, server) = (timers * 0.103 / handlers, timers * 0.000_030);

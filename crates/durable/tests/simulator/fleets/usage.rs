@@ -1,4 +1,5 @@
-//! [`Usage`], the requests that a server has executed, their commands and the time of its processor.
+//! [`Usage`], the requests that a server has executed, their commands, and the time of its
+//! processor.
 //!
 //! The times are what `docs/BENCHMARKS.md` has measured of Redis.
 
