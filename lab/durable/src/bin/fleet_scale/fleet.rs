@@ -102,6 +102,23 @@ impl Fleet {
         until(begun, || self.shares(self.workers.len())).await
     }
 
+    /// Returns how long it takes after a worker has joined, left and died until the others share
+    /// the partitions: the medians of joins and leaves, and the mean of deaths.
+    async fn changes(&mut self, rounds: u32) -> [f64; 3] {
+        let pause = Duration::from_millis(1500);
+        let (mut joined, mut left, mut died) = (Vec::new(), Vec::new(), 0.0);
+        for round in 0..rounds {
+            // Out of step with the heartbeats, which are a second apart.
+            tokio::time::sleep(pause + Duration::from_secs(1) * round / rounds).await;
+            joined.push(self.join().await);
+            tokio::time::sleep(pause).await;
+            left.push(self.leave().await);
+            tokio::time::sleep(pause).await;
+            died += self.die().await / f64::from(rounds);
+        }
+        [median(joined), median(left), died]
+    }
+
     /// Returns how long a request of a worker and its reply take, in milliseconds.
     async fn round_trip(&self) -> f64 {
         let client = redis::Client::open(&*self.url).unwrap();
@@ -168,18 +185,8 @@ pub(crate) async fn in_redis(
     let connections = (fleet.figure("clients", "connected_clients") - 1.0) / workers as f64;
     let commands = fleet.commands(seconds).await;
 
-    let (mut joined, mut left, mut died) = (Vec::new(), Vec::new(), 0.0);
-    for round in 0..rounds {
-        // Out of step with the heartbeats, which are a second apart.
-        tokio::time::sleep(Duration::from_millis(1500) + Duration::from_secs(1) * round / rounds)
-            .await;
-        joined.push(fleet.join().await);
-        tokio::time::sleep(Duration::from_millis(1500)).await;
-        left.push(fleet.leave().await);
-        tokio::time::sleep(Duration::from_millis(1500)).await;
-        died += fleet.die().await / f64::from(rounds);
-    }
-    let (joined, left, round_trip) = (median(joined), median(left), fleet.round_trip().await);
+    let [joined, left, died] = fleet.changes(rounds).await;
+    let round_trip = fleet.round_trip().await;
     for work in fleet.workers {
         work.stop().await;
     }
