@@ -7,6 +7,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "a server is waited for")]
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -14,6 +15,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Two lines of the log of a server, or of a sentinel, that accepts connections and has read its
+/// file.
+const READY: [&str; 2] = ["Ready to accept connections", "Sentinel ID is"];
 
 /// A server with its folder and its ports.
 pub(crate) struct Server {
@@ -152,7 +157,9 @@ impl Server {
         }
         command.args(["--port", &port, "--cluster-port", &bus, "--bind", "127.0.0.1"]);
         command.args(["--save", "", "--dir"]);
-        command.arg(&self.folder).args(&self.options).stdout(Stdio::null());
+        let log = self.folder.join("log");
+        let output = File::create(&log).expect("it is written");
+        command.arg(&self.folder).args(&self.options).stdout(output);
         // When the shell that started the tests ends, the kernel continues all stopped processes of
         // their group, so a server that is paused must have its own.
         own_group(&mut command);
@@ -164,7 +171,9 @@ impl Server {
             if process.process.try_wait().expect("it is ours").is_some() {
                 return false;
             }
-            if self.say("PING").is_some_and(|said| said.starts_with(['+', '-'])) {
+            // A reply may be from another server that has taken the port.
+            let said = std::fs::read_to_string(&log).unwrap_or_default();
+            if READY.iter().any(|ready| said.contains(ready)) {
                 *self.process() = Some(process);
                 return true;
             }
