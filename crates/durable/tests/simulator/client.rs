@@ -29,6 +29,7 @@ use crate::store::{
     Answer, Cancelled, Finish, Finished, Found, Ids, Insert, Inserted, Leasing, Letters, LettersOf,
     Renewed,
 };
+use futures_util::future::try_join_all;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,8 +66,6 @@ macro_rules! left_out {
 impl Client {
     left_out! {
         fn durability() -> Durability;
-        fn pause(pauses: bool) -> ();
-        fn is_paused() -> bool;
         fn retries_until() -> Millis;
         fn due_counts(ranges: Vec<(Millis, Millis)>, most: u64) -> Vec<u64>;
         fn len() -> (u64, u64);
@@ -115,6 +114,30 @@ impl Client {
         limit: usize,
     ) -> Result<Page, DurableError> {
         load(&self, worker, from, until, limit).await
+    }
+
+    /// Pauses all partitions and then marks the store, or resumes in the other order.
+    pub(crate) async fn pause(self: Arc<Self>, pauses: bool) -> Result<(), DurableError> {
+        if !pauses {
+            self.mark_paused(pauses).await?;
+        }
+        let each = (0..self.partitions).map(|partition| {
+            let call = self.call(Operation::Hold(pauses));
+            self.change(RetryPolicy::Caller, partition, call, false, |_, _, _| Ok(()))
+        });
+        try_join_all(each).await?;
+        if pauses {
+            self.mark_paused(pauses).await?;
+        }
+        Ok(())
+    }
+
+    async fn mark_paused(&self, pauses: bool) -> Result<(), DurableError> {
+        self.ask(RetryPolicy::Caller, 0, move |server| server.mark_paused(pauses)).await
+    }
+
+    pub(crate) async fn is_paused(self: Arc<Self>) -> Result<bool, DurableError> {
+        self.ask(RetryPolicy::Caller, 0, |server| server.is_paused()).await
     }
 
     /// Returns the dead letters after a number.

@@ -21,6 +21,13 @@ const HELD_BACK: Nanos = 14 * SECOND;
 /// Faults that are further apart than this do not add up.
 const ISOLATED: Nanos = 15 * SECOND;
 
+/// How many messages resume a store, one after the other: a request, its reply, and a request to
+/// each partition.
+const RESUMES: u64 = 3;
+
+/// How long after a pause everything is prompt again, if the messages that end it are not slow.
+const RESUMED: Nanos = 2500 * MILLISECOND;
+
 /// How much later a lease is while another server does not reply. A page waits for it, and a worker
 /// that has subscribed there finds after two seconds that notices are lost.
 const ELSEWHERE: Nanos = 3 * SECOND;
@@ -72,6 +79,10 @@ pub(crate) enum Kind {
     Step { server: usize, ahead: i64 },
     /// A server has no memory for more timers.
     Full { server: usize },
+    /// A caller pauses the store, and resumes it at the end. Its requests to resume the store take
+    /// this much longer each, so a worker may notice the resume long before its partition does. The
+    /// workers are prompt afterwards.
+    Pause { slow: Nanos },
 }
 
 impl Fault {
@@ -88,7 +99,7 @@ impl Fault {
             _ => random.u64(15_000..60_000),
         };
         let ahead = random.i64(-MOST_AHEAD..=MOST_AHEAD);
-        let kind = match random.u32(..15) {
+        let kind = match random.u32(..16) {
             0 => Kind::Kill { worker },
             1 => Kind::Leave { worker },
             2 => Kind::Suspend { worker },
@@ -107,9 +118,14 @@ impl Fault {
             11 => Kind::FailOver { server, ahead },
             12 => Kind::Lose { server, lag: random.u64(1..2000) * MILLISECOND },
             13 => Kind::Step { server, ahead },
-            _ => Kind::Full { server },
+            14 => Kind::Full { server },
+            _ => Kind::Pause { slow: random.u64(..300) * MILLISECOND },
         };
         Self { begin, length: length * MILLISECOND, kind }
+    }
+
+    pub(crate) fn is_pause(&self) -> bool {
+        matches!(self.kind, Kind::Pause { .. })
     }
 
     pub(crate) fn end(&self) -> Nanos {
@@ -139,7 +155,8 @@ impl Fault {
 
     /// Returns `true` if it delays timers or notices, or did a while ago.
     pub(crate) fn is_recent(&self, now: Nanos) -> bool {
-        let is_any = !matches!(self.kind, Kind::Leave { .. } | Kind::Full { .. });
+        let is_any =
+            !matches!(self.kind, Kind::Leave { .. } | Kind::Full { .. } | Kind::Pause { .. });
         is_any && (self.begin..self.end() + RECOVERY).contains(&now)
     }
 
@@ -155,6 +172,8 @@ impl Fault {
             // Keys that another server has delayed go by its clock as it was, until they fire.
             Kind::Step { .. } | Kind::FailOver { .. } => 12 * SECOND,
             Kind::Faulty { .. } => 6 * SECOND,
+            // A lease that was refused is requested again at the first check after a second.
+            Kind::Pause { slow } => RESUMED + RESUMES * slow,
             Kind::Slow { .. } => 3 * SECOND,
             // No window has the timers whose acknowledgement was lost.
             Kind::Lose { .. } => STRAGGLING,

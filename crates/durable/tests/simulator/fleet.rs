@@ -93,7 +93,7 @@ impl Fleet {
             self.world.after(delay, move || fleet.start(worker));
         }
         self.plan_faults();
-        self.start_callers(&plan.timers)
+        self.start_callers(plan)
     }
 
     /// Ends all processes. Returns the first violation of a promise, if there is one.
@@ -315,6 +315,8 @@ impl Fleet {
                 cluster.with(server, |server| server.is_full = true);
                 world.at(end, move || cluster.with(server, |server| server.is_full = false));
             }
+            // A caller does that.
+            Kind::Pause { .. } => {}
         }
     }
 

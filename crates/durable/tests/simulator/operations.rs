@@ -35,6 +35,10 @@ impl Server {
             Operation::Reset(id, due) => self.reset(partition, id, *due, now),
             Operation::RunNow(id) => self.run_now(partition, id, now),
             Operation::Pause(id, pauses) => self.pause(partition, id, *pauses, now),
+            Operation::Hold(holds) => {
+                partition.is_held = *holds;
+                (Reply::Changed(Ok(true), 0), true)
+            }
             Operation::Lease((_, id)) => self.lease(partition, id, now),
             Operation::Renew(id, fence) => self.renew(partition, id, *fence, now),
             Operation::Finish(id, fence, finish) => {
@@ -140,6 +144,9 @@ impl Server {
         let due = found.indexed();
         if due > now {
             return (Reply::Leased(Leasing::NotDue { due, now }), false);
+        }
+        if partition.is_held {
+            return (Reply::Leased(Leasing::Paused), false);
         }
         partition.fence = (partition.fence + 1).max(now);
         let lease = found.clone().leased(partition.fence, now);

@@ -21,6 +21,8 @@ pub(crate) struct Partition {
     /// The number of the last batch of each process that changed something, and the reply.
     pub(crate) kept: BTreeMap<u64, (u64, Millis, Vec<Kept>)>,
     pub(crate) fence: u64,
+    /// Set while it grants no lease.
+    pub(crate) is_held: bool,
     /// The dead letters, by number.
     pub(crate) letters: BTreeMap<u64, Dead>,
     /// The number of dead letters so far.

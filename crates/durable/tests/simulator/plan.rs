@@ -1,8 +1,9 @@
 //! [`Plan`], the size of a fleet, its timers and its faults, drawn from a seed.
 
-use super::faults::Fault;
+use super::faults::{Fault, Kind};
 use super::timers::TimerPlan;
 use super::world::{MILLISECOND, Nanos, SECOND};
+use std::mem;
 
 /// The size of a fleet.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +57,7 @@ impl Plan {
         let most = if random.bool() { 4 } else { 9 };
         let count = random.usize(..most);
         let mut faults: Vec<Fault> = (0..count).map(|_| Fault::drawn(random, setting)).collect();
+        place_pause(random, &mut faults);
         faults.sort_by_key(|fault| fault.begin);
         let timers = TimerPlan::drawn(random, setting, &faults);
         let starts = setting.workers;
@@ -92,5 +94,21 @@ impl Plan {
             length /= 2;
         }
         (self, violation)
+    }
+}
+
+/// Leaves at most one pause, because the end of one ends another as well, and none if a server may
+/// lose the end of it. Half of them end during another fault, which disturbs their requests.
+fn place_pause(random: &mut fastrand::Rng, faults: &mut Vec<Fault>) {
+    let mut may_pause = !faults.iter().any(|fault| matches!(fault.kind, Kind::Lose { .. }));
+    faults.retain(|fault| !fault.is_pause() || mem::take(&mut may_pause));
+    let (pauses, others): (Vec<&mut Fault>, Vec<&mut Fault>) =
+        faults.iter_mut().partition(|fault| fault.is_pause());
+    let other = random.choice(others).filter(|other| other.end() > other.begin);
+    if let Some((pause, other)) = pauses.into_iter().next().zip(other)
+        && random.bool()
+    {
+        pause.begin = other.begin.saturating_sub(random.u64(..20 * SECOND));
+        pause.length = random.u64(other.begin..=other.end()) - pause.begin;
     }
 }

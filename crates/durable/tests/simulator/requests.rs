@@ -20,6 +20,8 @@ pub(crate) enum Operation {
     Reset(String, Due),
     RunNow(String),
     Pause(String, bool),
+    /// Pauses the partition, or resumes it.
+    Hold(bool),
     Lease(Key),
     Renew(String, u64),
     Finish(String, u64, Finish),
@@ -35,6 +37,7 @@ impl Operation {
             Self::Reset(id, _) => ("reset", id),
             Self::RunNow(id) => ("run now", id),
             Self::Pause(id, _) => ("pause", id),
+            Self::Hold(_) => ("hold", ""),
             Self::Lease((_, id)) => ("lease", id),
             Self::Renew(id, _) => ("renew", id),
             Self::Finish(id, ..) => ("finish", id),
@@ -70,6 +73,7 @@ impl Reply {
             Self::Leased(Leasing::NotDue { due, now }) => {
                 Self::Leased(Leasing::NotDue { due: *due, now: *now })
             }
+            Self::Leased(Leasing::Paused) => Self::Leased(Leasing::Paused),
             Self::Leased(_) => Self::Leased(Leasing::NotFound),
             Self::Renewed(renewed) => Self::Renewed(*renewed),
             Self::Finished(finished, due) => Self::Finished(*finished, *due),

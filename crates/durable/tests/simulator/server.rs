@@ -77,6 +77,8 @@ struct Data {
     /// The workers, by the time of their last heartbeat.
     workers: BTreeMap<u64, Millis>,
     owners: BTreeMap<u64, u64>,
+    /// Set while the store is paused.
+    is_paused: bool,
     /// The round of the assignment.
     round: Option<String>,
     /// The workers from which another has taken partitions since their last heartbeat.
@@ -168,6 +170,7 @@ impl Server {
         known: Option<&Round>,
     ) -> Heartbeat {
         let now = self.now();
+        let paused = self.data.is_paused;
         let Data { workers, owners, round, robbed, processes, .. } = &mut self.data;
         processes.insert(me, process);
         let is_robbed = robbed.remove(&me);
@@ -178,7 +181,7 @@ impl Server {
         };
         if known.is_some_and(is_known) && !is_robbed && all_live {
             self.usage.add(Request::UsualBeat, commands::USUAL_BEAT);
-            return Heartbeat { now, assigned: None, paused: false };
+            return Heartbeat { now, assigned: None, paused };
         }
         let mut assigns = Assigned::default();
         let before = workers.len();
@@ -219,7 +222,7 @@ impl Server {
         self.audit.owns(process, &owned);
         self.world.note(("beat", process, workers, &owned));
         let assigned = Assignment { owned, workers, round };
-        Heartbeat { now, assigned: Some(assigned), paused: false }
+        Heartbeat { now, assigned: Some(assigned), paused }
     }
 
     /// Removes a worker (`leave.lua`).
@@ -233,6 +236,17 @@ impl Server {
         if self.data.owners.len() < before {
             self.published.push((None, Notice::Heartbeat));
         }
+    }
+
+    /// Notes that all partitions are paused, or that they are about to be resumed (`hold.lua`).
+    pub(crate) fn mark_paused(&mut self, is_paused: bool) {
+        self.data.is_paused = is_paused;
+        self.published.push((None, Notice::Heartbeat));
+    }
+
+    /// Returns `true` if the store is paused.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.data.is_paused
     }
 
     /// Reads keys of a partition (`load.lua`).

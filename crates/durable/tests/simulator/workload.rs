@@ -1,11 +1,13 @@
 //! The callers of a fleet, which insert timers and change them, and the handlers.
 
 use super::audit::Audit;
+use super::faults::Kind;
 use super::fleet::Fleet;
+use super::plan::Plan;
 use super::process::Process;
 use super::store::Simulated;
 use super::timers::{Change, TimerPlan, handlers};
-use super::world::{MILLISECOND, SECOND};
+use super::world::{MILLISECOND, Nanos, SECOND};
 use crate::api::timers::DurableTimers;
 use crate::delivery::attempt::Delivery;
 use crate::error::DurableError;
@@ -36,15 +38,24 @@ struct Caller {
 
 impl Fleet {
     /// Starts the process that inserts timers, and changes some of them.
-    pub(crate) fn start_callers(&self, plan: &[TimerPlan]) -> Arc<Process> {
+    pub(crate) fn start_callers(&self, plan: &Plan) -> Arc<Process> {
         let process = Process::start(&self.world, 0);
         let store = Simulated::connect(&self.cluster, &process, self.setting.partitions);
         let timers = DurableTimers::new(store, &process.timer);
         let (audit, timer) = (Arc::clone(&self.audit), process.timer.clone());
         let caller = Caller { timers, audit, timer };
         let wind_up = self.setting.length.saturating_sub(WIND_UP) / MILLISECOND;
-        for timer in plan {
+        for timer in &plan.timers {
             process.spawn(caller.clone().call(timer.clone(), wind_up));
+        }
+        for fault in &plan.faults {
+            if let Kind::Pause { slow } = fault.kind {
+                let (cluster, number) = (Arc::clone(&self.cluster), process.number);
+                let slow = move |is_slow| {
+                    cluster.set_slow_process(number, if is_slow { slow } else { 0 });
+                };
+                process.spawn(caller.clone().pause_store(fault.begin, fault.length, slow));
+            }
         }
         process.spawn(async move {
             caller.pass(wind_up).await;
@@ -139,6 +150,23 @@ impl Caller {
             Err(_) => self.audit.cancelled(id, false),
         }
         cancelled.map(drop)
+    }
+
+    /// Pauses the store at a time, and resumes it after so long. `slow` makes requests slow.
+    async fn pause_store(self, begin: Nanos, length: Nanos, slow: impl Fn(bool)) {
+        self.pass(begin / MILLISECOND).await;
+        let over = self.timer.sleep(Duration::from_nanos(length));
+        while self.timers.pause().await.is_err() {
+            let _ = self.timer.sleep(AGAIN).await;
+        }
+        self.audit.paused(true);
+        let _ = over.await;
+        self.audit.paused(false);
+        slow(true);
+        while self.timers.resume().await.is_err() {
+            let _ = self.timer.sleep(AGAIN).await;
+        }
+        slow(false);
     }
 
     /// Redrives all dead letters, once.

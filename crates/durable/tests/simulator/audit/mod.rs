@@ -8,6 +8,8 @@
 //! - **Each operation has one effect**, and the reply that belongs to it ([`Calls`]).
 //! - **Nothing is late.** A timer is leased promptly, unless there was a fault or its owner was
 //!   busy. Then it is leased within a bounded time of the end of that ([`Promptness`]).
+//! - **A pause is obeyed.** No lease is granted after a caller has learned that the store is paused
+//!   and before it asks to resume the store.
 //! - **A cancel is obeyed.** No handler begins after a caller has learned of the removal.
 //! - **A handler runs within its lease**, except in a process that was suspended. A lease that was
 //!   taken over has no handler.
@@ -68,6 +70,8 @@ struct Ledger {
     suspended: BTreeSet<u64>,
     ever_suspended: BTreeSet<u64>,
     left: BTreeSet<u64>,
+    /// Set while a caller knows that the store is paused.
+    is_paused: bool,
     /// Since when partitions have had no live owner.
     orphaned: BTreeMap<u64, Nanos>,
     in_flight: BTreeMap<(u64, u64), usize>,
@@ -88,6 +92,7 @@ impl Audit {
             suspended: BTreeSet::new(),
             ever_suspended: BTreeSet::new(),
             left: BTreeSet::new(),
+            is_paused: false,
             orphaned: BTreeMap::new(),
             in_flight: BTreeMap::new(),
             calls: Calls::default(),
@@ -196,6 +201,9 @@ impl Audit {
         if lease.due > lease.now {
             ledger.violated(now, format!("{id} was leased before its time"));
         }
+        if ledger.is_paused {
+            ledger.violated(now, format!("{id} was leased while the store is paused"));
+        }
         let late = lease.now.saturating_sub(lease.due);
         let Ledger { promptness, permits, .. } = &*ledger;
         match promptness.check(permits, id, (late, written), clock, now) {
@@ -303,6 +311,12 @@ impl Audit {
     pub(crate) fn renewed(&self, id: &str, record: &Record) {
         let now = self.world.now();
         self.change(id, |timer| timer.leased(record, now));
+    }
+
+    /// A caller has learned that the store is paused, or resumes it.
+    pub(crate) fn paused(&self, is_paused: bool) {
+        self.world.note(("paused", is_paused));
+        self.lock().is_paused = is_paused;
     }
 
     /// A process was suspended or resumed.
