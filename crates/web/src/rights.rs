@@ -88,13 +88,13 @@ pub(crate) async fn to_operate(request: Request, next: Next) -> Result<Response,
     allow(Rights::can_operate, what, request, next).await
 }
 
-/// What a form is about: a timer, or nothing that has an id.
+/// The timer that a request concerns, if it names one.
 #[derive(Deserialize)]
 pub(crate) struct Subject {
     id: Option<String>,
 }
 
-/// Refuses a request to change a timer whose id the host has reserved.
+/// Rejects a request to change a timer whose id the host has reserved.
 pub(crate) async fn to_change(
     State(site): State<Arc<TimersWeb>>,
     Query(Subject { id }): Query<Subject>,
@@ -103,7 +103,7 @@ pub(crate) async fn to_change(
 ) -> Result<Response, Failure> {
     match id {
         Some(id) if site.is_reserved(&id) => {
-            let detail = format!("timer {id:?} is one that the server itself needs");
+            let detail = format!("timer {id:?} is reserved for the server");
             Err(Failure::new(StatusCode::FORBIDDEN, detail))
         }
         _ => Ok(next.run(request).await),

@@ -52,7 +52,7 @@ pub struct TimersWeb {
     pub(crate) has_script: bool,
     /// The addresses and texts of the host's entries of the menu.
     pub(crate) links: Vec<(String, String)>,
-    /// The beginning of the ids that the host has reserved.
+    /// The prefix of the ids that the host has reserved.
     reserved: Option<String>,
     notice: Notice,
 }
@@ -132,7 +132,8 @@ impl TimersWeb {
 
     /// Reserves the ids that begin with a prefix for timers that the host itself needs. The page
     /// shows these timers, but no visitor can run, move, pause, resume or cancel them, whatever the
-    /// visitor's [`Rights`](crate::Rights). It refuses such a form with the status 403.
+    /// visitor's [`Rights`](crate::Rights). It rejects such a request with status 403. Give these
+    /// timers no labels, because a change of all timers with a label does not look at ids.
     pub fn reserve(mut self, prefix: impl Into<String>) -> Self {
         self.reserved = Some(prefix.into());
         self

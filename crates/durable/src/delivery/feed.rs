@@ -53,7 +53,7 @@ struct FeedState {
     queue: DelayQueue<Key>,
     loading: Option<Loading>,
     next_check: Sleep,
-    /// Ends when a page is to be requested between two checks.
+    /// Expires when a page has to be requested before the next regular check.
     soon: Option<Sleep>,
     trimmer: Trimmer,
     /// Set if a page is to be requested as soon as no page is pending.

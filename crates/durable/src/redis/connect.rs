@@ -203,7 +203,7 @@ impl Redis {
             Identity::open(&link, &scripts.open, name.clone(), partitions.into()).await?;
         let partitions = identity.partitions();
         let (keys, idle) = (Keys::new(&name, partitions), IdleHints::new(partitions));
-        // A partition that no worker owns yet shows whether its channel is permitted.
+        // Includes partition 0, to find out whether the server permits its channel.
         let subscription = subscribe(&link, &keys, BTreeSet::from([0])).await;
         let subscription = subscription.map_err(|error| refused(&error))?;
         let queues = usize::try_from(partitions).unwrap_or(usize::MAX);

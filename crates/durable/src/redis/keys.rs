@@ -91,12 +91,12 @@ impl Keys {
         Self::store(&self.name) + ":log"
     }
 
-    /// Returns the channel of the notices to all workers.
+    /// Returns the channel for notices to all workers.
     pub(super) fn channel(&self) -> String {
         format!("tb:{}", self.name)
     }
 
-    /// Returns the channel of the keys that are added to a partition.
+    /// Returns the channel for keys that are added to a partition.
     pub(super) fn channel_of(&self, partition: u64) -> String {
         format!("tb:{}:{partition}", self.name)
     }

@@ -73,7 +73,7 @@ impl Operations {
         self.evaluate(script, &self.keys.common(partition), &place, args, retry).await
     }
 
-    /// Runs a script on the keys of the store, outside of a batch. It must be idempotent.
+    /// Runs a script on the keys of the store, outside of a batch. The script must be idempotent.
     pub(super) async fn run<T: FromRedisValue>(
         &self,
         script: &Script,

@@ -1,15 +1,15 @@
 //! The notices of a store in Redis ([`Listener`]).
 //!
 //! Each script that adds a key within the next 45 s publishes it (`due:id`) on the channel of its
-//! partition. A worker that leaves and a change of the pause are published on the channel of the
-//! store. A task subscribes to the channel of the store and to the channels of the partitions that
-//! workers of this process own, and notifies the workers ([`follow`]). A notice may be late or
-//! misordered. A ping detects a subscription that broke silently. The regular load bounds the delay
-//! by a notice that is lost without a trace (between two nodes of a cluster).
+//! partition. Leaves of workers, pauses and resumptions are published on the channel of the store.
+//! A task subscribes to the channel of the store and to the channels of the partitions that workers
+//! of this process own, and notifies the workers ([`follow`]). Notices may be late or out of order.
+//! A ping detects a subscription that broke silently. Two nodes of a cluster may lose a notice
+//! without an error. The regular load bounds the delay that this causes.
 //!
 //! Every node of a cluster forwards the notices of all nodes. The subscription is made with the
 //! first node that replies, among the nodes that were passed to `connect` or listed by the cluster
-//! since. Sharded channels would need a connection to each master, and move with their slots.
+//! since. Sharded channels would need a connection to each master, and would move with their slots.
 
 #![forbid(unsafe_code)]
 
@@ -40,7 +40,7 @@ pub(super) struct ChannelSink {
     sink: PubSubSink,
     keys: Keys,
     link: Link,
-    /// How often the address might have led to another node when the connection was made.
+    /// The value of `Link::moves` when the connection was made.
     moves: u64,
 }
 
@@ -82,7 +82,7 @@ fn channels_of(keys: &Keys, partitions: &BTreeSet<u64>) -> impl Iterator<Item = 
     partitions.iter().map(|partition| keys.channel_of(*partition))
 }
 
-/// Reads a notice. What another program has published is ignored.
+/// Parses a notice. A text without a colon requests heartbeats, and any other message is ignored.
 fn notice(message: &Msg) -> Option<Notice> {
     let text = std::str::from_utf8(message.get_payload_bytes()).ok()?;
     match text.split_once(':') {
@@ -108,7 +108,7 @@ impl Channels for ChannelSink {
         self.sink.unsubscribe(channels).await.is_ok()
     }
 
-    /// Returns `false` as well if the address may lead to another node by now.
+    /// Also returns `false` if the address may lead to another node now.
     async fn ping(&mut self) -> bool {
         self.link.moves() == self.moves && self.sink.ping::<Value>().await.is_ok()
     }

@@ -47,7 +47,7 @@ const STRAGGLERS: Millis = 1000;
 /// that changes the table of owners.
 const ROUND: Millis = 60_000;
 
-/// The maximum wait before the heartbeat after another worker has left.
+/// The maximum delay of the heartbeat after another worker has left.
 const SPREAD: Duration = Duration::from_secs(1);
 
 /// The maximum number of events that wait for a worker.
@@ -167,13 +167,13 @@ impl Ownership {
         self.count_change();
     }
 
-    /// Waits until the owned partitions may have changed since another number of changes. Returns
-    /// the number of changes, and the partitions that the workers of this process own together. One
-    /// task may wait at a time.
+    /// Waits until the number of changes differs from `known`. Returns the number of changes, and
+    /// the partitions that the workers of this process own together. Only one task may wait at a
+    /// time.
     pub(crate) async fn changed(&self, known: Option<u64>) -> (u64, BTreeSet<u64>) {
         poll_fn(|context| {
             self.follower.register(context.waker());
-            // Acquire: the partitions that are read below are those of `count_change`, or later.
+            // Acquire: observes the change that preceded the Release in `count_change`.
             let changes = self.changes.load(Acquire);
             if known == Some(changes) {
                 Poll::Pending
@@ -189,9 +189,9 @@ impl Ownership {
         self.lock().values().flat_map(|worker| worker.owned.iter().copied()).collect()
     }
 
-    /// Wakes the task that waits for a change of the owned partitions.
+    /// Counts a change of the owned partitions, and wakes the task that waits for it.
     fn count_change(&self) {
-        // Release: the change before is read by the task that reads this count in `changed`.
+        // Release: publishes the preceding change to the Acquire in `changed`.
         self.changes.fetch_add(1, Release);
         self.follower.wake();
     }
@@ -389,9 +389,10 @@ impl Ownership {
         }
     }
 
-    /// Makes each worker send a heartbeat soon, because another worker has left. Each of these
-    /// heartbeats reads the lists of workers and of owners. So that they do not occupy the server
-    /// all at once, the heartbeats of a fleet are spread over one millisecond for each worker.
+    /// Makes each worker send a heartbeat soon, for example because another worker has left. Each
+    /// of these heartbeats reads the lists of workers and of owners. So that they do not occupy the
+    /// server all at once, the heartbeats of a fleet are spread over one millisecond for each
+    /// worker, and at most a second.
     pub(crate) fn request_checks(&self) {
         let all = self.lock();
         let soon = all.iter().filter_map(|(number, worker)| {

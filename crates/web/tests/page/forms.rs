@@ -169,7 +169,7 @@ async fn a_timer_whose_id_is_reserved_is_shown_and_not_changed() {
         for reply in [asked, post(&router, &form, "after=2h&zone=UTC", &own).await] {
             let is_refused = reply.status == StatusCode::FORBIDDEN;
             // A pause and a resume have no question.
-            assert!(is_refused && reply.text.contains("the server itself needs"), "{reply:?}");
+            assert!(is_refused && reply.text.contains("is reserved for the server"), "{reply:?}");
         }
     }
     for page in ["overview", "timers", "timer?id=a%0Ab"] {

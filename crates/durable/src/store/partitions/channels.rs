@@ -1,29 +1,29 @@
-//! [`follow`], which follows the notices of the partitions that the workers of this process own.
+//! [`follow`], which forwards the notices of the partitions that the workers of this process own.
 //!
-//! Each partition has a channel, on which its server publishes keys that are added. The store has
-//! another channel for what concerns all workers. Each process subscribes to the channel of the
-//! store, and to the channels of the partitions that its workers own. A change therefore costs the
-//! server the same however many processes there are.
+//! Each partition has a channel, on which its server publishes added keys. The store has another
+//! channel for notices to all workers. Each process subscribes to the channel of the store, and to
+//! the channels of the partitions that its workers own. The cost of a change therefore does not
+//! depend on the number of processes.
 //!
 //! **A partition that a worker gains** has keys that were published before this process was
 //! subscribed. The worker loads its window as soon as it has gained the partition, and once more
 //! when the server has confirmed the channel. A key that was added between the first page and the
 //! confirmation is on the second page, and late by at most the time between them. Until then the
-//! previous owner, if it lives, may still be notified and deliver the timer.
+//! previous owner, if it is alive, may still be notified and deliver the timer.
 //!
-//! **A partition that a worker loses** is left, unless another worker of this process owns it. The
-//! same happens when a worker ends. If a worker loses a partition and gains it again before the
-//! task has noticed, the channel was never left and no notice was lost. Otherwise it is gained like
-//! any other.
+//! **The channel of a partition that a worker loses** is left, unless another worker of this
+//! process owns it. The same happens when a worker ends. If a worker loses a partition and gains it
+//! again before the task has noticed, the channel was never left and no notice was lost. Otherwise
+//! the partition is treated as a new one.
 //!
-//! **A request that is not confirmed in time** ends the subscription, as a ping does that gets no
-//! reply. Then [`listen`](crate::store::remote::notices::listen) has windows loaded again each
+//! **A request that is not confirmed in time** ends the subscription, and so does a ping without a
+//! reply. Then [`listen`](crate::store::remote::notices::listen) makes all windows load again each
 //! second, until another subscription has been established with all channels at once.
 //!
 //! **Hints** that a partition is idle rely on its notices. They are recorded only while its channel
 //! is confirmed, and dropped before it is left ([`idle`](super::idle)).
 //!
-//! **In a cluster** every node forwards what any node publishes, so one connection is enough.
+//! **In a cluster** every node forwards the notices of all nodes, so one connection is enough.
 
 #![forbid(unsafe_code)]
 
@@ -36,7 +36,7 @@ use futures_util::{Stream, StreamExt};
 use std::collections::BTreeSet;
 use std::pin::pin;
 
-/// What a server publishes.
+/// A message that a server publishes.
 #[derive(Clone, Debug)]
 pub(crate) enum Notice {
     /// A key was added to a partition.
@@ -61,13 +61,13 @@ pub(crate) trait Channels: Send {
 /// A subscription to the channel of the store and to the channels of some partitions.
 pub(crate) struct Subscription<C, N> {
     pub(crate) channels: C,
-    /// What arrives, until the connection ends.
+    /// The notices that arrive until the connection ends.
     pub(crate) notices: N,
     pub(crate) partitions: BTreeSet<u64>,
 }
 
 /// Forwards notices to the workers, and subscribes to the channels of the partitions that they own,
-/// until the subscription ends or is silent.
+/// until the subscription ends or a request is not confirmed in time.
 pub(crate) async fn follow<P: Partitioned, C: Channels, N: Stream<Item = Notice> + Unpin + Send>(
     store: &P,
     subscription: Subscription<C, N>,
@@ -81,7 +81,7 @@ pub(crate) async fn follow<P: Partitioned, C: Channels, N: Stream<Item = Notice>
 struct Follower<'a, P, C, N> {
     store: &'a P,
     subscription: Subscription<C, N>,
-    /// The number of changes of the owned partitions that were followed.
+    /// The change count of `Ownership` up to which channels were joined and left.
     changes: Option<u64>,
 }
 
@@ -109,7 +109,7 @@ impl<P: Partitioned, C: Channels, N: Stream<Item = Notice> + Unpin + Send> Follo
         }
     }
 
-    /// Subscribes to partitions that are owned, and has the windows of their owners loaded again.
+    /// Subscribes to partitions that are owned, and reloads the windows of their owners.
     async fn join(&mut self, owned: &BTreeSet<u64>) -> bool {
         let Subscription { channels, notices, partitions } = &mut self.subscription;
         let gained = owned - partitions;

@@ -8,9 +8,9 @@
 //! A page and a notice may cross. A page therefore counts only if no notice arrived while it was
 //! pending. If the store's clock is set back, the hint is dropped.
 //!
-//! **Only a partition that is followed has a hint**, because no other notices arrive. A page counts
-//! only if the partition was followed from the request to the reply. The page of a foreign
-//! partition, which a worker checks for stragglers, leaves no hint.
+//! **Only a partition that is followed has a hint**, because the notices of other partitions do not
+//! arrive. A page counts only if the partition was followed from the request to the reply. The page
+//! of a foreign partition, which a worker checks for stragglers, leaves no hint.
 
 #![forbid(unsafe_code)]
 
@@ -38,14 +38,14 @@ struct IdleHint {
     before: Millis,
     /// When the hint was recorded.
     since: Millis,
-    /// The number of notices so far.
+    /// The number of notices and of dropped hints so far.
     notices: u64,
-    /// Set while the notices of the partition arrive.
+    /// Set while this process is subscribed to the partition's channel.
     is_followed: bool,
 }
 
 impl IdleHint {
-    /// Drops the hint, and lets no pending page count.
+    /// Drops the hint, and invalidates pending pages.
     fn forget(&mut self) {
         self.notices += 1;
         self.before = 0;
@@ -113,7 +113,7 @@ impl IdleHints {
         self.set_followed(partitions, true);
     }
 
-    /// Records that the notices of some partitions do not arrive any more.
+    /// Records that the notices of some partitions no longer arrive.
     pub(crate) fn unfollow(&self, partitions: &BTreeSet<u64>) {
         self.set_followed(partitions, false);
     }

@@ -41,7 +41,7 @@ pub(crate) trait Partitioned: Listener {
         self.ownership().notify(partition, change);
     }
 
-    /// Notifies the owner of a key that its server has published, in addition to the notice.
+    /// Notifies the owner of a key if it is due so soon that the server publishes it as well.
     fn notify_if_near(&self, id: &str, due: Millis, now: Millis) {
         if due <= now + NOTIFY_AHEAD {
             self.notify(id, due);

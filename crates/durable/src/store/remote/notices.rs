@@ -86,8 +86,8 @@ pub(crate) async fn poll(listener: Arc<impl Listener>) {
     }
 }
 
-/// Waits for a reply to a request of a subscription, and takes what arrives meanwhile. Returns
-/// `None` if the subscription has ended.
+/// Waits for a reply to a request of a subscription, and passes notices that arrive meanwhile to
+/// `take`. Returns `None` if the subscription has ended.
 pub(crate) async fn beside<N, T>(
     notices: &mut (impl Stream<Item = N> + Unpin),
     reply: impl Future<Output = T>,

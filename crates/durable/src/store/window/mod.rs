@@ -49,7 +49,7 @@ pub(crate) const MAX_KEYS: usize = 4096;
 /// The delay before unreadable records are loaded again.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// The delay before keys are loaded again whose leases a paused store has refused.
+/// The delay before keys are loaded again if a paused store has rejected their leases.
 const PAUSED: Duration = Duration::from_secs(1);
 
 /// The maximum number of changes that are recorded while a page is pending.
@@ -91,11 +91,11 @@ struct Loaded {
     log: Option<Vec<Change>>,
     /// Set if the store is to be checked at once.
     check_requested: bool,
-    /// Set if the store is to be checked after a while.
+    /// The delay after which the store is to be checked, if a check was requested.
     check_after: Option<Duration>,
     base: Reading,
-    /// When everything is loaded again, because a key has left the wheel whose record could not be
-    /// read or whose lease was refused.
+    /// When everything is loaded again, because the record of a key that has left the wheel could
+    /// not be read, or its lease was rejected.
     again: Option<Instant>,
 }
 
@@ -207,15 +207,15 @@ impl Window {
         self.plan(local + AGAIN)
     }
 
-    /// Plans to load everything again in a second, because a paused store has refused a lease. A
+    /// Plans to load everything again in a second, because a paused store has rejected a lease. A
     /// worker may not notice a short pause at all, and may notice the end of a pause before the
     /// last part of the store is resumed.
     pub(crate) fn plan_reload_after_pause(&self, local: Instant) {
         self.plan(local + PAUSED);
     }
 
-    /// Plans to load everything again at an instant, or earlier if that was planned. Returns `true`
-    /// if nothing was planned.
+    /// Plans to load everything again at an instant, unless an earlier reload is planned. Returns
+    /// `true` if no reload was planned.
     fn plan(&self, at: Instant) -> bool {
         let again = &mut self.lock().again;
         let planned = again.map_or(at, |again| again.min(at));
@@ -247,13 +247,13 @@ impl Window {
         self.check_waker.wake();
     }
 
-    /// Makes the worker check the store after a while.
+    /// Makes the worker check the store after a delay.
     pub(crate) fn request_check_after(&self, wait: Duration) {
         self.lock().check_after = Some(wait);
         self.check_waker.wake();
     }
 
-    /// Returns how long the worker has to wait before it checks the store, if that was requested.
+    /// Takes the delay after which the worker has to check the store, if a check was requested.
     pub(crate) fn take_check_after(&self) -> Option<Duration> {
         self.lock().check_after.take()
     }

@@ -1,5 +1,5 @@
 //! The commands that the scripts of Redis execute, counted as `INFO stats` counts them: the call of
-//! a script is one, and so is each call inside.
+//! a script counts as one, and so does each command in it.
 
 use crate::model::clock::Millis;
 use crate::model::key::{Key, first_from};
@@ -24,13 +24,13 @@ pub(crate) const ANSWERED: u64 = 3;
 /// A heartbeat of a worker whose assignment has not changed (`beat.lua`).
 pub(crate) const USUAL_BEAT: u64 = 6;
 
-/// What another heartbeat has changed.
+/// The changes that a heartbeat with an assignment makes.
 #[derive(Default)]
 pub(crate) struct Assigned {
     /// The workers that were removed, or had a heartbeat in the future.
     pub(crate) mended: usize,
     pub(crate) taken: usize,
-    /// How many of these had an owner.
+    /// The number of taken partitions that had an owner.
     pub(crate) robbed: usize,
     pub(crate) begins_round: bool,
 }
@@ -43,7 +43,7 @@ impl Assigned {
     }
 }
 
-/// Returns the commands by which a worker leaves that has had this many partitions (`leave.lua`).
+/// Returns the number of commands when a worker with this many partitions leaves (`leave.lua`).
 pub(crate) fn leave(freed: usize) -> u64 {
     7 + freed as u64 + u64::from(freed > 0)
 }
@@ -53,12 +53,12 @@ pub(super) fn slice(due: Millis) -> Millis {
     due / SLICE
 }
 
-/// Returns the keys of a slice from a due time on, as far as the slice has any.
+/// Returns the keys of a slice that are due at or after a time.
 fn of_slice(number: Millis, from: Millis) -> Range<Key> {
     first_from(from.max(number * SLICE))..first_from((number + 1) * SLICE)
 }
 
-/// Returns `true` if there is no key of a slice.
+/// Returns `true` if a slice has no keys.
 pub(super) fn is_empty(due: &BTreeSet<Key>, number: Millis) -> bool {
     due.range(of_slice(number, 0)).next().is_none()
 }

@@ -11,10 +11,10 @@ use crate::simulator::world::{MILLISECOND, Nanos, SECOND};
 /// The milliseconds from the start until the first timer of the herd is due.
 const MIDNIGHT: u64 = 80_000;
 
-/// The milliseconds within which the herd is inserted.
+/// When the herd is inserted, in milliseconds from the start.
 const INSERTED: std::ops::Range<u64> = 5000..65_000;
 
-/// The other timers that are due each second from midnight on.
+/// The number of other timers that are due each second from midnight on.
 const OTHERS: u64 = 20;
 
 /// How long after the herd the fleet is observed.
@@ -27,15 +27,15 @@ pub(super) struct Herd {
     /// The number of handlers of each worker, each of which takes as long as a webhook.
     pub(super) concurrency: usize,
     pub(super) timers: usize,
-    /// The time from midnight on within which they are due.
+    /// How long after midnight the last of them is due.
     pub(super) spread: Nanos,
 }
 
 impl Herd {
-    /// Simulates it.
+    /// Simulates the herd.
     pub(super) fn measure(&self, distance: Nanos) -> Figures {
         let random = &mut fastrand::Rng::with_seed(1);
-        let takes = law::millis_of_herd(self) * MILLISECOND + self.spread;
+        let takes = (law::lateness_of_herd(self).as_secs() + 1) * SECOND + self.spread;
         let length = MIDNIGHT * MILLISECOND + takes.div_ceil(SECOND) * SECOND + AFTERWARDS;
         let spread = (self.spread / MILLISECOND).max(1);
         let herd = (0..self.timers).map(|number| {

@@ -1,4 +1,4 @@
-//! [`Figures`], what a scenario costs, and how long it takes.
+//! [`Figures`], the costs and times of a scenario.
 
 use super::scenario::{REST, Scenario, Step};
 use super::usage::{Late, Used};
@@ -8,7 +8,7 @@ use crate::simulator::world::{MILLISECOND, Nanos, SECOND};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How often a fleet is looked at while its partitions are not shared.
+/// The interval between checks of a fleet while its partitions are not shared.
 const OFTEN: Nanos = MILLISECOND;
 
 /// How long a fleet is observed after a step.
@@ -17,13 +17,13 @@ const OBSERVED: Nanos = 8 * SECOND;
 /// The figures of a scenario.
 #[derive(Debug)]
 pub(crate) struct Figures {
-    /// Used in a minute at rest.
+    /// The usage in a minute at rest.
     pub(crate) rest: Used,
     pub(crate) heartbeats: u64,
     pub(crate) steps: Vec<Shared>,
     /// How late leases were, in order.
     pub(crate) late: Vec<Late>,
-    /// The first promise that was not kept.
+    /// The first guarantee that was violated.
     pub(crate) violation: Option<String>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Shared {
     pub(crate) since_heartbeat: Nanos,
     /// The longest time that a partition had no owner.
     pub(crate) longest_orphan: Nanos,
-    /// Used for assignments until the end of what follows.
+    /// The usage for assignments while the step is observed.
     pub(crate) assignments: Used,
     pub(crate) most_waiting: usize,
     /// The share of the partitions without an owner, by the time since the step began.
@@ -45,14 +45,14 @@ pub(crate) struct Shared {
 
 /// The owners of partitions at a time.
 struct Owners {
-    /// The partitions whose owner does not live.
+    /// The partitions whose owner is not alive.
     orphans: Vec<u64>,
     /// `true` if the workers that live share all partitions evenly.
     are_shared: bool,
 }
 
 impl Scenario {
-    /// Simulates it.
+    /// Simulates the scenario.
     pub(super) fn measure(&self) -> Figures {
         let fleet = Fleet::new(&self.plan);
         fleet.cluster.with(0, |server| server.usage.is_timed = true);
@@ -146,16 +146,16 @@ fn owners(fleet: &Fleet) -> Owners {
 }
 
 impl Figures {
-    /// Returns how late so many of a thousand leases were at most.
+    /// Returns the lateness that `share` of a thousand leases did not exceed.
     pub(crate) fn late_by(&self, share: u64) -> Millis {
         self.late_of(|_| true, share)
     }
 
-    /// The same of the leases on timers with some handlers.
+    /// Returns the same for the leases of timers with some handlers.
     pub(super) fn late_of(&self, has: impl Fn(Option<u8>) -> bool, share: u64) -> Millis {
         let late = self.late.iter().filter(|(_, handler)| has(*handler));
         let late: Vec<Millis> = late.map(|(late, _)| *late).collect();
-        let count = (late.len() as u64 * share).div_ceil(1000).max(1);
-        late.into_iter().take(usize::try_from(count).unwrap_or(usize::MAX)).last().unwrap_or(0)
+        let count = usize::try_from(share).unwrap_or(1000) * late.len();
+        late.get(count.div_ceil(1000).saturating_sub(1)).copied().unwrap_or(0)
     }
 }

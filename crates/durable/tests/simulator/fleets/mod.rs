@@ -1,4 +1,4 @@
-//! Fleets of many sizes: what they cost at rest, and what happens when workers join, leave and die.
+//! Simulated fleets: their cost at rest, and the effects of joins, leaves, deaths and herds.
 //!
 //! ```text
 //!  scenario ──► measured ──► tables ◄── law
@@ -7,8 +7,8 @@
 //!               network ──► processor
 //! ```
 //!
-//! A server counts the commands that Redis would execute, and the time of its processor, which may
-//! also make requests wait. `ci/measure fleets` prints the tables.
+//! A server counts the commands that Redis would execute, and their processor time. Requests wait
+//! while the processor is busy. `ci/measure fleets` prints the tables.
 
 pub(crate) mod batch;
 pub(crate) mod commands;
@@ -31,7 +31,7 @@ const NEAR: Nanos = MILLISECOND / 2;
 /// which a change takes much longer than a look at the owners. A round trip takes 42.7 ms.
 const FAR: Nanos = 211 * MILLISECOND / 10;
 
-/// A fleet that takes seconds.
+/// A fleet that is simulated within seconds.
 const FORTY: Size = Size { workers: 40, partitions: 64 };
 
 fn simulated(story: Story) -> Figures {

@@ -22,7 +22,7 @@ impl Processor {
         self.is_busy = is_busy;
     }
 
-    /// Adds a request behind the others.
+    /// Adds a request to the queue.
     pub(crate) fn wait(&mut self, request: Waiting) {
         self.waiting.push_back(request);
         self.most_waiting = self.most_waiting.max(self.waiting.len());
@@ -33,7 +33,7 @@ impl Processor {
         if self.is_busy { None } else { self.waiting.pop_front() }
     }
 
-    /// Returns the highest number of requests that have waited since the last call.
+    /// Returns the maximum length of the queue since the last call.
     pub(crate) fn take_most_waiting(&mut self) -> usize {
         std::mem::replace(&mut self.most_waiting, self.waiting.len())
     }

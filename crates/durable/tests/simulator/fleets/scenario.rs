@@ -16,7 +16,7 @@ const VARIATION: Nanos = MILLISECOND / 10;
 /// The minute in which a fleet is at rest. All windows are loaded again once a minute.
 pub(super) const REST: Range<Nanos> = 10 * SECOND..70 * SECOND;
 
-/// When something happens first.
+/// The time of the first change.
 const FIRST: Nanos = 80 * SECOND;
 
 /// How long after the last change the fleet is observed.
@@ -48,7 +48,7 @@ pub(crate) enum Story {
     Leaves(u64),
     /// A worker dies so often.
     Deaths(u64),
-    /// Each of so many workers leaves and has a successor, some of them at a time.
+    /// Each of `workers` workers leaves and is replaced, `at_once` of them at a time.
     Deploy {
         workers: usize,
         at_once: usize,
@@ -76,7 +76,7 @@ pub(crate) struct Step {
 /// A fleet, and what happens to it.
 pub(crate) struct Scenario {
     pub(crate) plan: Plan,
-    /// The latency between a process and the server, without the shortest and without variation.
+    /// The latency between a process and the server, beyond the shortest, and without variation.
     pub(crate) distance: Nanos,
     pub(crate) steps: Vec<Step>,
 }

@@ -8,7 +8,7 @@ use crate::simulator::timers::handlers;
 use crate::simulator::world::{MILLISECOND, Nanos, SECOND};
 use std::iter::once;
 
-/// How often a worker of a small fleet joins, leaves and dies.
+/// The number of joins, leaves and deaths in a small fleet.
 const OFTEN: u64 = 20;
 
 /// The process that inserts timers pings its subscription once a second.
@@ -23,7 +23,7 @@ const RATE_OF_WORKER: u64 = 4;
 /// The largest fleet with a row for slow workers.
 const MOST: usize = 100;
 
-/// The milliseconds after the death of a third of the workers that have a column.
+/// The times with a column, in milliseconds after a third of the workers has died.
 const AFTER: [Nanos; 7] = [0, 4000, 4500, 5000, 5500, 6000, 6500];
 
 /// Returns the commands per second at rest.
@@ -174,7 +174,7 @@ fn change(size: Size, name: &str, figures: &Figures) -> String {
     )
 }
 
-/// Returns the columns of how late leases were, and the first promise that was not kept.
+/// Returns the columns for the lateness of leases, and the first promise that was not kept.
 fn lateness(figures: &Figures) -> String {
     let [middle, most, all] = [500, 990, 1000].map(|share| figures.late_by(share));
     format!("{middle} | {most} | {all} |{}", violation(figures))
@@ -258,7 +258,7 @@ pub(super) fn herds(distance: Nanos) -> impl Iterator<Item = String> {
             herd.timers,
             herd.spread as f64 / SECOND as f64,
             seconds(figures.late_of(is_of_herd, 1000)),
-            seconds(law::millis_of_herd(&herd)),
+            law::lateness_of_herd(&herd).as_secs_f64(),
             seconds(figures.late_of(|handler| !is_of_herd(handler), 1000)),
             violation(&figures),
         )

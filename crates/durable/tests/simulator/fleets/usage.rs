@@ -1,7 +1,8 @@
 //! [`Usage`], the requests that a server has executed, their commands, and the time of its
 //! processor.
 //!
-//! The times are what `docs/BENCHMARKS.md` has measured of Redis.
+//! The times of heartbeats and notices were measured (`docs/BENCHMARKS.md`). The others are
+//! assumptions.
 
 use crate::model::clock::Millis;
 use crate::simulator::world::Nanos;
@@ -34,7 +35,7 @@ pub(crate) enum Request {
 }
 
 impl Request {
-    /// Returns the time of the processor.
+    /// Returns the processor time of the request.
     fn time(self) -> Nanos {
         match self {
             Self::UsualBeat | Self::Leave => 13 * MICROSECOND,
@@ -58,7 +59,7 @@ impl Request {
     }
 }
 
-/// The time of a copy of a notice.
+/// The processor time of one copy of a notice.
 const NOTICE: Nanos = 5 * MICROSECOND;
 
 /// How late a lease was granted, and what the handler of its timer does.
@@ -86,7 +87,7 @@ pub(crate) struct Used {
 }
 
 impl Used {
-    /// Returns what was used since an earlier sum.
+    /// Returns the difference from an earlier sum.
     pub(crate) fn since(self, before: Self) -> Self {
         Self {
             requests: self.requests - before.requests,
@@ -123,7 +124,7 @@ impl Usage {
         if self.is_timed { time } else { 0 }
     }
 
-    /// Returns the sum of the requests that an assignment needs beyond usual heartbeats.
+    /// Returns the sum of the heartbeats that read the lists.
     pub(crate) fn assignments(&self) -> Used {
         let kind = Request::Beat { partitions: 0, workers: 0 };
         self.by_kind.get(&kind).copied().unwrap_or_default()
