@@ -1,6 +1,6 @@
 //! Fleets of workers at rest, and how long they take to share the partitions again.
 
-use crate::payloads::fill;
+use crate::payloads::{MONTH, fill};
 use crate::postgres_server::PostgresServer;
 use crate::servers::Server;
 use crate::slow_line::slow_line;
@@ -178,7 +178,7 @@ pub(crate) async fn in_redis(
 ) -> String {
     let mut fleet = Fleet::start((partitions, workers), latency).await;
     let timers = DurableTimers::spawn(fleet.connect(&fleet.server.url()).await).unwrap();
-    fill(&timers, 1000 * usize::from(partitions), 16).await;
+    fill(&timers, 1000 * usize::from(partitions), 16, MONTH).await;
     drop(timers);
     tokio::time::sleep(Duration::from_secs(2)).await;
     // One of the clients asks.

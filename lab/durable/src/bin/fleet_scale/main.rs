@@ -85,8 +85,9 @@ async fn measure_payloads(options: &Options) {
     for payload in &options.payloads {
         println!("{}", payloads::measure(options.timers, *payload).await);
     }
-    println!("\n| timers in a partition in Redis | bytes per timer |\n|---:|---:|");
+    println!("\n{}", payloads::HEAD_OF_DENSITIES);
     for timers in &options.densities {
-        println!("| {timers} | {:.0} |", payloads::in_redis(*timers, 16).await);
+        let month = payloads::in_redis(*timers, 16, payloads::MONTH).await;
+        println!("| {timers} | {month:.0} | {:.0} |", payloads::in_redis(*timers, 16, 1).await);
     }
 }
