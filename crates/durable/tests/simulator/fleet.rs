@@ -48,7 +48,7 @@ struct RunningWorker {
     process: Arc<Process>,
     /// Dropped to ask the worker to end.
     end: Option<oneshot::Sender<()>>,
-    /// How much longer each handler takes.
+    /// The additional time of each handler.
     drag: Arc<AtomicU64>,
 }
 

@@ -171,8 +171,8 @@ enum Seen {
     Ended(Attempt),
 }
 
-/// What the workers do, each with the number of its worker. The reports of one worker are in order.
-/// A worker may report what follows an attempt before another worker reports the end of the
+/// The reports of all workers, each with the number of its worker. The reports of one worker are in
+/// order. A worker may report what follows an attempt before another worker reports the end of the
 /// attempt.
 struct Reports {
     seen: Receiver<(usize, Seen)>,

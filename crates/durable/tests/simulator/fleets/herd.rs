@@ -11,13 +11,13 @@ use crate::simulator::world::{MILLISECOND, Nanos, SECOND};
 /// The milliseconds from the start until the first timer of the herd is due.
 const MIDNIGHT: u64 = 80_000;
 
-/// When the herd is inserted, in milliseconds from the start.
+/// The period of the inserts, in milliseconds from the start.
 const INSERTED: std::ops::Range<u64> = 5000..65_000;
 
 /// The number of other timers that are due each second from midnight on.
 const OTHERS: u64 = 20;
 
-/// How long after the herd the fleet is observed.
+/// The time that a fleet is observed after the herd.
 const AFTERWARDS: Nanos = 20 * SECOND;
 
 /// Timers that are due together.
@@ -27,7 +27,7 @@ pub(super) struct Herd {
     /// The number of handlers of each worker, each of which takes as long as a webhook.
     pub(super) concurrency: usize,
     pub(super) timers: usize,
-    /// How long after midnight the last of them is due.
+    /// The time from midnight until the last of them is due.
     pub(super) spread: Nanos,
 }
 

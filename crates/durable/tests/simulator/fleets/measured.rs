@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// The interval between checks of a fleet while its partitions are not shared.
 const OFTEN: Nanos = MILLISECOND;
 
-/// How long a fleet is observed after a step.
+/// The time that a fleet is observed after a step.
 const OBSERVED: Nanos = 8 * SECOND;
 
 /// The figures of a scenario.
@@ -21,16 +21,16 @@ pub(crate) struct Figures {
     pub(crate) rest: Used,
     pub(crate) heartbeats: u64,
     pub(crate) steps: Vec<Shared>,
-    /// How late leases were, in order.
+    /// The lateness of the leases, in order.
     pub(crate) late: Vec<Late>,
     /// The first guarantee that was violated.
     pub(crate) violation: Option<String>,
 }
 
-/// How partitions were shared after a step.
+/// The sharing of the partitions after a step.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared {
-    /// How long it took from the end of the step, or `None` if they were not shared.
+    /// The time from the end of the step, or `None` if they were not shared.
     pub(crate) after: Option<Nanos>,
     /// The time from the last heartbeat of a worker that has died to the step.
     pub(crate) since_heartbeat: Nanos,

@@ -19,16 +19,16 @@ pub(super) const REST: Range<Nanos> = 10 * SECOND..70 * SECOND;
 /// The time of the first change.
 const FIRST: Nanos = 80 * SECOND;
 
-/// How long after the last change the fleet is observed.
+/// The time that the fleet is observed after the last change.
 const AFTERWARDS: Nanos = 20 * SECOND;
 
-/// How long before the end all timers that rest are cancelled.
+/// The time between the cancels of all resting timers and the end.
 const CANCELLED: Nanos = 5 * SECOND;
 
 /// The time between two joins. After a third of it the worker leaves or dies.
 const GAP: Nanos = 30 * SECOND;
 
-/// How long it takes until a process that has ended has a successor.
+/// The time until a process that has ended is replaced.
 const SUCCESSOR: Nanos = 2 * SECOND;
 
 /// A number of workers and partitions.
@@ -38,7 +38,7 @@ pub(crate) struct Size {
     pub(crate) partitions: u64,
 }
 
-/// What happens to a fleet.
+/// The events in the life of a fleet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Story {
     Rest,

@@ -62,15 +62,15 @@ impl Request {
 /// The processor time of one copy of a notice.
 const NOTICE: Nanos = 5 * MICROSECOND;
 
-/// How late a lease was granted, and what the handler of its timer does.
+/// The lateness of a lease, and the kind of its handler.
 pub(crate) type Late = (Millis, Option<u8>);
 
-/// What a server has executed.
+/// The work that a server has done.
 #[derive(Default)]
 pub(crate) struct Usage {
     by_kind: BTreeMap<Request, Used>,
     notices: u64,
-    /// How late each lease was granted, with the handler of its timer.
+    /// The lateness of each lease, with the kind of its handler.
     late: Vec<Late>,
     /// Set if requests occupy the processor.
     pub(crate) is_timed: bool,
