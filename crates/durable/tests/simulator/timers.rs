@@ -7,6 +7,9 @@ use super::world::{MILLISECOND, Nanos, SECOND};
 /// How long before the end the last timer is due.
 const REST: Nanos = 120 * SECOND;
 
+/// The milliseconds until the last timer of the usual size is due.
+const SHORT: u64 = 480_000;
+
 /// What a handler does, as the first byte of the payload.
 pub(crate) mod handlers {
     pub(crate) const QUICK: u8 = 0;
@@ -77,7 +80,9 @@ impl TimerPlan {
             _ => handlers::QUICK,
         };
         let is_short = matches!(handler, handlers::QUICK | handlers::FAILS_ONCE);
-        let every = (is_short && random.u32(..50) == 0).then(|| random.u64(5000..60_000));
+        // As often in a long run as in a short one.
+        let least = 5000 * end.div_ceil(SHORT);
+        let every = (is_short && random.u32(..50) == 0).then(|| random.u64(least..12 * least));
         let (mut changes, mut left) = (Vec::new(), end - inserted);
         while changes.len() < 3 && random.u32(..4) == 0 {
             let wait = random.u64(..=(delay + 100).min(left));

@@ -38,7 +38,8 @@ use crate::model::clock::{Millis, system};
 use crate::model::record::Record;
 use crate::panics::ignore_poison;
 use crate::store::{Finish, Lease};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
@@ -55,6 +56,9 @@ const STOPPED: Nanos = 100 * MILLISECOND;
 /// An attempt: the id of its timer, the planned time, and its number.
 type AttemptKey = (Arc<str>, SystemTime, u32);
 
+/// Timers in an order that is the same in each run, since the hasher has no random keys.
+type TimersById = HashMap<Arc<str>, Tracked, BuildHasherDefault<DefaultHasher>>;
+
 /// The timers as the audit knows them, and the violations so far.
 pub(crate) struct Audit {
     world: World,
@@ -63,7 +67,7 @@ pub(crate) struct Audit {
 }
 
 struct Ledger {
-    timers: BTreeMap<Arc<str>, Tracked>,
+    timers: TimersById,
     /// The handlers that run, by process.
     running: BTreeMap<u64, BTreeSet<AttemptKey>>,
     /// The processes that are suspended, that were, and that have left.
@@ -87,7 +91,7 @@ impl Audit {
     /// Creates the audit of a plan, whose workers have started by `started`.
     pub(crate) fn new(world: &World, plan: &Plan, started: Nanos) -> Arc<Self> {
         let ledger = Ledger {
-            timers: BTreeMap::new(),
+            timers: TimersById::default(),
             running: BTreeMap::new(),
             suspended: BTreeSet::new(),
             ever_suspended: BTreeSet::new(),
