@@ -56,7 +56,7 @@ struct Conditions {
     faulty: u32,
     /// The greatest additional latency.
     slow: Nanos,
-    /// What all latencies have in common beyond the shortest.
+    /// The part that all latencies share beyond the shortest.
     distance: Nanos,
     /// The additional latency of processes.
     slow_processes: BTreeMap<u64, Nanos>,
@@ -198,7 +198,7 @@ impl Cluster {
         self.conditions().slow = slow;
     }
 
-    /// Sets what all latencies have in common beyond the shortest.
+    /// Sets the part that all latencies share beyond the shortest.
     pub(crate) fn set_distance(&self, distance: Nanos) {
         self.conditions().distance = distance;
     }

@@ -249,7 +249,7 @@ local function move(id, before, due)
   put(to, due, id)
 end
 
--- Notifies the owner of the partition of a key in its window.
+-- Publishes a key that is due soon on the channel of its partition.
 local function notify_if_near(id, due)
   if due <= now + NOTIFY_AHEAD then call('PUBLISH', ARGV[5], whole(due) .. ':' .. id) end
 end

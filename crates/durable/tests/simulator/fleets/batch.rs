@@ -9,7 +9,7 @@ use crate::simulator::requests::{Call, Operation};
 use crate::store::Finish;
 use std::collections::BTreeSet;
 
-/// The commands of a batch so far, and what its end depends on.
+/// The commands of a batch so far, and the state that determines its last commands.
 #[derive(Default)]
 pub(crate) struct BatchScript {
     commands: u64,
@@ -45,8 +45,8 @@ impl From<&Record> for TimerState {
 }
 
 impl BatchScript {
-    /// Counts an operation, by the state of its timer before and after it, and the number of
-    /// notices that it has published.
+    /// Counts the commands of an operation, from the state of its timer before and after it and the
+    /// number of published notices.
     pub(crate) fn count(
         &mut self,
         operation: &Operation,
@@ -116,8 +116,9 @@ impl BatchScript {
         }
     }
 
-    /// Returns the commands of the whole batch on a partition, which keeps the reply if the batch
-    /// has to settle. `is_first` is set for the first reply that it keeps for the process.
+    /// Returns the commands of the whole batch on a partition. The partition keeps the reply if the
+    /// batch changed anything or has to settle. `is_first` is set for the first reply that it keeps
+    /// for a process.
     pub(crate) fn finished(self, partition: &Partition, settle: bool, is_first: bool) -> u64 {
         // The call, `TIME`, and the last reply.
         let commands = 3 + self.commands;

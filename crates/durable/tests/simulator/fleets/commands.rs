@@ -95,8 +95,8 @@ pub(crate) fn page(due: &BTreeSet<Key>, from: &Key, until: Millis, limit: usize)
     commands + steps(slices, is_found)
 }
 
-/// Returns the steps in which so many members are read, of which the last one `ends` the search, or
-/// is the last one that there is.
+/// Returns the number of steps in which this many members are read. If the last of them does not
+/// end the search, another step may be needed to find that there are no more.
 fn steps(visited: usize, ends: bool) -> u64 {
     let (mut read, mut step, mut steps) = (FIRST_STEP, FIRST_STEP, 1);
     while if ends { read < visited } else { read <= visited } {

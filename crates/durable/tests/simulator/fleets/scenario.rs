@@ -42,11 +42,11 @@ pub(crate) struct Size {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Story {
     Rest,
-    /// Another worker joins so often, one after another.
+    /// Another worker joins this many times, one after another.
     Joins(u64),
-    /// A worker leaves so often.
+    /// A worker leaves this many times.
     Leaves(u64),
-    /// A worker dies so often.
+    /// A worker dies this many times.
     Deaths(u64),
     /// Each of `workers` workers leaves and is replaced, `at_once` of them at a time.
     Deploy {
@@ -56,10 +56,10 @@ pub(crate) enum Story {
     /// A third of the workers dies at the same time.
     Zone,
     /// All workers start within a second.
-    Herd,
-    /// The handlers of one worker take so much longer forever.
+    Start,
+    /// The handlers of one worker take this much longer from then on.
     SlowHandlers(Nanos),
-    /// The requests of one worker and the replies take so much longer forever.
+    /// The requests of one worker and the replies take this much longer from then on.
     SlowNetwork(Nanos),
     /// One partition has half of the timers.
     Hot,
@@ -102,7 +102,7 @@ impl Scenario {
             timers: timers.len(),
             length,
         };
-        let starts = if matches!(story, Story::Herd) { 0 } else { size.workers };
+        let starts = if matches!(story, Story::Start) { 0 } else { size.workers };
         let (seed, latency, concurrency) = (SEED, VARIATION, 8);
         let plan = Plan { seed, setting, latency, concurrency, starts, timers, faults };
         Self { plan, distance, steps }
@@ -151,7 +151,7 @@ fn changes(size: Size, story: Story, random: &mut fastrand::Rng) -> (Vec<Step>, 
             (0..size.workers / 3).for_each(|worker| add(begin, forever, Kind::Kill { worker }));
             steps.push(Step { begin, end: begin });
         }
-        Story::Herd => {
+        Story::Start => {
             for worker in 0..size.workers {
                 let joins = at(0, 0);
                 add(joins - 1, 1, Kind::Leave { worker });

@@ -127,7 +127,7 @@ fn stories(size: Size) -> Vec<(&'static str, Story)> {
         stories.push(("all restart, a tenth at a time", deploy));
     }
     stories.push(("a third dies", Story::Zone));
-    stories.push(("all start in a second", Story::Herd));
+    stories.push(("all start in a second", Story::Start));
     stories
 }
 
